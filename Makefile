@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 DEMO := demo
 REAL := demo-real
 
-.PHONY: help demo demo-real test test-slow doctest slurm lint types layers check setup clean
+.PHONY: help demo demo-real test test-slow doctest docs slurm lint types layers check setup clean
 
 help:
 	@echo "make demo   simulated cohort -> pretraining -> embeddings -> cross-validation -> report (in $(DEMO)/)"
 	@echo "make demo-real   the same on the sample cohort of real brains (in $(REAL)/)"
 	@echo "make test   every default test"
+	@echo "make docs   the site in docs/_build/html, with all examples run; warnings are errors"
 	@echo "make slurm  install SLURM itself (Debian, Ubuntu; as root), with which slow tests run a cluster of this machine"
 	@echo "make check  tests, slow tests, doctests, lint, types, import layers, examples: what continuous integration runs"
 	@echo "make clean  remove the virtual environment and the demos"
@@ -23,7 +24,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV) \
 	  || { echo "Python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv"; exit 2; }
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,images,prepare,slurm]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,docs,images,prepare,slurm]'
 	@touch $@
 
 demo: setup
@@ -44,6 +45,10 @@ test-slow: setup
 doctest: setup
 	$(PYTEST) --doctest-modules neurocontrast
 
+docs: setup
+	OMP_NUM_THREADS=2 $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs -b html . docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 slurm:
 	apt-get update -qq
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge >/dev/null
@@ -62,4 +67,4 @@ check:
 	bash .ci/run
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(REAL)
+	rm -rf $(VENV) $(DEMO) $(REAL) docs/_build docs/api.rst docs/gallery docs/reference

@@ -6,12 +6,11 @@
 
 Healthy people of the three sites. In each seed two thirds of london's are learned from, by encoders and by probes
 (ridge for age, logistic regression for sex); tested are the other third, and novosibirsk and ucla, which nothing has
-seen. Linear encoder: 60
-principal components of the scan, and of its smoothed maps of grey and white matter. uncnn (Encin et al. 2026): an
-untrained network of random weights, 9,664 features of the scan at 2 mm. The networks that are trained are one small
-DenseNet on scans at 6 mm, with the same views, kernel (age × sex), batches, and the seconds that our training takes;
-nidl brings its own head, loss, optimiser (AdamW at its default rate) and schedule (none). A peer that is not installed
-is left out, and said so. Features are kept in OUT: started again, it goes on.
+seen. Linear encoder: 60 principal components of the scan, and of its smoothed maps of grey and white matter. uncnn
+(Encin et al. 2026): an untrained network of random weights, 9,664 features of the scan at 2 mm. The networks that are
+trained are one small DenseNet on scans at 6 mm, with the same views, kernel (age × sex) and batches, and the processor
+seconds that our training takes; nidl brings its own head, loss, optimiser (AdamW at its default rate) and schedule
+(none). A peer that is not installed is left out, and said so. Features are kept in OUT: started again, it goes on.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from tissue import GRID, HOME, LINEAR, features_of, predictions, score
+from scoring_brains import HOME, features_of, predictions, score
+from tissue_systems import GRID, LINEAR
 
 import neurocontrast
 from neurocontrast.data.cache import VolumeCache
@@ -53,8 +53,9 @@ def of_uncnn(table: pd.DataFrame, file: Path) -> np.ndarray:
 
 
 def of_nidl(table: pd.DataFrame, learned: np.ndarray, seed: int, seconds: float, cache: Path) -> tuple[np.ndarray, int]:
-    """Train nidl's estimator for so many seconds; return the features of all scans, and the number of steps."""
+    """Train nidl's estimator for some processor seconds; return the features of all scans, and the number of steps."""
     from nidl.estimators.ssl import YAwareContrastiveLearning
+    from pytorch_lightning import Callback
 
     store = VolumeCache(cache, Preprocessing(**COARSE))
     store.prepare([Path(path) for path in table["path"]], n_workers=1)
@@ -68,6 +69,13 @@ def of_nidl(table: pd.DataFrame, learned: np.ndarray, seed: int, seconds: float,
                 made = views(volumes[[row]], [str(row)], epoch=int(random.integers(2**31)))
                 yield [view[0] for view in made], torch.tensor([age[row], sex[row]], dtype=torch.float32)
 
+    class UsedUp(Callback):
+        def on_train_start(self, *_):
+            self.start = time.process_time()
+
+        def on_train_batch_end(self, trainer, *_):
+            trainer.should_stop = time.process_time() - self.start >= seconds
+
     encoder = build_encoder(EncoderSettings(name=NETWORK), seed=seed)
     estimator = YAwareContrastiveLearning(
         encoder,
@@ -75,7 +83,7 @@ def of_nidl(table: pd.DataFrame, learned: np.ndarray, seed: int, seconds: float,
         bandwidth=np.array([25.0, 0.05]),  # variances: of 5 years; of sex so little that only equal ones attract
         lr_scheduler="none",
         max_epochs=-1,
-        max_time={"seconds": max(1, round(seconds))},
+        callbacks=[UsedUp()],
         accelerator="cpu",
         logger=False,
         enable_checkpointing=False,
@@ -83,7 +91,7 @@ def of_nidl(table: pd.DataFrame, learned: np.ndarray, seed: int, seconds: float,
         enable_model_summary=False,
         random_state=seed,
     )
-    estimator.fit(torch.utils.data.DataLoader(Pairs(), batch_size=BATCH, drop_last=True))
+    estimator.fit(torch.utils.data.DataLoader(Pairs(), batch_size=min(BATCH, len(rows)), drop_last=True))
     with torch.no_grad():
         features = torch.cat([encoder.eval()(part) for part in volumes.split(16)]).numpy().astype(float)
     return features, estimator.trainer.global_step
@@ -121,10 +129,10 @@ def systems(
 
     def of_ours() -> np.ndarray:
         made(ours(seed, 0), "untrained")  # fills the cache before the clock starts
-        start = time.perf_counter()
+        start = time.process_time()
         features = made(ours(seed, options.epochs), "yaware")
         if not clock.is_file():
-            clock.write_text(str(time.perf_counter() - start))
+            clock.write_text(str(time.process_time() - start))
         return features
 
     def of_theirs() -> np.ndarray:

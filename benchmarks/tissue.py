@@ -1,198 +1,268 @@
-"""Measure what an encoder's input and kind change at home and at scanners never seen, on real brains.
+"""Measure encoders of real brains at home and at scanners never seen: the evidence on inputs, losses and networks.
 
     neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED --spacing-mm 2 --imitations 3
-    python benchmarks/tissue.py --prepared PREPARED --out OUT [--seeds 3] [--networks]
+    python benchmarks/tissue.py --prepared PREPARED --out OUT [--seeds 5] [--volumes regional_volumes.tsv]
 
 Everything goes through the package: maps by `prepare`, encoders by `pretrain`, features by `embed`. In each seed two
-thirds of london's people are learned from; encoders are fitted on their scans, and probes (ridge for age, logistic
-regression for sex) on their real scans. Tested: the other third of london, and novosibirsk and ucla, which nothing
-was learned from. Error is split into bias and spread; k-shot takes the mean error of ten people of the site away,
-twenty draws. Where one half of a new site's people chose, the other half is what counts (rows.tsv has both). With
-``--networks`` small DenseNets are trained on the same scans. Finished encoders are kept: started again, it goes on.
+thirds of london's people are learned from; encoders are fitted on their scans, and probes (ridge for age, or a Gaussian
+process: "process"; logistic regression for sex) on their real scans. Tested: the other third of london, and novosibirsk
+and ucla, which nothing was learned from. Where another site's healthy people are learned from too ("london + ucla"),
+the site left out and london's third are tested. Error is split into bias and spread; "10 scans": the mean error of ten
+people of the site is taken away, twenty draws. Intervals are of a bootstrap over people, whose errors are averaged over
+seeds first; differences are paired.
+
+Written to OUT: ``predictions.tsv`` (a row a person, seed and system) and ``tables.md``. Finished encoders are kept:
+started again, it goes on. ``--tables`` makes the tables of what is there.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
-from sklearn.linear_model import LogisticRegressionCV, RidgeCV
+from scoring_brains import HOME, auc_of, difference, features_of, interval, mae_of, predictions, score
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from tissue_systems import (
+    BEST,
+    BY_PROCESS,
+    COMPARED,
+    FIVE,
+    GRID,
+    JOINED,
+    LINEAR,
+    MEANS,
+    NETWORKS,
+    linear,
+    network,
+    write_anatomy,
+)
 
-import neurocontrast
 from neurocontrast.data import read_cohort
-from neurocontrast.embedding import read_embeddings
 
-HOME = "london"
-GRID = {"spacing_mm": 6.0, "shape": [32, 40, 32], "n_workers": 1, "val_fraction": 0.0}
-MAPS = {"channels": ["gm", "wm", "csf"], "normalise": "none", "smooth_mm": 14.0}
-N_SHOTS, N_DRAWS = 10, 20
-LINEAR: dict[str, tuple[str, dict[str, Any]]] = {
-    "pca, intensities": ("pca", {"normalise": "zscore-brain"}),
-    "pca, intensities, eroded 6 mm": ("pca", {"normalise": "zscore-brain", "erode_mm": 6.0}),
-    "pca, grey + white": ("pca", {**MAPS, "channels": ["gm", "wm"], "smooth_mm": 0.0}),
-    "pca, grey + white, 14 mm": ("pca", {**MAPS, "channels": ["gm", "wm"]}),
-    "pca, grey + white, eroded 6 mm, 18 mm": (
-        "pca",
-        {**MAPS, "channels": ["gm", "wm"], "erode_mm": 6.0, "smooth_mm": 18.0},
-    ),
-    "pca, grey + white + fluid, 14 mm": ("pca", MAPS),
-    "lda, intensities": ("lda", {"normalise": "zscore-brain"}),
-    "lda, grey + white, 14 mm": ("lda", {**MAPS, "channels": ["gm", "wm"]}),
-    "lda, grey + white + fluid, 14 mm": ("lda", MAPS),
-    "lda, grey + white + fluid, 18 mm": ("lda", {**MAPS, "smooth_mm": 18.0}),
-}
-TOGETHER = {
-    "mean of predictions: pca and lda, grey + white (+ fluid), 14 and 18 mm": [
-        "pca, grey + white, 14 mm",
-        "pca, grey + white + fluid, 14 mm",
-        "lda, grey + white, 14 mm",
-        "lda, grey + white + fluid, 14 mm",
-        "lda, grey + white + fluid, 18 mm",
-    ],
-}
+__all__ = ["GRID", "HOME", "LINEAR", "features_of", "predictions", "score"]
+
+NEW = ("novosibirsk", "ucla")
+PLACES = (f"{HOME}, held out", *NEW)
+FOLDS = f"{HOME}, four fifths"
+"""Five folds of london's people, one a seed: more to learn from than two thirds."""
+FEWER_SEEDS = 3
+"""Seeds of variants of the network, which nothing is settled on."""
 
 
-def network(loss: str) -> dict[str, Any]:
-    """Return the configuration of a small network on smoothed maps, trained by a loss; "untrained": not at all.
-
-    "…, real scans alone": as many steps without imitated acquisitions.
-    """
-    loss, _, alone = loss.partition(", ")
-    age_sex = [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}]
-    objectives = {
-        "conditional": {"loss": "conditional", "kernel": age_sex},
-        "yaware": {"loss": "yaware", "kernel": age_sex},
-        # All scans of a person are alike, imitated ones too, and nobody else's: NT-Xent over several views.
-        "ntxent": {"loss": "yaware", "kernel": [{"column": "subject_id", "type": "categorical"}]},
-    }
-    affine = {"probability": 0.8, "rotation_degrees": [-3.0, 3.0], "translation_voxels": [-0.5, 0.5]}
-    return {
-        "data": {**GRID, **MAPS},
-        "encoder": {"name": "densenet_small", "read_out": {"blocks": [2], "grid": [3, 4, 3]}},
-        "objective": objectives.get(loss, objectives["conditional"]),
-        "augment": {**dict.fromkeys(["flip", "blur", "crop", "cutout", "noise"]), "affine": affine},
-        "training": {
-            "epochs": 0 if loss == "untrained" else 40 if alone else 10,
-            "batch_size": 32,
-            "learning_rate": 1e-3,
-            "probe_every": 0,
-        },
-    }
+def systems_of(learned: str, seed: int, *, with_anatomy: bool) -> Iterator[str]:
+    """Yield the names of the encoders that are fitted for these sites, in this seed."""
+    if learned != HOME:
+        yield from FIVE
+        return
+    yield from LINEAR
+    for name in NETWORKS:
+        if ("," not in name or seed < FEWER_SEEDS) and (with_anatomy or "anatomy" not in name):
+            yield f"network, {name}"
 
 
-def features_of(config: dict[str, Any], learned: Path, everybody: Path, folder: Path, cache: Path) -> np.ndarray:
-    """Fit an encoder on a table; return the features of all scans of another."""
-    data = {**config["data"], "participants": str(learned), "cache_dir": str(cache)}
-    if not (folder / "encoder.json").is_file():
-        neurocontrast.pretrain({**config, "data": data}, out=folder, resume=folder.is_dir())
-    made = folder.with_suffix(".parquet")
-    if not made.is_file():
-        config = {"data": {"cache_dir": str(cache), "n_workers": 1}}
-        neurocontrast.embed(folder, participants=everybody, out=made, config=config)
-    return read_embeddings(made).features.astype(float)
+class Study:
+    """The scans, and the features of any encoder of them, kept in a folder."""
+
+    def __init__(self, prepared: Path, out: Path, volumes: Path | None) -> None:
+        self.everybody, self.out, self.volumes = prepared / "participants.tsv", out, volumes
+        self.table = read_cohort(self.everybody).table
+        self.imitations = pd.read_csv(prepared / "imitations.tsv", sep="\t", dtype=str, keep_default_na=False)
+        for column in ("path", "gm", "wm", "csf"):
+            self.imitations[column] = [str((prepared / path).resolve()) for path in self.imitations[column]]
+        if volumes is not None:
+            write_anatomy(volumes, self.imitations, out / "anatomy.tsv")
+
+    def rows(self, learned: str, seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return who is learned from, and who is tested at each place."""
+        site, healthy = self.table["site"].to_numpy(), (self.table["diagnosis"] == "control").to_numpy()
+        home = np.flatnonzero(site == HOME)
+        if learned == FOLDS:
+            held = np.isin(np.arange(len(site)), np.array_split(np.random.default_rng(0).permutation(home), 5)[seed])
+            return (site == HOME) & ~held, {PLACES[0]: held}
+        held = np.isin(np.arange(len(site)), np.random.default_rng(seed).permutation(home)[: len(home) // 3])
+        others = learned.split(" + ")[1:]
+        probed = ((site == HOME) & ~held) | (np.isin(site, others) & healthy)
+        return probed, {PLACES[0]: held} | {new: site == new for new in NEW if new not in others}
+
+    def features(self, name: str, learned: str, seed: int) -> np.ndarray:
+        """Return the features of all real scans by an encoder of some sites' people, fitted unless that is done."""
+        folder = self.out / f"{_file_name(learned)}-{seed}"
+        folder.mkdir(exist_ok=True)
+        scans = self.imitations
+        scans = scans[scans["participant_id"].isin(self.table["participant_id"][self.rows(learned, seed)[0]])]
+        if name.startswith("network"):  # kernels over age need it
+            scans = scans[scans["age"] != "n/a"]
+        if name.startswith("pca") or "alone" in name:
+            scans = scans[~scans["session"].str.contains("imitated")]
+        config = linear(name) if name in LINEAR else network(name.removeprefix("network, "), self.out / "anatomy.tsv")
+        run = folder / _file_name(name)
+        file = run.with_suffix(".tsv")
+        if not file.is_file():
+            scans.to_csv(file, sep="\t", index=False)
+        return features_of({"seed": seed, **config}, file, self.everybody, run, self.out / "cache")
+
+    def tested(self, learned: str, seed: int, *, only_there: bool) -> pd.DataFrame:
+        """Return the predictions of every system for every person who is tested, a row each."""
+        probed, places = self.rows(learned, seed)
+        features = {}
+        for name in systems_of(learned, seed, with_anatomy=self.volumes is not None):
+            if not only_there or (self.out / f"{_file_name(learned)}-{seed}/{_file_name(name)}.parquet").is_file():
+                features[name] = self.features(name, learned, seed)
+        predicted = {name: predictions(each, self.table, probed) for name, each in features.items()}
+        for name in (name for name in BY_PROCESS if name in features):
+            predicted[f"{name}; process"] = predictions(features[name], self.table, probed, gaussian_process=True)
+        for name in (name for name in JOINED if {BEST, name} <= features.keys()):
+            blocks = [features[BEST], features[name]]
+            sizes = [block.shape[1] for block in blocks]
+            joined = predictions(np.concatenate(blocks, axis=1), self.table, probed, sizes=sizes)
+            predicted[f"joined: lda and {name}"] = joined
+        for name, members in MEANS.items():
+            if set(members) <= predicted.keys():
+                predicted[name] = np.mean([predicted[member] for member in members], axis=0)
+        rows = [self._rows_of(each, places, system=name) for name, each in predicted.items()]
+        if learned == HOME:
+            rows = [*self._baselines(probed, places), *rows]
+        return pd.concat(rows).assign(learned=learned, seed=seed) if rows else pd.DataFrame()
+
+    def _baselines(self, probed: np.ndarray, places: dict[str, np.ndarray]) -> Iterator[pd.DataFrame]:
+        """Yield the predictions of the median age, and of regional volumes where somebody has measured them."""
+        median = np.nanmedian(self.table["age"].to_numpy(dtype=float)[probed])
+        yield self._rows_of(np.full((len(self.table), 2), (median, 0.0)), places, system="median age")
+        if self.volumes is not None:
+            volumes = pd.read_csv(self.volumes, sep="\t").set_index("participant_id")
+            regions = volumes.reindex(self.table["participant_id"]).fillna(0.0).to_numpy()  # london alone has them
+            at_home = {PLACES[0]: places[PLACES[0]]}
+            yield self._rows_of(predictions(regions, self.table, probed), at_home, system="regional volumes")
+
+    def _rows_of(self, predicted: np.ndarray, places: dict[str, np.ndarray], **about: Any) -> pd.DataFrame:
+        found = self.table[["participant_id", "age"]].assign(
+            male=self.table["sex"] == "M",
+            error=predicted[:, 0] - self.table["age"].astype(float),
+            odds=predicted[:, 1],
+            half=np.arange(len(self.table)) % 2 + 1,
+        )
+        rows = [found[at].assign(place=place, **about) for place, at in places.items()]
+        return pd.concat(rows).rename(columns={"participant_id": "person"})
+
+    def site_and_diagnosis(self, name: str, seed: int) -> tuple[float, float]:
+        """Return how well, in five folds, features tell held-out london from novosibirsk, and its patients, as AUC."""
+        features, (_, places) = self.features(name, HOME, seed), self.rows(HOME, seed)
+        there, probe = places[NEW[0]], make_pipeline(StandardScaler(), PCA(), LogisticRegression(C=0.01, max_iter=2000))
+        folds = StratifiedKFold(5, shuffle=True, random_state=0)
+        found = []
+        for at, truth in ((places[PLACES[0]] | there, there), (there, self.table["diagnosis"].to_numpy() != "control")):
+            odds = cross_val_predict(probe, features[at], truth[at], cv=folds, method="decision_function")
+            found.append(float(roc_auc_score(truth[at], odds)))
+        return found[0], found[1]
 
 
-def balanced(blocks: list[np.ndarray], probed: np.ndarray) -> np.ndarray:
-    """Return blocks of features beside each other, with the same total variance over the probed rows."""
-    scaled = [StandardScaler().fit(block[probed]).transform(block) / np.sqrt(block.shape[1]) for block in blocks]
-    return np.concatenate(scaled, axis=1)
+def _file_name(name: str) -> str:
+    return re.sub(r"\W+", "-", name)
 
 
-def predictions(features: np.ndarray, table: pd.DataFrame, probed: np.ndarray, *, scale: bool = True) -> np.ndarray:
-    """Return age and log odds of "male" of all scans, (n, 2), by probes fitted on the probed rows."""
-    age, male = table["age"].to_numpy(dtype=float), (table["sex"] == "M").to_numpy(dtype=int)
-    aged, scaler = probed & ~np.isnan(age), StandardScaler(with_std=scale)
-    ridge = make_pipeline(scaler, RidgeCV(np.logspace(-3, 5, 33))).fit(features[aged], age[aged])
-    logistic = LogisticRegressionCV(
-        Cs=np.logspace(-5, 3, 17), cv=5, scoring="neg_log_loss", max_iter=2000, l1_ratios=(0.0,),
-        use_legacy_attributes=False,
-    )  # fmt: skip
-    classify = make_pipeline(StandardScaler(with_std=scale), logistic).fit(features[probed], male[probed])
-    return np.stack([ridge.predict(features), classify.decision_function(features)], axis=1)
+def table_of(tested: pd.DataFrame) -> str:
+    """Return a table of Markdown: each system at each place."""
+    places = [place for place in PLACES if place in set(tested["place"])]
+    lines = ["| system (seeds) | " + " | ".join(places) + " |", "|---" * (len(places) + 1) + "|"]
+    for name, of_system in tested.groupby("system", sort=False):
+        cells = [_cell(of_system[of_system["place"] == place], is_home=place == PLACES[0]) for place in places]
+        lines.append(f"| {name} ({of_system['seed'].nunique()}) | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
-def score(predicted: np.ndarray, table: pd.DataFrame, places: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Return the errors at each place."""
-    age, male, rows = table["age"].to_numpy(dtype=float), (table["sex"] == "M").to_numpy(), []
-    for place, at in places.items():
-        aged, random = at & ~np.isnan(age), np.random.default_rng(0)
-        error, shots = predicted[aged, 0] - age[aged], []
-        for _ in range(N_DRAWS):
-            order = random.permutation(len(error))
-            shots.append(np.abs(error[order[N_SHOTS:]] - error[order[:N_SHOTS]].mean()).mean())
-        found = {"MAE": np.abs(error).mean(), "bias": error.mean(), "spread": error.std(ddof=1)}
-        found |= {"spearman": spearmanr(predicted[aged, 0], age[aged]).statistic, "MAE, 10 shots": np.nanmean(shots)}
-        rows.append({"place": place, "n": int(at.sum()), **found, "sex AUC": roc_auc_score(male[at], predicted[at, 1])})
-    return rows
+def _cell(tested: pd.DataFrame, *, is_home: bool) -> str:
+    if tested.empty:
+        return "–"
+    table = tested.assign(sex=np.where(tested["male"], "M", "F"))
+    scores = []
+    for _, each in table.groupby("seed"):
+        predicted = np.stack([each["age"] + each["error"], each["odds"]], axis=1).astype(float)
+        scores += score(predicted, each, {"here": np.ones(len(each), dtype=bool)})
+    mean = pd.DataFrame(scores).mean(numeric_only=True)
+    age, low, high = interval(mae_of(tested))
+    sex = "{:.2f} [{:.2f}, {:.2f}]".format(*interval(auc_of(tested)))
+    beside = "" if is_home else f" ({mean['bias']:+.1f}, {mean['spread']:.1f}), {mean['MAE, 10 shots']:.1f}"
+    return f"{age:.1f} [{low:.1f}, {high:.1f}]{beside}; {sex}".replace("-", "−")
 
 
-def places_of(table: pd.DataFrame, held: np.ndarray) -> dict[str, np.ndarray]:
-    """Return who is tested: london's held-out third, the new sites, and each half of the people of novosibirsk."""
-    site = table["site"].to_numpy()
-    places = {f"{HOME}, held out": held, "novosibirsk": site == "novosibirsk", "ucla": site == "ucla"}
-    second = np.arange(len(table)) % 2 == 1
-    return places | {f"novosibirsk, half {k + 1}": (site == "novosibirsk") & (second == k) for k in (0, 1)}
+def differences_of(tested: pd.DataFrame) -> str:
+    """Return a table of Markdown: pairs of systems, paired over the people of the seeds that both have."""
+    columns = {"at home": [PLACES[0]], **{new: [new] for new in NEW}, "mean of new sites": list(NEW)}
+    lines = ["| first − second | years " + " | years ".join(columns) + " | sex AUC, new sites |", "|---" * 6 + "|"]
+    for names in COMPARED:
+        pair = [tested[tested["system"] == name] for name in names]
+        seeds = set(pair[0]["seed"]) & set(pair[1]["seed"])
+        if not seeds:
+            continue
+        pair = [each[each["seed"].isin(seeds)] for each in pair]
+        cells = [_with_interval(difference(*pair, places, mae_of), ".1f") for places in columns.values()]
+        cells.append(_with_interval(difference(*pair, list(NEW), auc_of), ".2f"))
+        lines.append(f"| {names[0]} − {names[1]} ({len(seeds)}) | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _with_interval(found: tuple[float, float, float], form: str) -> str:
+    value, low, high = (f"{each:+{form}}".replace("-", "−") for each in found)
+    settled = found[1] > 0 or found[2] < 0
+    return f"**{value}** [{low}, {high}]" if settled else f"{value} [{low}, {high}]"
+
+
+def beside_of(study: Study, tested: pd.DataFrame) -> str:
+    """Return a table of Markdown: what features tell of site and diagnosis, means over seeds."""
+    lines = ["| system | site, AUC | depression, AUC |", "|---|---|---|"]
+    for name in ("pca, intensities", "pca, grey + white + fluid, 14 mm", BEST, *JOINED):
+        seeds = tested.loc[tested["system"] == name, "seed"].unique()
+        if not len(seeds):
+            continue
+        site, diagnosis = np.mean([study.site_and_diagnosis(name, seed) for seed in seeds], axis=0)
+        lines.append(f"| {name} ({len(seeds)}) | {site:.2f} | {diagnosis:.2f} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    """Print the table, means over seeds."""
+    """Fit what is not there, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prepared", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--networks", action="store_true")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--volumes", type=Path, help="regional volumes, for the kernel on them; otherwise left out")
+    parser.add_argument("--tables", action="store_true", help="of the encoders that are there alone")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    everybody = options.prepared / "participants.tsv"
-    table = read_cohort(everybody).table
-    imitated = pd.read_csv(options.prepared / "imitations.tsv", sep="\t", dtype=str, keep_default_na=False)
-    for column in ("path", "gm", "wm", "csf"):
-        imitated[column] = [str((options.prepared / path).resolve()) for path in imitated[column]]
-    site, rows = table["site"].to_numpy(), []
-    systems = {name: {"data": {**GRID, **data}, "encoder": {"name": kind}} for name, (kind, data) in LINEAR.items()}
-    together = dict(TOGETHER)
-    if options.networks:
-        members = ["lda, grey + white + fluid, 14 mm", "network, yaware", "network, conditional"]
-        together["mean of predictions: lda 14 mm, networks yaware and conditional"] = members
-        losses = ("untrained", "ntxent", "yaware", "conditional", "conditional, real scans alone")
-        systems |= {f"network, {loss}": network(loss) for loss in losses}
+    warnings.simplefilter("ignore")  # of the median age, which has no ranks, and of processes without noise
+    study, found = Study(options.prepared, options.out, options.volumes), []
     for seed in range(options.seeds):
-        london = np.random.default_rng(seed).permutation(np.flatnonzero(site == HOME))
-        held = np.isin(np.arange(len(table)), london[: len(london) // 3])
-        probed, places = (site == HOME) & ~held, places_of(table, held)
-        of_learned = imitated[imitated["participant_id"].isin(table["participant_id"][probed])]
-        of_learned.to_csv(options.out / f"imitations-{seed}.tsv", sep="\t", index=False)
-        real = ~of_learned["session"].str.contains("imitated")
-        of_learned[real].to_csv(options.out / f"real-{seed}.tsv", sep="\t", index=False)
-        # Kernels over age need it.
-        aged = of_learned["age"] != "n/a"
-        of_learned[aged].to_csv(options.out / f"aged-{seed}.tsv", sep="\t", index=False)
-        of_learned[aged & real].to_csv(options.out / f"aged-real-{seed}.tsv", sep="\t", index=False)
-        features, predicted = {}, {}
-        for number, (name, config) in enumerate(systems.items()):
-            learned = {"pca": "real", "lda": "imitations"}.get(name[:3], "aged-real" if "alone" in name else "aged")
-            paths = options.out / f"{learned}-{seed}.tsv", everybody, options.out / f"run-{number}-{seed}"
-            features[name] = features_of({"seed": seed, **config}, *paths, options.out / "cache")
-            predicted[name] = predictions(features[name], table, probed)
-        best = "lda, grey + white + fluid, 14 mm"
-        for name in [name for name in systems if name.startswith("network")]:
-            blocks = balanced([features[best], features[name]], probed)
-            predicted[f"lda 14 mm and {name}, joined"] = predictions(blocks, table, probed, scale=False)
-        for name, members in together.items():
-            predicted[name] = np.mean([predicted[member] for member in members], axis=0)
-        for name, each in predicted.items():
-            rows += [{"system": name, "seed": seed, **row} for row in score(each, table, places)]
-        pd.DataFrame(rows).to_csv(options.out / "rows.tsv", sep="\t", index=False)
+        for learned in (HOME, *(f"{HOME} + {new}" for new in reversed(NEW)), *([FOLDS] if seed < 5 else [])):
+            found.append(study.tested(learned, seed, only_there=options.tables))
+            pd.concat(found).to_csv(options.out / "predictions.tsv", sep="\t", index=False)
         print(f"seed {seed} of {options.seeds} done", flush=True)
-    frame = pd.DataFrame(rows).drop(columns="seed")
-    print(frame.groupby(["place", "system"], sort=False).mean().round(2).to_string())
+    tested = pd.concat(found)
+    alone = tested[tested["learned"] == HOME]
+    text = [f"## {HOME} learned from\n", table_of(alone), "## Differences\n", differences_of(alone)]
+    rest = alone[(alone["half"] == 2) & (alone["system"].isin(MEANS) | (alone["system"] == BEST))]
+    text += [
+        "## The half of the people that chose nothing\n",
+        table_of(rest),
+        differences_of(alone[alone["half"] == 2]),
+    ]
+    with_ucla, with_new = (tested[tested["learned"] == f"{HOME} + {new}"] for new in reversed(NEW))
+    others = pd.concat([with_ucla, with_new[with_new["place"] == NEW[1]]])
+    text += ["## ucla learned from too; ucla: novosibirsk's healthy people learned from too\n", table_of(others)]
+    text += ["## Four fifths of london learned from\n", table_of(tested[tested["learned"] == FOLDS])]
+    text += ["## Site and diagnosis\n", beside_of(study, alone)]
+    (options.out / "tables.md").write_text("\n".join(text), encoding="utf-8")
+    print("\n".join(text))
 
 
 if __name__ == "__main__":

@@ -14,12 +14,16 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.config import load_config
     from neurocontrast.stages import (
+        bundle,
         check,
         compare,
         doctor,
         embed,
         evaluate,
         explain,
+        export_weights,
+        finetune,
+        import_weights,
         join,
         predict,
         prepare_images,
@@ -30,12 +34,16 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "bundle",
     "check",
     "compare",
     "doctor",
     "embed",
     "evaluate",
     "explain",
+    "export_weights",
+    "finetune",
+    "import_weights",
     "join",
     "load_config",
     "predict",
@@ -46,15 +54,16 @@ __all__ = [
     "simulate",
 ]
 
+_MODULES = ["datasets", "weights"]
 _STAGES = [name for name in __all__ if name != "load_config"]
 _find = lazy_exports(__name__, {"config": ["load_config"], "stages": _STAGES, "provenance": ["version"]})
 
 
 def __getattr__(name: str) -> Any:
-    if name == "datasets":
-        return import_module(f"{__name__}.datasets")
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     return _find("version")() if name == "__version__" else _find(name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__, "datasets", "__version__"]
+    return [*globals(), *__all__, *_MODULES, "__version__"]

@@ -17,23 +17,31 @@ run neurocontrast simulate "$out/study" --n-subjects 600 --n-sites 8 --spacing-m
     --patients 0.5 --set simulation.patient_ageing_years=15
 run neurocontrast check "$out/study/participants.tsv"
 
-# The frozen encoder, and the same network untrained to compare with.
+# The encoder, the same network untrained, and principal components of the voxels: what a network has to beat.
 pretrain() {
-    run neurocontrast pretrain --config "$here/../configs/brain/yaware.yaml" \
-        --participants "$out/healthy/participants.tsv" --out "$out/$1" --set "data.cache_dir=$out/cache" \
-        --set data.spacing_mm=6 --set "data.shape=[32,36,32]" --set training.probe_every=0 --set "training.epochs=$2"
+    name=$1
+    shift
+    run neurocontrast pretrain --config "$here/../configs/brain/small.yaml" \
+        --participants "$out/healthy/participants.tsv" --out "$out/$name" --set "data.cache_dir=$out/cache" \
+        --set data.spacing_mm=6 --set "data.shape=[32,36,32]" --set training.probe_every=0 "$@"
 }
-pretrain run 4
-pretrain untrained 0
+pretrain run --set training.epochs=2
+pretrain untrained --set training.epochs=0
+pretrain components --set "encoder={name: pca, n_components: 60}"
 
-for network in run untrained; do
-    run neurocontrast embed "$out/$network" --participants "$out/study/participants.tsv" \
-        --out "$out/$network-embeddings.parquet" --set "data.cache_dir=$out/cache"
-    run neurocontrast evaluate "$out/$network-embeddings.parquet" --target diagnosis --out "$out/$network-diagnosis" \
-        --set evaluation.n_jobs=2
-    run neurocontrast evaluate "$out/$network-embeddings.parquet" --target age --out "$out/$network-age" --set evaluation.n_jobs=2
+# Of the encoders to compare with, the scores alone.
+scores="--set evaluation.voxels=off --set evaluation.confounds=false --set evaluation.new_site=false
+    --set evaluation.outlyingness=false"
+for encoder in run untrained components; do
+    run neurocontrast embed "$out/$encoder" --participants "$out/study/participants.tsv" \
+        --out "$out/$encoder-embeddings.parquet" --set "data.cache_dir=$out/cache"
+    test "$encoder" = run && how="" || how=$scores
+    run neurocontrast evaluate "$out/$encoder-embeddings.parquet" --target diagnosis --out "$out/$encoder-diagnosis" \
+        --set evaluation.n_repeats=3 --set evaluation.n_jobs=2 $how
+    run neurocontrast evaluate "$out/$encoder-embeddings.parquet" --target age --out "$out/$encoder-age" \
+        --set evaluation.n_jobs=2 $how
 done
-run neurocontrast compare "$out/run-diagnosis" "$out/untrained-diagnosis" --out "$out/comparison"
+run neurocontrast compare "$out/run-diagnosis" "$out/untrained-diagnosis" "$out/components-diagnosis" --out "$out/comparison"
 run neurocontrast report "$out/run-age"
 run neurocontrast report "$out/run-diagnosis"
 

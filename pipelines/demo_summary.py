@@ -4,6 +4,8 @@ import json
 import sys
 from pathlib import Path
 
+import pandas as pd
+
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
 if not (out / "run-diagnosis" / "evaluation.json").is_file():
     sys.exit(f"{out} holds no finished demo; run it with: make demo")
@@ -20,15 +22,21 @@ def shown(metric: dict) -> str:
     return f"{metric['pooled']:.3f} [{low:.3f}, {high:.3f}]"
 
 
-diagnosis, age = read("run-diagnosis"), read("run-age")
-untrained_diagnosis, untrained_age = read("untrained-diagnosis"), read("untrained-age")
+encoders = {"run": "pretrained encoder", "untrained": "the same, untrained", "components": "60 principal components"}
 print("\nSimulated brains, pooled out-of-fold, with 95 % bootstrap intervals over subjects:\n")
-print(f"  diagnosis AUC   pretrained encoder     {shown(diagnosis['metrics']['auc'])}")
-print(f"                  age + sex + site only  {shown(diagnosis['baseline']['auc'])}")
-print(f"                  untrained encoder      {shown(untrained_diagnosis['metrics']['auc'])}")
-print(f"  age R²          pretrained encoder     {shown(age['metrics']['r2'])}")
-print(f"                  untrained encoder      {shown(untrained_age['metrics']['r2'])}")
-print(f"                  sex + site only        {shown(age['baseline']['r2'])}")
+for target, metric, title in (("diagnosis", "auc", "diagnosis AUC"), ("age", "r2", "age R²")):
+    found = {name: read(f"{encoder}-{target}") for encoder, name in encoders.items()}
+    for name, evaluation in found.items():
+        print(f"  {title:14}  {name:24}{shown(evaluation['metrics'][metric])}")
+    pretrained = found[encoders["run"]]
+    print(f"  {'':14}  {'… fitted to the study':24}{shown(pretrained['voxels'][metric])}")
+    print(f"  {'':14}  {'covariates only':24}{shown(pretrained['baseline'][metric])}")
+
+print("\nDiagnosis, AUC less that of the pretrained encoder:\n")
+differences = pd.read_csv(out / "comparison" / "differences.tsv", sep="\t")
+for row in differences[differences["metric"] == "auc"].itertuples():
+    interval = f"{row.difference:+.3f} [{row.low:+.3f}, {row.high:+.3f}] over subjects"
+    print(f"  {row.model:24}{interval}, p = {row.p_adjusted:.2g} over folds")
 
 planted = json.loads((out / "study" / "simulation.json").read_text())
 print("\nWhat was planted in patients is written in", out / "study" / "simulation.json")

@@ -4,7 +4,7 @@
 #   snakemake --snakefile pipelines/natural.smk --profile pipelines/profiles/local \
 #             --config experiment=linear size=small source=cifar10.tar.xz
 #
-# experiment: linear, sincere, cclk, fair, hard; size: small, full. Their files are in pipelines/natural/. See pipelines/README.md.
+# experiment: the files of pipelines/natural/; size: small, full. See pipelines/README.md.
 import json
 import sys
 from pathlib import Path
@@ -14,19 +14,16 @@ sys.path.insert(0, str(Path(workflow.basedir).parent))
 
 from neurocontrast.files import digest_of
 from pipelines.natural.annotation import annotate
-from pipelines.natural.experiment import load_natural
+from pipelines.natural.experiment import MEASURES, load_natural
+from pipelines.natural.probing import write_curve, write_probes
 from pipelines.natural.results import summarise_experiment
+from pipelines.workflow import set_options
 
 asked, experiment = load_natural(config)
-OUT = f"{asked.out}/{asked.path.stem}"
+OUT = asked.folder
 THREADS = 1 if asked.size == "small" else 4    # jobs of one thread beside one another use two cores best
 GPU = 0 if asked.size == "small" else 1
 ENVIRONMENT = "OMP_NUM_THREADS={threads} MKL_NUM_THREADS={threads}"
-
-
-def overrides(settings):
-    """Dotted keys as --set options; JSON is YAML, so every type survives the shell."""
-    return " ".join(f"--set {quote(f'{key}={json.dumps(value)}')}" for key, value in settings.items())
 
 
 def folder_of(images):
@@ -46,12 +43,16 @@ BARE_IMAGES = folder_of(BARE)
 SECTIONS = {Path(IMAGES).name: PREPARED, Path(BARE_IMAGES).name: BARE}
 ALL = expand("{variant}/seed-{seed}", variant=experiment.variants, seed=experiment.seeds)
 FIRST = experiment.seeds[0]
+MILESTONES = experiment.milestones
+PROBED = any(MEASURES[name].features for name in experiment.measures)
+RUN = f"{OUT}/{{variant}}/seed-{{seed}}"
 
 
 wildcard_constraints:
     variant="|".join(experiment.variants),
     seed=r"\d+",
     layer="encoder|head",
+    epoch=r"\d+",
 
 
 rule all:
@@ -67,7 +68,7 @@ rule images:
         f"{asked.out}/images/{{images}}/participants.tsv",
     params:
         folder=f"{asked.out}/images/{{images}}",
-        settings=lambda wildcards: overrides({"images": SECTIONS[wildcards.images]}),
+        settings=lambda wildcards: set_options({"images": SECTIONS[wildcards.images]}),
     log:
         f"{OUT}/logs/{{images}}.log",
     shell:
@@ -84,44 +85,99 @@ rule annotate:
         annotate(input[0], settings=experiment.annotation, out=output[0])
 
 
+# --resume starts anew where nothing is yet, and goes on where a job was killed or requeued.
+PRETRAIN = (
+    ENVIRONMENT + " neurocontrast pretrain --config {input.recipe:q} --participants {input.participants:q} "
+    "--out {params.folder:q} --resume {params.settings} --set seed={wildcards.seed}"
+)
+EMBED = (
+    ENVIRONMENT + " neurocontrast embed {params.folder:q} --config {input.recipe:q} --participants {input.participants:q} "
+    "--out {output:q} --overwrite {params.settings}"
+)
+
+
 rule pretrain:
     input:
         participants=f"{IMAGES}/participants.tsv",
         recipe=lambda wildcards: experiment.recipe_of(wildcards.variant),
     output:
-        f"{OUT}/{{variant}}/seed-{{seed}}/run/encoder.safetensors",
+        f"{RUN}/run/encoder.safetensors",
     params:
-        folder=f"{OUT}/{{variant}}/seed-{{seed}}/run",
-        settings=lambda wildcards: overrides(experiment.settings_of(wildcards.variant)),
+        folder=f"{RUN}/run",
+        settings=lambda wildcards: set_options(experiment.settings_of(wildcards.variant)),
     log:
         f"{OUT}/logs/pretrain-{{variant}}-{{seed}}.log",
     threads: THREADS
     resources:
         gpu=GPU,
-    # --resume starts anew where nothing is yet, and goes on where a job was killed or requeued.
     shell:
-        ENVIRONMENT + " neurocontrast pretrain --config {input.recipe:q} --participants {input.participants:q} "
-        "--out {params.folder:q} --resume {params.settings} --set seed={wildcards.seed} > {log:q} 2>&1"
+        PRETRAIN + " > {log:q} 2>&1"
+
+
+# One run that stops at every milestone, is embedded, and goes on.
+rule pretrain_until:
+    input:
+        lambda wildcards: [
+            f"{OUT}/{wildcards.variant}/seed-{wildcards.seed}/epoch-{epoch}.parquet"
+            for epoch in MILESTONES
+            if epoch < int(wildcards.epoch)
+        ][-1:],
+        participants=f"{IMAGES}/participants.tsv",
+        recipe=lambda wildcards: experiment.recipe_of(wildcards.variant),
+    output:
+        f"{RUN}/epoch-{{epoch}}.parquet",
+    params:
+        folder=f"{RUN}/run",
+        settings=lambda wildcards: set_options(
+            experiment.settings_of(wildcards.variant) | {"training.epochs": int(wildcards.epoch)}
+        ),
+    log:
+        f"{OUT}/logs/pretrain-{{variant}}-{{seed}}-{{epoch}}.log",
+    threads: THREADS
+    resources:
+        gpu=GPU,
+    shell:
+        PRETRAIN + " > {log:q} 2>&1 && " + EMBED + " >> {log:q} 2>&1"
 
 
 rule embed:
     input:
-        encoder=rules.pretrain.output,
+        f"{RUN}/epoch-{MILESTONES[-1]}.parquet" if MILESTONES else rules.pretrain.output,
         participants=f"{IMAGES}/participants.tsv",
         recipe=lambda wildcards: experiment.recipe_of(wildcards.variant),
     output:
-        f"{OUT}/{{variant}}/seed-{{seed}}/{{layer}}.parquet",
+        f"{RUN}/{{layer}}.parquet",
     params:
-        folder=f"{OUT}/{{variant}}/seed-{{seed}}/run",
-        settings=lambda wildcards: overrides(experiment.settings_of(wildcards.variant)),
+        folder=f"{RUN}/run",
+        settings=lambda wildcards: set_options(experiment.settings_of(wildcards.variant)),
     log:
         f"{OUT}/logs/embed-{{variant}}-{{seed}}-{{layer}}.log",
     threads: THREADS
     resources:
         gpu=GPU,
     shell:
-        ENVIRONMENT + " neurocontrast embed {params.folder:q} --config {input.recipe:q} --participants {input.participants:q} "
-        "--out {output:q} --overwrite {params.settings} --set embedding.layer={wildcards.layer} > {log:q} 2>&1"
+        EMBED + " --set embedding.layer={wildcards.layer} > {log:q} 2>&1"
+
+
+# What the papers measure and the package does not.
+rule probe:
+    input:
+        expand(f"{RUN}/{{layer}}.parquet", layer=experiment.embedded_layers, allow_missing=True),
+    output:
+        f"{RUN}/probes.json",
+    threads: THREADS
+    run:
+        write_probes(Path(output[0]).parent, experiment=experiment, seed=int(wildcards.seed))
+
+
+rule curve:
+    input:
+        expand(f"{RUN}/epoch-{{epoch}}.parquet", epoch=MILESTONES, allow_missing=True),
+    output:
+        f"{RUN}/curve.tsv",
+    threads: THREADS
+    run:
+        write_curve(Path(output[0]).parent, experiment=experiment)
 
 
 rule evaluate:
@@ -129,10 +185,10 @@ rule evaluate:
         embeddings=rules.embed.output,
         recipe=lambda wildcards: experiment.recipe_of(wildcards.variant),
     output:
-        f"{OUT}/{{variant}}/seed-{{seed}}/{{layer}}/evaluation.json",
+        f"{RUN}/{{layer}}/evaluation.json",
     params:
-        folder=f"{OUT}/{{variant}}/seed-{{seed}}/{{layer}}",
-        settings=lambda wildcards: overrides(experiment.settings_of(wildcards.variant)),
+        folder=f"{RUN}/{{layer}}",
+        settings=lambda wildcards: set_options(experiment.settings_of(wildcards.variant)),
     log:
         f"{OUT}/logs/evaluate-{{variant}}-{{seed}}-{{layer}}.log",
     threads: THREADS
@@ -145,6 +201,9 @@ rule evaluate:
 rule results:
     input:
         expand(f"{OUT}/{{run}}/{{layer}}/evaluation.json", run=ALL, layer=experiment.layers),
+        expand(f"{OUT}/{{run}}/{{layer}}.parquet", run=ALL, layer=experiment.embedded_layers),
+        expand(f"{OUT}/{{run}}/probes.json", run=ALL) if PROBED else [],
+        expand(f"{OUT}/{{run}}/curve.tsv", run=ALL) if MILESTONES else [],
         experiment=str(asked.path),
     output:
         f"{OUT}/results.tsv",

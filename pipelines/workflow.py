@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from neurocontrast.settings import Settings, settings_from
 
-__all__ = ["WorkflowSettings", "load_workflow"]
+__all__ = ["Name", "WorkflowSettings", "load_workflow", "markdown_table", "set_options"]
 
 Splits = Literal["stratified", "leave-site-out"]
 
@@ -76,6 +78,18 @@ class WorkflowSettings(Settings):
     def participants(self, cohort: str) -> str:
         """Return the table of a cohort, simulated or given."""
         return f"{self.out}/cohorts/{cohort}/participants.tsv" if cohort in self.simulate else cohort
+
+
+def set_options(settings: Mapping[str, Any]) -> str:
+    """Return dotted keys as ``--set`` options of a shell; JSON is YAML, so every type survives it."""
+    return " ".join(f"--set {quote(f'{key}={json.dumps(value)}')}" for key, value in settings.items())
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table in Markdown, whose columns but the first are aligned to the right."""
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]
+    ruler = ["---", *("---:" for _ in header[1:])]
+    return [f"| {' | '.join(row)} |" for row in (cells[0], ruler, *cells[1:])]
 
 
 def load_workflow(config: Mapping[str, Any]) -> WorkflowSettings:

@@ -10,28 +10,38 @@ import typer
 from neurocontrast.cli.command import command
 from neurocontrast.cli.data_commands import check, convert, images, index, prepare, qc, simulate
 from neurocontrast.cli.evaluation_commands import compare, evaluate, join, predict, report
-from neurocontrast.cli.network_commands import doctor, embed, explain, pretrain
+from neurocontrast.cli.network_commands import bundle, doctor, embed, explain, finetune, pretrain
 from neurocontrast.cli.output import show_error, show_message, show_unexpected
+from neurocontrast.cli.weights_commands import export_weights, find_weights, import_weights
 from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded, TrainingSuspended
 
 __all__ = ["app", "run"]
 
 _INTERRUPTED = 130
+_HELP = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
     name="neurocontrast",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_HELP,
     help=(
         "Contrastive pretraining for 3D brain MRI with the metadata that hospitals already record.\n\n"
         "The way through: index or check scans, pretrain an encoder, embed scans, evaluate, report."
     ),
 )
 _BEFORE_TRAINING = (simulate, convert, index, prepare, qc, images, check)
-_FROM_TRAINING_ON = (pretrain, embed, join, evaluate, predict, explain, report, compare, doctor)
+_FROM_TRAINING_ON = (pretrain, embed, join, evaluate, finetune, predict, explain, report, compare, bundle, doctor)
 for function in (*_BEFORE_TRAINING, *_FROM_TRAINING_ON):
     app.command()(command(function))
+
+weights = typer.Typer(
+    no_args_is_help=True, context_settings=_HELP, help="Take over weights of other programs, hand them over, find ours."
+)
+weights.command("import")(command(import_weights))
+weights.command("export")(command(export_weights))
+weights.command("path")(command(find_weights))
+app.add_typer(weights, name="weights")
 
 
 def _show_version(value: bool) -> None:

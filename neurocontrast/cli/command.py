@@ -101,8 +101,8 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
         given = kind(**{name: options.pop(name) for name in shared})
         result = function(given, **options)
         show_result(result, as_json=given.as_json)
-        if result.has_failed:
-            raise typer.Exit(2)
+        if result.exit_code:
+            raise typer.Exit(result.exit_code)
 
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__signature__ = inspect.Signature([*own.values(), *shared.values()])  # type: ignore[attr-defined]

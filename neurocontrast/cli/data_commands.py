@@ -206,7 +206,7 @@ def check(
         phi=phi,
         progress=given.progress,
     )
-    return Result(found.facts(), notes=[found.to_text()], has_failed=not found.passed)
+    return Result(found.facts(), notes=[found.to_text()], exit_code=0 if found.passed else 2)
 
 
 def _stage_options(given_to_command: dict[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
 
-from neurocontrast.cli.command import Configured, Evaluated, Given, Overwrite, argument, option
-from neurocontrast.cli.output import Result, read_facts
+from neurocontrast.cli.command import Configured, Evaluated, Given, ImagesRoot, Overwrite, argument, option
+from neurocontrast.cli.output import Result, print_line, read_facts
 from neurocontrast.exceptions import ConfigError
 
 if TYPE_CHECKING:
@@ -103,27 +103,55 @@ def _sizes(text: str | None) -> list[int | str] | None:
 
 
 def predict(
-    given: Given,
+    given: Configured,
     probe: Annotated[Path, argument("EVAL", "Evaluation directory of `evaluate`, or its folder `probe`.")],
-    embeddings: Annotated[Path, argument("EMB.parquet", "Embeddings by the same run.")],
+    embeddings: Annotated[
+        Path, argument("EMB.parquet|SCANS", "Embeddings by the same run; or, with --run, a folder or table of scans.")
+    ],
     out: Annotated[Path, option("Table to write, ending in .tsv.")],
+    run: Annotated[Path | None, option("Run directory whose encoder embeds the scans.", metavar="RUN")] = None,
+    images_root: ImagesRoot = None,
+    jsonl: Annotated[bool, option("Print one JSON object a scan as it is finished, in place of the result.")] = False,
     calibrate: Annotated[Path | None, option("Table with the target of some scans of each new site.")] = None,
     outside_percentile: Annotated[float, option("Percentile of training scans from which a scan is outside.")] = 97.5,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Predict with the probe that an evaluation has fitted on all of its scans."""
+    """Predict with the probe that an evaluation has fitted on all of its scans.
+
+    Of scans, a bad one stops no other; the exit code is then 1. The same command continues after a kill.
+    """
     from neurocontrast import stages
 
-    options: dict[str, Any] = {"calibrate": calibrate, "outside_percentile": outside_percentile, "overwrite": overwrite}
-    path = stages.predict(probe, embeddings, out=out, progress=given.progress, **options)
+    if run is None:
+        given_for_scans = [name for name, value in (("--jsonl", jsonl), ("--images-root", images_root)) if value]
+        if given_for_scans:
+            raise ConfigError(f"{given_for_scans[0]}: is for scans. Say which run embeds them: --run RUN.")
+    path = stages.predict(
+        probe,
+        embeddings,
+        out=out,
+        run=run,
+        images_root=images_root,
+        config=None if run is None else given.resolve(),
+        calibrate=calibrate,
+        outside_percentile=outside_percentile,
+        overwrite=overwrite,
+        on_scan=print_line if jsonl else None,
+        progress=given.progress,
+    )
     about = read_facts(path.with_suffix(".json"))
-    outside = about["outlyingness"]
+    outside, n_failed = about["outlyingness"], about.get("scans", {}).get("n_failed", 0)
+    if jsonl:
+        return Result(exit_code=1 if n_failed else 0)
     facts = {"n_scans": about["n"]["scans"], "n_trained_on": about["n"]["of_trained_subjects"]}
-    title = f"{about['target']} predicted for {facts['n_scans']:,} scans"
+    title = f"{about['target']} predicted for {facts['n_scans'] - n_failed:,} scans"
     if outside is not None:
         facts["n_outside"] = outside["n_outside"]
         title += f", {outside['n_outside']:,} of them outside the training distribution"
-    return Result(facts, title, path=path)
+    if run is None:
+        return Result(facts, title, path=path)
+    failed = [f"failed: {each['participant_id']}: {each['error']}" for each in about["scans"]["failed"]]
+    return Result(facts | {"n_failed": n_failed}, title, notes=failed, path=path, exit_code=1 if n_failed else 0)
 
 
 def report(
@@ -180,7 +208,8 @@ def evaluation_result(folder: Path) -> Result:
 
     read = read_evaluation(folder)
     metric = next(iter(read.metrics), "")
-    sources = {"embedding": read.metrics, "covariates only": read.baseline, "voxels": read.voxels,
+    trained = read.probe.name if read.finetuning else None
+    sources = {trained or "embedding": read.metrics, "covariates only": read.baseline, "voxels": read.voxels,
                "regional measures": read.regional}  # fmt: skip
     found: dict[str, dict[str, Any]] = {
         name: {"value": each.mean if each.pooled is None else each.pooled, "interval": each.interval}

@@ -1,17 +1,28 @@
-"""The commands that run a network: `pretrain`, `embed`, `explain`, `doctor`."""
+"""The commands that need a network: `pretrain`, `embed`, `finetune`, `explain`, `bundle`, `doctor`."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
 
-from neurocontrast.cli.command import Configured, Evaluated, ImagesRoot, Overwrite, Participants, argument, option
+from neurocontrast.cli.command import (
+    Configured,
+    Evaluated,
+    Given,
+    ImagesRoot,
+    Overwrite,
+    Participants,
+    argument,
+    option,
+)
+from neurocontrast.cli.evaluation_commands import evaluation_result
 from neurocontrast.cli.output import Result, read_facts
 
-__all__ = ["doctor", "embed", "explain", "pretrain"]
+__all__ = ["bundle", "doctor", "embed", "explain", "finetune", "pretrain"]
 
 _RunTable = Annotated[Path | None, option("Table with one row a scan.", "--participants", metavar="PARTICIPANTS.tsv")]
 
@@ -20,6 +31,10 @@ def pretrain(
     given: Configured,
     out: Annotated[Path, option("Run directory to write.")],
     participants: _RunTable = None,
+    init: Annotated[
+        Path | None,
+        option("Weights to start from: a run, a folder of `weights import`, an encoder file.", metavar="WEIGHTS"),
+    ] = None,
     resume: Annotated[bool, option("Continue a run that was stopped, to the same weights.", "--resume")] = False,
 ) -> Result:
     """Pretrain an encoder with a contrastive objective that knows age, sex, site or any other column."""
@@ -29,7 +44,9 @@ def pretrain(
     # A run that is resumed has its own configuration, unless one is given again.
     if resume and given.config is None and (out / "config.yaml").is_file():
         given = replace(given, config=out / "config.yaml")
-    nothing = resume and given.config is None and not given.overrides and participants is None
+    nothing = resume and given.config is None and not given.overrides and participants is None and init is None
+    if init is not None:
+        given = replace(given, overrides=[*(given.overrides or ()), f"training.init={json.dumps(str(init))}"])
     settings = None if nothing else given.resolve("data", {"participants": participants}, check_objective=True)
     run = stages.pretrain(settings, out=out, resume=resume, progress=given.progress)
     rows = read_metrics(run)
@@ -69,6 +86,44 @@ def embed(
     return Result(facts, f"{found.num_rows:,} embedded, {n_features:,} features each", path=written)
 
 
+def finetune(
+    given: Configured,
+    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`.")],
+    participants: Participants,
+    out: Annotated[Path, option("Evaluation directory to write.")],
+    target: Annotated[str | None, option("Column to predict: diagnosis, age, sex, site ...")] = None,
+    from_scratch: Annotated[
+        bool, option("Begin with random weights: the run's network alone.", "--from-scratch")
+    ] = False,
+    splits: Annotated[str | None, option("How folds are made.", metavar="stratified|leave-site-out")] = None,
+    n_folds: Annotated[int | None, option("Number of folds of stratified splits.")] = None,
+    n_repeats: Annotated[int | None, option("How often stratified splits are drawn anew.")] = None,
+    seed: Annotated[int | None, option("Seed of splits and bootstrap; of the training: --set seed=1.")] = None,
+    positive: Annotated[str | None, option("Class that counts as positive.")] = None,
+    split_file: Annotated[Path | None, option("Folds to use again: the splits.tsv of another evaluation.")] = None,
+    threshold: Annotated[str | None, option("When a scan is positive.", metavar="RULE")] = None,
+    images_root: ImagesRoot = None,
+    allow_overlap: Annotated[bool | None, option("Evaluate people of pretraining too.", "--allow-overlap")] = None,
+    resume: Annotated[bool, option("Continue what was stopped, to the same numbers.", "--resume")] = False,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Train a run's encoder end to end on a column in every training fold; folder and report as of `evaluate`."""
+    from neurocontrast import stages
+
+    folder = stages.finetune(
+        run,
+        participants=participants,
+        out=out,
+        from_scratch=from_scratch,
+        images_root=images_root,
+        config=given.resolve("evaluation", locals()),
+        resume=resume,
+        overwrite=overwrite,
+        progress=given.progress,
+    )
+    return evaluation_result(folder)
+
+
 def explain(
     given: Configured,
     evaluation: Evaluated,
@@ -101,6 +156,39 @@ def explain(
     return Result(facts, title, table, path=folder / about["map"])
 
 
+def bundle(
+    given: Given,
+    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`, of scans.")],
+    out: Annotated[Path, option("Folder to make.")],
+    evaluation: Annotated[Path | None, argument("EVAL", "Evaluation whose probe goes with it.")] = None,
+    licence: Annotated[Path | None, option("Text file with the licence of the weights.")] = None,
+    torchscript: Annotated[bool, option("Write models/model.ts too.", "--torchscript")] = False,
+    outside_percentile: Annotated[float, option("Percentile of training scans from which a scan is outside.")] = 97.5,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Write an encoder, and the probe of an evaluation, as a MONAI bundle that runs without neurocontrast."""
+    from neurocontrast import stages
+
+    folder = stages.bundle(
+        run,
+        evaluation,
+        out=out,
+        licence=licence,
+        torchscript=torchscript,
+        outside_percentile=outside_percentile,
+        overwrite=overwrite,
+        progress=given.progress,
+    )
+    about = read_facts(folder / "configs" / "metadata.json")
+    note = f"Next, in {folder}: python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir SCANS"
+    return Result(
+        {"task": about["task"], "n_features": about["network_data_format"]["outputs"]["pred"]["num_channels"]},
+        about["task"],
+        notes=[note],
+        path=folder,
+    )
+
+
 def doctor(
     given: Configured,
     participants: _RunTable = None,
@@ -112,4 +200,4 @@ def doctor(
 
     settings = given.resolve("data", {"participants": participants}, check_objective=True)
     found = stages.doctor(settings, n_scans=n_scans, seconds=seconds, progress=given.progress)
-    return Result(asdict(found), notes=[found.to_text()], has_failed=bool(found.problems))
+    return Result(asdict(found), notes=[found.to_text()], exit_code=2 if found.problems else 0)

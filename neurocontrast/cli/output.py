@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Result",
     "console_progress",
+    "print_line",
     "read_facts",
     "show_error",
     "show_message",
@@ -50,13 +51,18 @@ class Result:
     table: pd.DataFrame | None = None  # for people; numbers are shown with three digits
     notes: list[str] = field(default_factory=list)
     path: Path | None = None  # the file to open, or the folder that was written
-    has_failed: bool = False  # whether the command ends with exit code 2
+    exit_code: int = 0  # 1 where a part failed, 2 where the input is bad
 
 
 def read_facts(path: Path) -> dict[str, Any]:
     """Read a JSON file that the command has written."""
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return content
+
+
+def print_line(content: Mapping[str, Any]) -> None:
+    """Print an object as one line of JSON, at once."""
+    print(json.dumps(content, ensure_ascii=False), flush=True)
 
 
 def show_result(result: Result, *, as_json: bool = False) -> None:

@@ -34,6 +34,7 @@ _PATHS = (
     ("data", "participants"),
     ("data", "images_root"),
     ("data", "cache_dir"),
+    ("training", "init"),
     ("images", "source"),
     ("images", "attributes"),
 )

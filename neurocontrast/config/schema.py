@@ -19,7 +19,7 @@ from neurocontrast.explanation import ExplanationSettings
 from neurocontrast.losses.registry import read_objective
 from neurocontrast.reporting import ReportOptions
 from neurocontrast.settings import Settings, choose
-from neurocontrast.training import TrainingSettings
+from neurocontrast.training import FinetuneSettings, TrainingSettings
 from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings
 from neurocontrast.transforms.description import Replaceable
 from neurocontrast.transforms.preprocessing import Preprocessing, ScanSettings
@@ -241,8 +241,8 @@ class Config(Settings):
         and `evaluation` have their own.
     data, augment, encoder, objective, training
         What `pretrain` reads; `data` and `augment` of one kind.
-    simulation, images, embedding, evaluation, explanation, report
-        What `simulate`, `images`, `embed`, `evaluate`, `explain` and `report` read.
+    simulation, images, embedding, evaluation, finetune, explanation, report
+        What `simulate`, `images`, `embed`, `evaluate`, `finetune`, `explain` and `report` read.
     """
 
     seed: Annotated[int, Field(ge=0)] = 0
@@ -255,11 +255,17 @@ class Config(Settings):
     images: ImagesSettings = ImagesSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    finetune: FinetuneSettings = FinetuneSettings()
     explanation: ExplanationSettings = ExplanationSettings()
     report: ReportOptions = ReportOptions()
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
+        if self.training.init is not None and self.encoder.is_linear:
+            raise ValueError(
+                f"training.init: encoder '{self.encoder.name}' is fitted in one pass and starts from nothing. Leave it "
+                "out, or choose a network"
+            )
         if self.augment.kind != self.data.kind:
             raise ValueError(
                 f"augment must be for the kind of images that data.kind says, '{self.data.kind}', and is for "

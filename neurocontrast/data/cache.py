@@ -22,9 +22,8 @@ from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import ScanFiles, as_scan, atomic_path, digest_of, files_of, write_json
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.transforms.compose import apply
 from neurocontrast.transforms.described import DescribedTransforms
-from neurocontrast.transforms.images import affine_of, voxels_of
+from neurocontrast.transforms.images import affine_of, apply, voxels_of
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 _N_TRIES = 3

@@ -18,9 +18,8 @@ from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.columns import text_of
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import ScanFiles, files_of
-from neurocontrast.transforms.compose import apply
 from neurocontrast.transforms.described import DescribedTransforms
-from neurocontrast.transforms.images import to_image
+from neurocontrast.transforms.images import apply, to_image
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 _IMAGE = "image"

@@ -14,8 +14,8 @@ from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import ScanFiles, as_scan
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.transforms.compose import apply, boxing
-from neurocontrast.transforms.images import name_of, voxels_of
+from neurocontrast.transforms.compose import boxing
+from neurocontrast.transforms.images import apply, name_of, voxels_of
 from neurocontrast.transforms.intensity import find_landmarks, standard_landmarks
 from neurocontrast.transforms.preprocessing import Preprocessing
 

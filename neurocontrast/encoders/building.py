@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,14 @@ from neurocontrast.seeds import derive_seed
 __all__ = ["build_encoder", "build_model", "load_encoder", "load_model"]
 
 
-def build_encoder(settings: EncoderSettings, *, n_channels: int = 1, n_voxels: int = 0, seed: int = 0) -> Encoder:
+def build_encoder(
+    settings: EncoderSettings,
+    *,
+    n_channels: int = 1,
+    n_voxels: int = 0,
+    shape: Sequence[int] = (1, 1, 1),
+    seed: int = 0,
+) -> Encoder:
     """Build an encoder with weights drawn from `seed` alone, in training mode.
 
     Parameters
@@ -30,6 +38,8 @@ def build_encoder(settings: EncoderSettings, *, n_channels: int = 1, n_voxels: i
         Channels of a volume, such as tissue maps; natural images have three.
     n_voxels : int
         Voxels that a linear encoder looks at, once it is fitted.
+    shape : sequence of int
+        Voxels along each axis of the mean volume of ``centre_input``, once it is fitted.
     seed : int
         The run's seed; the global random state is neither read nor changed.
 
@@ -41,11 +51,18 @@ def build_encoder(settings: EncoderSettings, *, n_channels: int = 1, n_voxels: i
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed("encoder weights", seed))
-        return Encoder(build_network(settings, n_channels, n_voxels), settings, n_channels=n_channels)
+        return Encoder(build_network(settings, n_channels, n_voxels), settings, n_channels=n_channels, shape=shape)
 
 
-def build_model(settings: EncoderSettings, *, n_channels: int = 1, seed: int = 0) -> ContrastiveModel:
-    """Build an encoder and its projection head, with weights drawn from `seed` alone, in training mode."""
+def build_model(
+    settings: EncoderSettings, *, n_channels: int = 1, n_outputs: int | None = None, seed: int = 0
+) -> ContrastiveModel:
+    """Build an encoder and its projection head, with weights drawn from `seed` alone, in training mode.
+
+    Where a loss predicts, the head ends in one more linear layer, of `n_outputs`.
+    """
+    if n_outputs is not None:
+        settings = settings.model_copy(update={"projection": (*settings.projection, n_outputs)})
     encoder = build_encoder(settings, n_channels=n_channels, seed=seed)
     return ContrastiveModel(encoder, _build_head(encoder, seed=seed))
 
@@ -77,7 +94,7 @@ def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any
         problems = "; ".join(f"encoder.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise CheckpointError(f"{Path(folder) / CONTRACT}: {problems}. Upgrade neurocontrast.") from error
     sizes = {"n_channels": int(contract.get("n_channels", 1)), "n_voxels": int(contract.get("n_voxels", 0))}
-    encoder = build_encoder(settings, **sizes)
+    encoder = build_encoder(settings, **sizes, shape=contract.get("centre", {}).get("shape", (1, 1, 1)))
     encoder.load_state_dict(read_tensors(folder, contract["weights"], expected=encoder.state_dict()))
     return encoder.eval(), contract
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
-from neurocontrast.encoders.settings import NAMES_OF_DIMS, EncoderSettings, ReadOut
 from neurocontrast.exceptions import ConfigError, DataError
+
+if TYPE_CHECKING:  # what a bundle holds of the package runs without pydantic
+    from neurocontrast.encoders.settings import EncoderSettings, ReadOut
 
 __all__ = ["ContrastiveModel", "Encoder", "FeatureMaps", "LinearComponents", "ProjectionHead", "check_shape"]
 
@@ -58,6 +60,15 @@ class FeatureMaps(nn.Module):
             if len(found) == max(numbers):
                 break
         return [found[number] for number in numbers]
+
+    def children_of_blocks(self) -> list[list[nn.Module]]:
+        """Return the layers block by block, each up to the one that can be read out; without blocks all are one."""
+        found: list[list[nn.Module]] = [[]]
+        for name, layer in self.layers.named_children():
+            found[-1].append(layer)
+            if name in self.blocks:
+                found.append([])
+        return [block for block in found if block]
 
     def n_maps(self, numbers: tuple[int, ...] | None) -> int:
         """Return how many feature maps the last layer has, or the blocks together."""
@@ -109,6 +120,8 @@ class Encoder(nn.Module):
         Settings that the network was built from; they travel with its weights.
     n_channels : int
         Channels of a volume.
+    shape : sequence of int
+        Voxels along each axis of a volume, which a fitted ``centre_input`` needs; (1, 1, 1) before it is fitted.
 
     Attributes
     ----------
@@ -120,12 +133,22 @@ class Encoder(nn.Module):
         Fewest voxels or pixels that each axis of a sample must have.
     mean, std : Tensor (3,)
         Of two dimensions alone: what each colour's values, between 0 and 1, are standardised by.
+    centre : Tensor (1, n_channels, D, H, W)
+        With ``centre_input`` alone: the mean volume of the training scans.
     """
 
     mean: torch.Tensor
     std: torch.Tensor
+    centre: torch.Tensor
 
-    def __init__(self, features: FeatureMaps, settings: EncoderSettings, *, n_channels: int = 1) -> None:
+    def __init__(
+        self,
+        features: FeatureMaps,
+        settings: EncoderSettings,
+        *,
+        n_channels: int = 1,
+        shape: Sequence[int] = (1, 1, 1),
+    ) -> None:
         super().__init__()
         self.features, self.settings = features, settings
         self.n_dims = features.n_dims
@@ -136,6 +159,8 @@ class Encoder(nn.Module):
         if self.n_dims == 2:
             self.register_buffer("mean", torch.zeros(_COLOURS))
             self.register_buffer("std", torch.ones(_COLOURS))
+        if settings.centre_input:
+            self.register_buffer("centre", torch.zeros(1, n_channels, *shape))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map volumes (n, n_channels, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
@@ -148,6 +173,8 @@ class Encoder(nn.Module):
         if self.n_dims == 2:
             images = images / 255 if is_uint8 else images
             images = (images - self.mean[:, None, None]) / self.std[:, None, None]
+        if self.settings.centre_input:
+            images = images - self.centre
         if images.device.type == "cpu":
             images = images.contiguous(memory_format=self.layout)
         blocks = self.read_out.blocks
@@ -160,6 +187,12 @@ class Encoder(nn.Module):
         read_out.check(self.settings.name)
         self.read_out = read_out
         self.n_features = self.features.n_maps(read_out.blocks) * read_out.n_cells
+
+    def set_centre(self, mean: torch.Tensor) -> None:
+        """Take a mean volume (n_channels, D, H, W) from every volume from now on; needs ``centre_input``."""
+        if not self.settings.centre_input:
+            raise ValueError("this encoder has no centre: its settings have no centre_input.")
+        self.centre = mean[None].to(self.centre)
 
     def set_standardisation(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> None:
         """Standardise each colour by these numbers, of the training images' values between 0 and 1."""
@@ -197,6 +230,8 @@ def _grid_means(maps: torch.Tensor, grid: Sequence[int]) -> torch.Tensor:
 
 def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
     """Refuse samples of a `shape` (without channels) that the network cannot encode."""
+    from neurocontrast.encoders.settings import NAMES_OF_DIMS
+
     name, is_flat = f"'{encoder.settings.name}'", encoder.n_dims == 2
     if len(shape) != encoder.n_dims:
         kind, made_for = ("volumes", "images") if is_flat else ("images", "volumes")

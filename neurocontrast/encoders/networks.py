@@ -1,27 +1,34 @@
-"""The networks that make feature maps: MONAI's DenseNets of volumes and ResNets of images, and small LeNets."""
+"""The networks that make feature maps: MONAI's DenseNets and ResNets, and small LeNets."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from neurocontrast.encoders.encoder import FeatureMaps, LinearComponents
-from neurocontrast.encoders.settings import EncoderSettings
+
+if TYPE_CHECKING:
+    from neurocontrast.encoders.settings import EncoderSettings
 
 __all__ = ["build_network"]
 
 # First features, growth (also the groups of a group normalisation) and layers of each block.
 _DENSENETS = {"densenet121": (64, 32, (6, 12, 24, 16)), "densenet_small": (32, 16, (4, 5, 8, 6))}
-# Block, layers and widths, and groups of a group normalisation.
+# Block, layers, width of the first stage (the next ones double it), and shortcuts: A without weights, B by convolution.
 _RESNETS = {
-    "resnet18": ("basic", [2, 2, 2, 2], [64, 128, 256, 512], 32),
-    "resnet50": ("bottleneck", [3, 4, 6, 3], [64, 128, 256, 512], 32),
-    "resnet_small": ("basic", [2, 2, 2, 2], [16, 32, 64, 128], 8),
+    "resnet18": ("basic", [2, 2, 2, 2], 64, "B"),
+    "resnet50": ("bottleneck", [3, 4, 6, 3], 64, "B"),
+    "resnet_small": ("basic", [2, 2, 2, 2], 16, "B"),
+    "resnet10_3d": ("basic", [1, 1, 1, 1], 64, "B"),
+    "resnet18_3d": ("basic", [2, 2, 2, 2], 64, "A"),
+    "resnet34_3d": ("basic", [3, 4, 6, 3], 64, "A"),
+    "resnet50_3d": ("bottleneck", [3, 4, 6, 3], 64, "B"),
 }
 # Size and stride of the first convolution, and whether max-pooling follows. The last takes a fifth of the time of the
 # first (benchmarks/encoders.py).
@@ -38,7 +45,7 @@ def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> 
     if settings.name in _DENSENETS:
         return _densenet(settings, n_channels)
     if settings.name in _RESNETS:
-        return _resnet(settings)
+        return _resnet(settings, n_channels)
     return _lenet(settings, n_channels) if settings.name == "lenet" else _lenet5(settings)
 
 
@@ -70,44 +77,65 @@ def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     )
 
 
-def _resnet(settings: EncoderSettings) -> FeatureMaps:
-    """MONAI's ResNet (He et al. 2016), without its pooling and its classifier."""
+def _resnet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
+    """MONAI's ResNet (He et al. 2016), without its pooling and its classifier; of volumes, dilated as MedicalNet's."""
     from monai.networks.nets.resnet import ResNet
 
-    block, depths, widths, n_groups = _RESNETS[settings.name]
-    size, stride, has_pool = _STEMS["small" if settings.name == "resnet_small" else settings.stem or "cifar"]
+    is_flat = settings.n_dims == 2
+    block, depths, width, shortcut = _RESNETS[settings.name]
+    stem = "small" if settings.name == "resnet_small" else settings.stem or "cifar"
+    size, stride, has_pool = _STEMS[stem if is_flat else "imagenet"]
     network = ResNet(
         block,
         depths,
-        widths,
-        spatial_dims=2,
-        n_input_channels=3,
+        [width * 2**number for number in range(4)],
+        spatial_dims=settings.n_dims,
+        n_input_channels=3 if is_flat else n_channels,
         conv1_t_size=size,
         conv1_t_stride=stride,
         no_max_pool=not has_pool,
+        shortcut_type=shortcut,
         feed_forward=False,
         bias_downsample=False,  # as published: normalisation would take a bias out again
     )
-    names = ["conv1", "bn1", "act", *(["maxpool"] if has_pool else []), *(f"layer{i}" for i in (1, 2, 3, 4))]
-    layers = nn.Sequential(OrderedDict((name, getattr(network, name)) for name in names))
+    stages = {f"layer{number}": getattr(network, f"layer{number}") for number in (1, 2, 3, 4)}
+    if not is_flat:
+        _dilate(stages["layer3"], 2)
+        _dilate(stages["layer4"], 4)
+    names = ["conv1", "bn1", "act", *(["maxpool"] if has_pool else [])]
+    layers = nn.Sequential(OrderedDict((name, getattr(network, name)) for name in names) | stages)
     if settings.norm != "batch":
-        _replace_norms(layers, _norm_layer(settings, n_groups))
-    # Instance normalisation needs more than one pixel after the last halving.
-    smallest = 16 * stride * (1 + has_pool) if settings.norm == "instance" else 32 if has_pool else 8
+        _replace_norms(layers, _norm_layer(settings, width // 2))
+    smallest = 32 if is_flat and has_pool else 8
+    if settings.norm == "instance":  # needs more than one pixel after the last halving
+        smallest = (16 if is_flat else 4) * stride * (1 + has_pool)
     return FeatureMaps(
         layers,
-        n_dims=2,
+        blocks={} if is_flat else {name: network.in_planes >> (3 - at) for at, name in enumerate(stages)},
+        n_dims=2 if is_flat else 3,
         n_features=network.in_planes,
         smallest_shape=smallest,
-        layout=torch.channels_last,
-        inference_layout=torch.channels_last,
+        layout=torch.channels_last if is_flat else torch.contiguous_format,
+        inference_layout=torch.channels_last if is_flat else torch.channels_last_3d,
     )
+
+
+def _dilate(stage: nn.Sequential, dilation: int) -> None:
+    """Let a stage keep its resolution, and see as far by dilated convolutions (MedicalNet, Chen et al. 2019)."""
+    for block in stage:
+        for layer in block.modules():
+            if isinstance(layer, nn.Conv3d):
+                layer.stride = (1, 1, 1)
+                if layer.kernel_size == (3, 3, 3):
+                    layer.dilation = layer.padding = (dilation,) * 3
+        if isinstance(block.downsample, partial):
+            block.downsample.keywords["stride"] = 1
 
 
 def _replace_norms(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:
     """Replace batch normalisations; MONAI's ResNet gives its own `norm` to the first layer alone."""
     for name, child in module.named_children():
-        if isinstance(child, nn.BatchNorm2d):
+        if isinstance(child, nn.BatchNorm2d | nn.BatchNorm3d):
             setattr(module, name, norm(child.num_features))
         else:
             _replace_norms(child, norm)

@@ -14,11 +14,21 @@ __all__ = ["NAMES_OF_DIMS", "N_BLOCKS", "EncoderSettings", "ReadOut"]
 _Cells = Annotated[int, Field(ge=1, le=32)]
 NAMES_OF_DIMS = {
     2: ("resnet18", "resnet50", "resnet_small", "lenet5"),
-    3: ("densenet121", "densenet_small", "lenet", "pca", "lda"),
+    3: (
+        "densenet121",
+        "densenet_small",
+        "resnet10_3d",
+        "resnet18_3d",
+        "resnet34_3d",
+        "resnet50_3d",
+        "lenet",
+        "pca",
+        "lda",
+    ),
 }
 
 
-N_BLOCKS = {"densenet121": 4, "densenet_small": 4, "lenet": 3}
+N_BLOCKS = {"lenet": 3} | {name: 4 for name in NAMES_OF_DIMS[3] if name.startswith(("densenet", "resnet"))}
 """Blocks of networks of volumes, whose feature maps can be read out."""
 
 
@@ -64,19 +74,20 @@ class EncoderSettings(Settings):
 
     Parameters
     ----------
-    name : {'densenet121', 'densenet_small', 'lenet', 'pca', 'lda', 'resnet18', 'resnet50', 'resnet_small', 'lenet5'}
+    name : str
         Of volumes: ``densenet121`` is MONAI's 3D DenseNet with blocks of 6, 12, 24 and 16 layers, growth 32 and 64
         first features: 1024 features. ``densenet_small`` has blocks of 4, 5, 8 and 6 layers, growth 16 and 32 first
         features: 192 features, a thirteenth of the weights and a fifth of the time, for cohorts of hundreds and
-        machines without a GPU. ``lenet`` is a three-layer network for tests and first steps on tiny volumes, not for
-        results. ``pca`` is linear: the principal components of the training scans' voxels, which no loss, views or
-        epochs take part in, and which any network has to beat. ``lda`` is linear too: of these components, those
-        combinations by which people differ most beside what scans of one person differ by (Fisher's discriminants, as
-        in Belhumeur et al. 1997). It needs several scans of a subject: from several scanners, or imitated by
-        ``prepare --imitations``. Of images: ``resnet18`` and ``resnet50`` are MONAI's:
-        512 and 2048 features. ``resnet_small`` is ResNet18 with widths of 16 to 128 and a first convolution of
-        stride 2: 128 features, a sixteenth of the weights, for machines without a GPU. ``lenet5`` is LeNet-5 for
-        colours, 84 features; it resizes images to 32×32.
+        machines without a GPU. ``resnet10_3d``, ``resnet18_3d``, ``resnet34_3d`` and ``resnet50_3d`` are the ResNets of
+        MedicalNet (Chen et al. 2019), dilated in their last two stages: 512 features, the last one 2048. ``lenet`` is a
+        three-layer network for tests and first steps on tiny volumes, not for results. ``pca`` is linear: the principal
+        components of the training scans' voxels, which no loss, views or epochs take part in, and which any network has
+        to beat. ``lda`` is linear too: of these components, those combinations by which people differ most beside what
+        scans of one person differ by (Fisher's discriminants, as in Belhumeur et al. 1997). It needs several scans of a
+        subject: from several scanners, or imitated by ``prepare --imitations``. Of images: ``resnet18`` and
+        ``resnet50`` are MONAI's: 512 and 2048 features. ``resnet_small`` is ResNet18 with widths of 16 to 128 and a
+        first convolution of stride 2: 128 features, a sixteenth of the weights, for machines without a GPU. ``lenet5``
+        is LeNet-5 for colours, 84 features; it resizes images to 32×32.
     n_components : int or None
         Features of ``pca`` and ``lda``; None: 60.
     shrinkage : float or None
@@ -94,7 +105,11 @@ class EncoderSettings(Settings):
         How ``resnet18`` and ``resnet50`` begin. ``cifar``: a 3×3 convolution, for images of 32 pixels, as in SimCLR's
         appendix B.9; ``imagenet``: a 7×7 convolution of stride 2 and max-pooling. None: ``cifar``.
     read_out : ReadOut
-        Of ``densenet121``, ``densenet_small`` and ``lenet``: the blocks, and the grid, that features are read out at.
+        Of networks of volumes: the blocks, and the grid, that features are read out at.
+    centre_input : bool
+        Of networks of volumes: whether the mean volume of the training scans is taken from every volume first, so that
+        the network sees how a person deviates from the cohort. It is fitted once before training and travels with the
+        weights.
     projection : tuple of int
         Sizes of the projection head's layers after the encoder's features; the last is the size of the embedding that
         the loss sees. Evaluation uses the features before the head, and what the loss makes the embedding forget, such
@@ -112,7 +127,19 @@ class EncoderSettings(Settings):
     """
 
     name: Literal[
-        "densenet121", "densenet_small", "lenet", "pca", "lda", "resnet18", "resnet50", "resnet_small", "lenet5"
+        "densenet121",
+        "densenet_small",
+        "resnet10_3d",
+        "resnet18_3d",
+        "resnet34_3d",
+        "resnet50_3d",
+        "lenet",
+        "pca",
+        "lda",
+        "resnet18",
+        "resnet50",
+        "resnet_small",
+        "lenet5",
     ] = "densenet121"
     n_components: Annotated[int, Field(ge=1)] | None = None
     shrinkage: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
@@ -120,6 +147,7 @@ class EncoderSettings(Settings):
     final_norm: bool = True
     stem: Literal["cifar", "imagenet"] | None = None
     read_out: ReadOut = ReadOut()
+    centre_input: bool = False
     projection: tuple[Annotated[int, Field(ge=1)], ...] = (512, 128)
     projection_norm: Literal["batch", "layers", "none"] = "batch"
 
@@ -132,6 +160,9 @@ class EncoderSettings(Settings):
             )
         if self.shrinkage is not None and self.name != "lda":
             raise ValueError(f"shrinkage belongs to lda, and nothing reads it with name: {self.name}; remove it")
+        if self.centre_input and (self.is_linear or self.n_dims == 2):
+            why = "centres its input by itself" if self.is_linear else "is given standardised colours"
+            raise ValueError(f"centre_input belongs to networks of volumes, and {self.name} {why}; remove it")
         if self.stem is not None and self.name not in ("resnet18", "resnet50"):
             raise ValueError(
                 f"stem belongs to resnet18 and resnet50, and nothing reads it with name: {self.name}; remove it"

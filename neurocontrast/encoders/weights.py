@@ -19,7 +19,7 @@ from neurocontrast.exceptions import CheckpointError, suggestion
 from neurocontrast.files import atomic_path, digest_of_file, write_json
 from neurocontrast.provenance import version
 
-__all__ = ["CONTRACT", "read_contract", "read_tensors", "save_encoder"]
+__all__ = ["CONTRACT", "digest_of_weights", "misfits", "read_contract", "read_tensors", "save_encoder"]
 
 WEIGHTS = "encoder.safetensors"
 HEAD = "head.safetensors"
@@ -94,6 +94,12 @@ def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
     return dict(contract)
 
 
+def digest_of_weights(path: Path) -> str:
+    """Return the SHA-256 of an encoder's weights, given as a run, as a folder, or as one of their files."""
+    folder = path.parent if path.name == CONTRACT else path
+    return str(read_contract(folder)["weights"]["sha256"]) if folder.is_dir() else digest_of_file(path)
+
+
 def read_tensors(
     folder: str | os.PathLike[str], named: Mapping[str, str], *, expected: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
@@ -111,14 +117,21 @@ def read_tensors(
         tensors = safetensors.torch.load_file(path)
     except (safetensors.SafetensorError, OSError) as error:
         raise CheckpointError(f"{path}: not a readable safetensors file ({error}). Copy the run again.") from error
-    problems = [f"'{name}' is missing" for name in expected if name not in tensors]
-    problems += [f"'{name}' is unknown.{suggestion(name, expected)}" for name in tensors if name not in expected]
-    problems += [
-        f"'{name}' has shape {list(tensors[name].shape)}, the network needs {list(tensor.shape)}"
-        for name, tensor in expected.items()
-        if name in tensors and tensors[name].shape != tensor.shape
-    ]
+    problems = misfits(tensors, expected)
     if problems:
         shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
         raise CheckpointError(f"{path}: the weights do not fit the network that {CONTRACT} describes: {shown}.")
     return tensors
+
+
+def misfits(tensors: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> list[str]:
+    """Return a line for each tensor that a module needs and has not, that it does not know, or of another shape."""
+    problems = [f"'{name}' is missing" for name in expected if name not in tensors]
+    unknown = [name for name in tensors if name not in expected]
+    # Of very many names, suggestions would take long and help nobody.
+    problems += [f"'{name}' is unknown.{suggestion(name, expected) if len(unknown) < 9 else ''}" for name in unknown]
+    return problems + [
+        f"'{name}' has shape {list(tensors[name].shape)}, the network needs {list(tensor.shape)}"
+        for name, tensor in expected.items()
+        if name in tensors and tensors[name].shape != tensor.shape
+    ]

@@ -7,17 +7,18 @@ to a multiple of the identity after Ledoit and Wolf (2004).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.covariance import ledoit_wolf_shrinkage
 
+from neurocontrast.evaluation.distances import LEVELS, TrainingDistribution
 from neurocontrast.evaluation.fold_features import principal_axes
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["MIN_SUBJECTS", "TrainingDistribution", "fit_distribution"]
+__all__ = ["MIN_SUBJECTS", "fit_distribution"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,55 +29,8 @@ MIN_SITE_SUBJECTS = 5
 MAX_AXES = 50
 """Principal axes with a variance of their own; the other directions share theirs."""
 N_FOLDS = 5
-LEVELS = np.linspace(0.0, 100.0, 201)
-"""Percentiles at which the distances of training scans are kept."""
 _OTHER = "(other sites)"
 _NOTHING_VARIES = "no feature varies within the training sites"
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingDistribution:
-    """Centres, spread and usual distances of training scans; nothing of a single person.
-
-    `scale` (p,) is the standard deviation within sites, infinite for a feature that does not vary there. `axes` (p, k)
-    and `variances` (k,) are of the principal axes of the scaled features within sites (shrunk), `remainder` of every
-    direction orthogonal to them. `usual` (n centres, 201) are distances of training scans at percentiles 0, 0.5 … 100.
-    """
-
-    sites: tuple[str, ...]
-    centres: Floats
-    scale: Floats
-    axes: Floats
-    variances: Floats
-    remainder: float
-    usual: Floats
-
-    def distances(self, x: npt.NDArray[np.floating]) -> tuple[Floats, npt.NDArray[np.intp]]:
-        """Return the distance of each scan to the nearest centre, and which that is."""
-        x = np.asarray(x, dtype=np.float64)
-        found = np.stack([self._distance(x - centre) for centre in self.centres])
-        nearest = found.argmin(axis=0)
-        return found[nearest, np.arange(len(x))], nearest
-
-    def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
-        """Return the distance of each scan, and its percentile among training scans nearest to the same centre."""
-        distances, nearest = self.distances(x)
-        placed = [place(distance, self.usual[centre]) for distance, centre in zip(distances, nearest, strict=True)]
-        return distances, np.array(placed, dtype=float)
-
-    def _distance(self, deviations: Floats) -> Floats:
-        scaled = deviations / self.scale
-        along = scaled @ self.axes
-        rest = np.einsum("ij,ij->i", scaled, scaled) - np.einsum("ij,ij->i", along, along)
-        return np.sqrt((along**2 / self.variances).sum(axis=1) + np.maximum(rest, 0.0) / self.remainder)
-
-
-def place(distance: float, usual: Floats) -> float:
-    """Return the percentile of a distance among usual ones, ties in their middle."""
-    low, high = (np.searchsorted(usual, distance, side=side) for side in ("left", "right"))
-    if low < high:
-        return float((LEVELS[low] + LEVELS[high - 1]) / 2)
-    return float(np.interp(distance, usual, LEVELS))
 
 
 def fit_distribution(

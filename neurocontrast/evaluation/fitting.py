@@ -29,7 +29,7 @@ from neurocontrast.evaluation.splits.inner import Pairs, inner_folds, penalty_fo
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["OutOfFold", "Prediction", "constant_predictions", "cross_validate", "decide_scores",
+__all__ = ["OutOfFold", "Prediction", "TrainedElsewhere", "constant_predictions", "cross_validate", "decide_scores",
            "fit_probe", "gather", "split_seed", "value_range"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -68,6 +68,16 @@ class OutOfFold:
     def tested(self) -> npt.NDArray[np.intp]:
         """Rows that were tested at least once."""
         return np.flatnonzero((self.folds >= 0).any(axis=0))
+
+
+@dataclass(frozen=True)
+class TrainedElsewhere:
+    """A model that takes the place of the probe, and what it predicted in the folds of the study, once it has."""
+
+    name: str
+    description: str
+    why_not_stored: str
+    predictions: OutOfFold | None = None
 
 
 def fit_probe(

@@ -330,7 +330,7 @@ def check_overlap(
 
 
 def check_duplicates(
-    table: pd.DataFrame, features: npt.NDArray[np.floating], *, allow_overlap: bool = False
+    table: pd.DataFrame, features: Iterable[npt.NDArray[np.floating]], *, allow_overlap: bool = False
 ) -> list[Notice]:
     """Refuse one image under the names of two subjects, or warn of it where it is allowed."""
     codes = feature_codes(features)
@@ -356,7 +356,7 @@ def check_duplicates(
     return [Notice("duplicate_overlap", text, explanation)]
 
 
-def feature_codes(features: npt.NDArray[np.floating]) -> npt.NDArray[np.intp]:
+def feature_codes(features: Iterable[npt.NDArray[np.floating]]) -> npt.NDArray[np.intp]:
     """Return a code for each row, the same for rows whose features are equal, by digests: sorting takes far longer."""
     rows = (np.ascontiguousarray(row) + 0.0 for row in features)  # -0.0 is 0.0
     digests = [hashlib.blake2b(row.data, digest_size=16).digest() for row in rows]

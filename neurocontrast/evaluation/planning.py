@@ -29,7 +29,7 @@ from neurocontrast.evaluation.estimators import (
     describe_own,
     gives_probabilities,
 )
-from neurocontrast.evaluation.fitting import fit_probe, split_seed
+from neurocontrast.evaluation.fitting import TrainedElsewhere, fit_probe, split_seed
 from neurocontrast.evaluation.notices import (
     check_duplicates,
     check_overlap,
@@ -81,6 +81,8 @@ class Study:
         Rows of each part of a fixed design that pretraining has seen, and of test that are fitted on by another name.
     estimator, baseline_fits : estimator or None, bool
         The user's own, and whether it can be fitted to the columns of the baseline, too.
+    elsewhere : TrainedElsewhere or None
+        A model in place of the probe, whose predictions are given.
     voxels, regional, blocks : Voxels or None, tuple of str, tuple of Block
         Voxels of the scans, where these are at hand, and columns of regional measures: further baselines; blocks of
         joined features.
@@ -103,6 +105,7 @@ class Study:
     n_twins: int = 0
     estimator: BaseEstimator | None = None
     baseline_fits: bool = True
+    elsewhere: TrainedElsewhere | None = None
     voxels: Voxels | None = None
     regional: tuple[str, ...] = ()
     blocks: tuple[Block, ...] = ()
@@ -135,7 +138,9 @@ class Study:
 
     @property
     def probe(self) -> str:
-        """Name of the built-in probe, or of the user's own estimator."""
+        """Name of the built-in probe, of the user's own estimator, or of what was trained elsewhere."""
+        if self.elsewhere is not None:
+            return self.elsewhere.name
         if self.estimator is not None:
             return describe_own(self.estimator)[0]
         return probe_name(self.settings, self.target.kind)
@@ -143,11 +148,13 @@ class Study:
     @property
     def strength_name(self) -> str | None:
         """Name of the value that a built-in probe chooses on inner folds."""
-        return None if self.estimator is not None else get_probe(self.probe).strength
+        return None if self.estimator is not None or self.elsewhere is not None else get_probe(self.probe).strength
 
     @property
     def why_not_stored(self) -> str | None:
         """Reason why the probe cannot be applied to other embeddings; None where it can."""
+        if self.elsewhere is not None:
+            return self.elsewhere.why_not_stored
         if self.estimator is not None:
             return (
                 "an estimator of one's own is not written, since that needs pickle; the arrays of logistic, ridge and "

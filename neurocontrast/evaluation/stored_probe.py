@@ -17,7 +17,7 @@ from scipy.special import expit, softmax
 from sklearn.compose import TransformedTargetRegressor
 
 from neurocontrast.evaluation.blocks import Block
-from neurocontrast.evaluation.distribution import TrainingDistribution
+from neurocontrast.evaluation.distances import TrainingDistribution
 from neurocontrast.evaluation.estimators import FittedModel
 from neurocontrast.evaluation.fitting import Prediction, fit_probe, value_range
 from neurocontrast.evaluation.metrics import decide
@@ -34,7 +34,7 @@ from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.files import atomic_path, digest_of_file, write_json
 from neurocontrast.provenance import subject_digest, version
 
-__all__ = ["FOLDER", "FittedProbe", "fit_on_all", "load_probe", "save_probe"]
+__all__ = ["FOLDER", "FittedProbe", "digest_of_probe", "fit_on_all", "load_probe", "save_probe"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -264,6 +264,11 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
         found = {name: arrays[f"recentring_{name}"] for name in ARRAYS}
         stored["recentring"] = restore_recentring(about.recentring.sites, found, about.recentring.columns)
     return FittedProbe(**stored)
+
+
+def digest_of_probe(path: str | os.PathLike[str]) -> str:
+    """Return the digest of a stored probe, which changes with any of its numbers."""
+    return digest_of_file(_find(Path(path)) / _DESCRIPTION)  # which has the digest of the arrays
 
 
 def _recentring(study: Study) -> SiteRecentring | None:

@@ -127,6 +127,11 @@ def predict_out_of_fold(study: Study, progress: Progress) -> Models:
     models = {}
     with progress.task("Fitting probes", len(designs) * len(study.splits), "fold") as task:
         for name, design in designs.items():
+            if name == "embedding" and study.elsewhere is not None:
+                assert study.elsewhere.predictions is not None
+                models[name] = study.elsewhere.predictions
+                task.advance(len(study.splits))
+                continue
             if name == "baseline" and study.fixed and not study.covariates and study.target.kind != "continuous":
                 # Images without a covariate: the shares of the fitted classes are all that a baseline can say.
                 models[name] = constant_predictions(study.target, study.splits)
@@ -344,7 +349,9 @@ def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: 
 
 def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
     settings, own = study.settings, study.estimator
-    if own is None:
+    if study.elsewhere is not None:
+        about = {"estimator": study.elsewhere.description}
+    elif own is None:
         probe, continuous = get_probe(study.probe), study.target.kind == "continuous"
         text = describe_built_in(study.probe, study.design(), continuous=continuous, settings=settings)
         about = {"estimator": text, "title": probe.title, "citation": probe.citation}
@@ -352,7 +359,7 @@ def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
         about = {"estimator": describe_own(own)[1]}
     return {
         "name": study.probe,
-        "own": own is not None,
+        "own": own is not None or study.elsewhere is not None,
         **about,
         "strength_name": study.strength_name,
         "strength": finite_or_none(float(np.median(model.strengths))),

@@ -16,7 +16,7 @@ from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.explanation.settings import ExplanationSettings
 from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
+from neurocontrast.transforms.limits import FWHM_PER_SIGMA
 
 __all__ = ["SUBJECTS_A_LATTICE", "LinearScore", "brain_of", "explain_scans", "find_peaks", "occlude", "offset_of",
            "patches_of"]  # fmt: skip

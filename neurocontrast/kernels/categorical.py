@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from neurocontrast.kernels.base import Block, Kind, Metadata
-from neurocontrast.kernels.column import ColumnKernel, FactorSettings
+from neurocontrast.kernels.column import ColumnKernel, FactorSettings, with_own
 
 __all__ = ["Categorical", "Different"]
 
@@ -72,8 +72,7 @@ class Different(_Codes):
     within : float
         From 0 to 1: the weight of two scans of one category. 0: they do not attract; 1: the category does not matter.
     missing : {"error", "marginal"}
-        See `ColumnKernel`. The mean, over all ordered pairs of observed scans, counts a scan with itself as of one
-        category: with ``within=0`` it is the chance that two scans drawn from the batch differ.
+        See `ColumnKernel`. With ``within=0`` the mean is the share of pairs of observed scans that differ.
 
     Examples
     --------
@@ -95,16 +94,5 @@ class Different(_Codes):
         return equal.to(dtype).mul_(self.within - 1).add_(1)
 
     def bind(self, rows: Metadata, cols: Metadata, *, offset: int | None = None, **options: Any) -> Block:
-        block = super().bind(rows, cols, **options)
-        first_row = 0 if offset is None and cols is rows else offset
-        if first_row is None:
-            return block
-
-        def with_own(i: slice, j: slice) -> Tensor:
-            weights = block(i, j)
-            first = first_row + (i.start or 0) - (j.start or 0)
-            if -weights.shape[0] < first < weights.shape[1]:
-                weights.diagonal(first).fill_(1)
-            return weights
-
-        return with_own
+        block = super().bind(rows, cols, offset=offset, **options)
+        return with_own(block, lambda weights, scans: torch.ones_like(weights), rows, cols, offset)  # noqa: ARG005

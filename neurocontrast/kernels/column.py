@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -14,7 +14,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata, column_of
 from neurocontrast.settings import Column, Configurable, Settings
 
-__all__ = ["ColumnKernel", "FactorSettings"]
+__all__ = ["ColumnKernel", "FactorSettings", "listed", "with_own"]
 
 _STREAMED_SCANS = 1024
 
@@ -35,9 +35,10 @@ class ColumnKernel(Configurable, Kernel):
     column : str
         The metadata column.
     missing : {"error", "marginal"}
-        What a missing value does. ``"error"`` refuses it. ``"marginal"`` keeps the scan: a pair with a missing side
-        takes the mean of this factor over all ordered pairs of observed scans of the batch (a scan with itself
-        included, so that both views of a batch give the same as one); without any observed scan it takes 1.
+        What a missing value does. ``"error"`` refuses it. ``"marginal"`` keeps the scan: a pair of scans with a missing
+        side takes the mean of this factor over all ordered pairs of different observed scans of the batch. Two views of
+        a scan are the same person, known or not: a scan whose value is missing is as alike to itself as observed scans
+        are to themselves, on average. Without any observed scan both are 1.
     """
 
     Settings = FactorSettings
@@ -82,7 +83,7 @@ class ColumnKernel(Configurable, Kernel):
         *,
         batch: Metadata | None = None,
         dtype: torch.dtype | None = None,
-        offset: int | None = None,  # noqa: ARG002
+        offset: int | None = None,
     ) -> Block:
         row_values = self.values(rows, dtype=dtype)
         col_values = row_values if cols is rows else self.values(cols, dtype=dtype)
@@ -96,7 +97,9 @@ class ColumnKernel(Configurable, Kernel):
             a = self._complete(row_values)
             b = a if col_values is row_values else self._complete(col_values)
             return lambda i, j: self._exact(a[i], b[j], dtype)
-        return self._bind_marginal(row_values, col_values, batch, dtype)
+        block, own = self._bind_marginal(row_values, col_values, batch, dtype)
+        seen = self.observed(row_values)
+        return with_own(block, lambda weights, scans: torch.where(seen[scans], weights, own), rows, cols, offset)
 
     def _exact(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
         """Compute weights without gradient and without autocast's half precision."""
@@ -109,42 +112,57 @@ class ColumnKernel(Configurable, Kernel):
             raise DataError(self._missing_message((~self.observed(values)).nonzero()[:, 0].tolist(), None))
         return self.scaled(values)
 
-    def _bind_marginal(self, rows: Tensor, cols: Tensor, batch: Metadata | None, dtype: torch.dtype) -> Block:
+    def _bind_marginal(
+        self, rows: Tensor, cols: Tensor, batch: Metadata | None, dtype: torch.dtype
+    ) -> tuple[Block, Tensor]:
+        """Return the blocks, and the weight that an observed scan has with itself, on average."""
         a, seen_a = self._observed_features(rows)
         b, seen_b = (a, seen_a) if cols is rows else self._observed_features(cols)
         if batch is None:
-            mean = self._observed_mean(a, seen_a, b, seen_b, dtype)
+            mean, own = self._observed_means(a, seen_a, b, seen_b, dtype)
         else:
             c, seen_c = self._observed_features(self.values(batch, dtype=dtype))
-            mean = self._observed_mean(c, seen_c, c, seen_c, dtype)
+            mean, own = self._observed_means(c, seen_c, c, seen_c, dtype)
 
         def block(i: slice, j: slice) -> Tensor:
             both = seen_a[i].unsqueeze(1) & seen_b[j]
             return torch.where(both, self._exact(a[i], b[j], dtype), mean)
 
-        return block
+        return block, own
 
     def _observed_features(self, values: Tensor) -> tuple[Tensor, Tensor]:
         seen = self.observed(values)
         return self.scaled(values.masked_fill(~seen.unsqueeze(1), 0)), seen
 
-    def _observed_mean(self, a: Tensor, seen_a: Tensor, b: Tensor, seen_b: Tensor, dtype: torch.dtype) -> Tensor:
-        """Mean weight over observed pairs, in O(n) memory: blocks are summed and dropped."""
-        row_means = a.new_zeros(len(a), dtype=dtype)
-        n_cols = seen_b.sum().clamp_min(1)
+    def _observed_means(
+        self, a: Tensor, seen_a: Tensor, b: Tensor, seen_b: Tensor, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor]:
+        """Mean weight over pairs of different observed scans, and of a scan with itself; `b` is `a`, or other scans.
+
+        In O(n) memory: blocks are summed and dropped. Of a single observed scan, both are its weight with itself.
+        """
+        row_means, own = a.new_zeros(len(a), dtype=dtype), a.new_zeros(len(a), dtype=dtype)
+        n_others = (seen_b.sum() - int(a is b)).clamp_min(1)
         for start in range(0, len(a), _STREAMED_SCANS):
             i = slice(start, start + _STREAMED_SCANS)
             for first in range(0, len(b), _STREAMED_SCANS):
                 j = slice(first, first + _STREAMED_SCANS)
-                row_means[i] += self._exact(a[i], b[j], dtype).mul_(seen_b[j]).sum(1) / n_cols
-        mean = (row_means * seen_a).sum() / seen_a.sum().clamp_min(1)
-        return torch.where(seen_a.any() & seen_b.any(), mean, 1.0)
+                weights = self._exact(a[i], b[j], dtype)
+                if a is b and i == j:
+                    own[i] = weights.diagonal()
+                    weights.fill_diagonal_(0)
+                row_means[i] += weights.mul_(seen_b[j]).sum(1) / n_others
+        mean, mean_own = ((each * seen_a).sum() / seen_a.sum().clamp_min(1) for each in (row_means, own))
+        if a is b:
+            mean_own = torch.where(seen_a.any(), mean_own, 1.0)
+            return torch.where(seen_a.sum() > 1, mean, mean_own), mean_own
+        return torch.where(seen_a.any() & seen_b.any(), mean, 1.0), mean_own
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False) -> None:
         values = self.values(metadata)
         if self.kind == "continuous" and values.isinf().any():
             rows = values.isinf().any(dim=1).nonzero()[:, 0].tolist()
-            raise DataError(f"Column '{self.column}' is infinite for {_listed(rows, names)}; give finite values.")
+            raise DataError(f"Column '{self.column}' is infinite for {listed(rows, names)}; give finite values.")
         seen = self.observed(values)
         if self.missing == "error" and not seen.all():
             raise DataError(self._missing_message((~seen).nonzero()[:, 0].tolist(), names))
@@ -164,18 +182,42 @@ class ColumnKernel(Configurable, Kernel):
         if lowest < 0:
             raise DataError(
                 f"The {type(self).__name__} kernel on '{self.column}' goes down to {lowest:.3g} (between "
-                f"{_listed(sorted(set(pair)), names)}), but this loss needs weights of at least 0. Use a Gaussian "
+                f"{listed(sorted(set(pair)), names)}), but this loss needs weights of at least 0. Use a Gaussian "
                 "or Laplacian kernel, or shift the column so that no product is negative."
             )
 
     def _missing_message(self, rows: list[int], names: Sequence[str] | None) -> str:
         return (
-            f"Column '{self.column}' is missing for {_listed(rows, names)}. Fill it in, leave these out, or use "
+            f"Column '{self.column}' is missing for {listed(rows, names)}. Fill it in, leave these out, or use "
             "missing='marginal', which keeps them and takes the mean weight of this column in their place."
         )
 
 
-def _listed(rows: list[int], names: Sequence[str] | None) -> str:
+def with_own(
+    block: Block, change: Callable[[Tensor, slice], Tensor], rows: Metadata, cols: Metadata, offset: int | None
+) -> Block:
+    """Return blocks in which the weights of row scans with themselves are changed; `offset` as in ``Kernel.bind``.
+
+    `change` is given these weights, (k,), and which row scans they are of.
+    """
+    first_row = 0 if offset is None and cols is rows else offset
+    if first_row is None:
+        return block
+
+    def changed(i: slice, j: slice) -> Tensor:
+        weights = block(i, j)
+        first = first_row + (i.start or 0) - (j.start or 0)
+        if -weights.shape[0] < first < weights.shape[1]:
+            own = weights.diagonal(first)
+            start = (i.start or 0) + max(0, -first)
+            own.copy_(change(own, slice(start, start + len(own))))
+        return weights
+
+    return changed
+
+
+def listed(rows: list[int], names: Sequence[str] | None) -> str:
+    """Return how many rows there are, and the names of the first 20."""
     shown = [names[row] if names is not None else str(row) for row in rows[:20]]
     more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
     return f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}: {', '.join(shown)}{more}"

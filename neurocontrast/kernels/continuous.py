@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import AfterValidator, Field, ValidationInfo
 from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.kernels.base import Kernel, Metadata
-from neurocontrast.kernels.column import ColumnKernel, FactorSettings
+from neurocontrast.kernels.base import Block, Kernel, Metadata
+from neurocontrast.kernels.column import ColumnKernel, FactorSettings, with_own
 from neurocontrast.settings import NonNegative, Positive
 
 __all__ = ["Cosine", "Gaussian", "Laplacian", "Linear", "Polynomial"]
@@ -210,6 +210,10 @@ class Linear(ColumnKernel):
     ----------
     column : str
         A continuous metadata column, (n,) or (n, p).
+    twin : {"formula", "supremum"}
+        Weight of the two views of a scan. ``"formula"``: w(y, y), which is below ‖w‖∞ for all but the longest y of the
+        batch, so that conditional uniformity repels the views of all others. ``"supremum"``: ‖w‖∞, so that a scan is as
+        alike to itself as anything can be.
     missing : {"error", "marginal"}
         See `ColumnKernel`.
 
@@ -221,10 +225,28 @@ class Linear(ColumnKernel):
             [ 5., 10.]])
     """
 
+    class Settings(FactorSettings):
+        twin: Literal["formula", "supremum"] = "formula"
+
     supremum = math.inf
     nonnegative = False
 
-    def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:
+    def bind(
+        self,
+        rows: Metadata,
+        cols: Metadata,
+        *,
+        batch: Metadata | None = None,
+        offset: int | None = None,
+        **options: Any,
+    ) -> Block:
+        block = super().bind(rows, cols, batch=batch, offset=offset, **options)
+        if self.twin == "formula":
+            return block
+        supremum = self.supremum_over(cols if batch is None else batch, **options)
+        return with_own(block, lambda weights, scans: supremum.expand_as(weights), rows, cols, offset)  # noqa: ARG005
+
+    def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
         # By Cauchy–Schwarz the maximum is that of a scan with itself.
         values = self.values(metadata, dtype=dtype)
         seen = self.observed(values)
@@ -250,6 +272,8 @@ class Polynomial(Linear):
         At least 1; an even degree never goes below zero.
     gamma, coef0 : float
         Scale γ > 0 and constant coef0 ≥ 0.
+    twin : {"formula", "supremum"}
+        See `Linear`.
     missing : {"error", "marginal"}
         See `ColumnKernel`.
 
@@ -261,7 +285,7 @@ class Polynomial(Linear):
             [ 9., 25.]])
     """
 
-    class Settings(FactorSettings):
+    class Settings(Linear.Settings):
         degree: Annotated[int, Field(ge=1)] = 3
         gamma: Positive = 1.0
         coef0: NonNegative = 1.0

@@ -182,7 +182,7 @@ class FairCCLK(_CCLK):
 
 
 class HardNegativeCCLK(FairCCLK):
-    """CCL-K with hard negatives: the condition is the embedding of the anchor itself, detached (eq. 8).
+    """CCL-K with hard negatives: the condition is the embedding of the anchor itself, detached (eq. 9).
 
     The loss of `FairCCLK` with Z the unit embeddings of the anchors' view, so that each sample is
     contrasted with those it now resembles most. It reads no metadata.

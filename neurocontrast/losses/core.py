@@ -7,7 +7,7 @@ Letters of shapes, here and in every loss::
     N  V·n embeddings, the pool
 
 Rows are this process's anchors, columns the candidates of all processes; in a single process they are the same
-tensor. Embeddings have unit norm, s_ij = <z_i, z_j>/τ, and ``scale`` is 1/τ.
+tensor. Embeddings have unit norm unless a loss takes raw inner products, s_ij = <z_i, z_j>/τ, and ``scale`` is 1/τ.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _ALL = slice(None)
 class Pool:
     """Anchors of this process, ``rows`` (V, n_rows, d), and their candidates, ``cols`` (V, n, d) or the same object.
 
-    ``offset`` is the place of the first anchor's sample among the candidates' samples, ``bound`` holds kernels bound
-    already, for two parts of a loss.
+    ``offset`` is the place of the first anchor's sample among the candidates' samples, ``of_units`` says that all
+    embeddings have unit norm, ``bound`` holds kernels bound already, for two parts of a loss.
     """
 
     rows: Tensor
@@ -59,6 +59,7 @@ class Pool:
     col_metadata: Metadata
     offset: int = 0
     distributed: bool = False
+    of_units: bool = True
     bound: dict[Kernel, Block] = field(default_factory=dict)
 
     @property
@@ -214,7 +215,8 @@ def _pairs(pool: Pool, scale: float, weights: Block | None = None, excluded: Exc
     n_views, n_rows, n_cols = len(pool.rows), pool.rows.shape[1], pool.cols.shape[1]
     fits = n_views * n_rows * n_views * n_cols <= AT_ONCE
     side = max(n_rows, n_cols) if fits else max(1, math.isqrt(AT_ONCE) // 2 // n_views)
-    return Pairs(scale, side, pool.offset, excluded, weights, symmetric=pool.rows is pool.cols)
+    symmetric, bounded = pool.rows is pool.cols, pool.of_units
+    return Pairs(scale, side, pool.offset, excluded, weights, symmetric=symmetric, bounded=bounded)
 
 
 OfBlock = Callable[[Tensor, Tensor, slice], tuple[Tensor, ...]]

@@ -31,6 +31,9 @@ class InfoNCE(Objective):
         Temperature τ. Small: the hardest negatives decide. Large: all count alike.
     symmetric : bool
         Average both directions. False: only the earlier view looks for the later one.
+    normalise : bool
+        Divide embeddings by their norm, so that s is a cosine over τ. False: raw inner products, as a critic that can
+        take any value, such as the logarithm of a density ratio, needs.
 
     Examples
     --------
@@ -49,6 +52,7 @@ class InfoNCE(Objective):
     class Settings(LossSettings):
         temperature: Positive = 0.1
         symmetric: bool = True
+        normalise: bool = True
 
     def forward(
         self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None

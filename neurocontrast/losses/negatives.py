@@ -117,9 +117,10 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
 class FairInfoNCE(Objective):
     """Fair-InfoNCE: NT-Xent whose negatives come only from the anchor's cluster, both views.
 
-    mean_i [ −s_{i,twin(i)} + log Σ_{j≠i, c_j=c_i} exp s_ij ] (Tsai et al. 2022, the cluster baseline of CCL-K). To
-    tell scans apart within a cluster the cluster itself is of no use, so it is forgotten: choose a sensitive or
-    nuisance variable such as the site.
+    mean_i [ −s_{i,twin(i)} + log Σ_{j≠i, c_j=c_i} exp s_ij ] (Tsai et al. 2022, equation 4, in batches of several
+    clusters; the paper draws each batch from one, which is `InfoNCE` with ``training.sampling: one-group``). To tell
+    scans apart within a cluster the cluster itself is of no use, so it is forgotten: choose a sensitive or nuisance
+    variable such as the site.
 
     Parameters
     ----------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -54,6 +55,10 @@ class Objective(Configurable, nn.Module):
     kernel: Any  # a `Kernel`, or None
     negatives: Any  # a `Kernel`, or None
     needs_nonnegative = True
+    contrasts: ClassVar[bool] = True
+    """Whether embeddings are compared with one another, so that their spread over the sphere can be measured."""
+    normalise: bool = True
+    """Whether embeddings are divided by their norm."""
 
     class Settings(LossSettings):
         temperature: Positive = 0.1
@@ -119,8 +124,13 @@ class Objective(Configurable, nn.Module):
         views = _views(z1, z2)
         with torch.autocast(views[0].device.type, enabled=False):
             columns = {name: _column(metadata, name, kind, views[0]) for name, kind in self.columns.items()}
-            rows = normalise(*views)
-            return use(self._gathered(rows, columns) if is_distributed() else Pool(rows, rows, columns, columns))
+            rows = (
+                normalise(*views)
+                if self.normalise
+                else torch.stack([view.to(_at_least_float32(view)) for view in views])
+            )
+            pool = self._gathered(rows, columns) if is_distributed() else Pool(rows, rows, columns, columns)
+            return use(pool if self.normalise else replace(pool, of_units=False))
 
     def _gathered(self, rows: Tensor, columns: Metadata) -> Pool:
         sizes = gather_sizes(rows.shape[1], rows.device)
@@ -144,7 +154,7 @@ class _Normalise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *views: Tensor) -> Tensor:
         stacked = torch.stack(views)
-        units = stacked if stacked.dtype == torch.float64 else stacked.float()
+        units = stacked.to(_at_least_float32(stacked))
         norms = torch.linalg.vector_norm(units, dim=2, keepdim=True)
         torch.threshold_(norms, 1e-12, torch.inf)
         units = units.div_(norms)
@@ -157,6 +167,10 @@ class _Normalise(torch.autograd.Function):
         units, norms = ctx.saved_tensors
         radial = (gradients[0] * units).sum(2, keepdim=True)
         return tuple(torch.addcmul(gradients[0], units, radial, value=-1).div_(norms).to(ctx.dtype).unbind(0))
+
+
+def _at_least_float32(tensor: Tensor) -> torch.dtype:
+    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
 def _views(z1: Tensor | Sequence[Tensor], z2: Tensor | None) -> list[Tensor]:

@@ -34,8 +34,13 @@ LOSSES = {
     "weakly_supervised_cclk": "losses.cclk:WeaklySupervisedCCLK",
     "fair_cclk": "losses.cclk:FairCCLK",
     "hard_negative_cclk": "losses.cclk:HardNegativeCCLK",
+    "supervised": "losses.prediction:Supervised",
     "sum": "losses.sum:SumOfObjectives",
 }
+
+
+_ALONE = ("sum", "supervised")
+"""Losses that are no part of a sum: sums, and what reads the head's outputs as predictions."""
 
 
 def loss_class(name: str) -> Any:
@@ -52,8 +57,8 @@ def loss_class(name: str) -> Any:
 
 
 def read_objective(given: Any, *, from_json: bool = False, sums: bool = True) -> Any:
-    """Return the section ``objective`` as the settings of its loss; a loss within a sum is no sum itself."""
-    names = [name for name in LOSSES if sums or name != "sum"]
+    """Return the section ``objective`` as the settings of its loss; `sums` says whether it is not within a sum."""
+    names = [name for name in LOSSES if sums or name not in _ALONE]
 
     def settings_of(name: str) -> type[Settings] | None:
         found = loss_class(name) if name in names or ":" in name else None

@@ -60,6 +60,8 @@ class SumOfObjectives(nn.Module):
     ['age', 'site']
     """
 
+    contrasts = True
+
     class Settings(LossSettings):
         objectives: Annotated[dict[_Name, Annotated[Any, PlainValidator(_single)]], Field(min_length=1)]
         weights: dict[str, NonNegative] = Field(default_factory=dict)
@@ -78,8 +80,10 @@ class SumOfObjectives(nn.Module):
         for name, objective in objectives.items():
             if not isinstance(name, str) or not name.isidentifier():
                 raise ConfigError(f"An objective's name must be letters, digits and underscores, got {name!r}.")
-            if not isinstance(objective, Objective):
-                raise ConfigError(f"objectives['{name}'] must be a loss of neurocontrast.losses, got {objective!r}.")
+            if not isinstance(objective, Objective) or not objective.contrasts:
+                raise ConfigError(
+                    f"objectives['{name}'] must be a contrastive loss of neurocontrast.losses, got {objective!r}."
+                )
         if problem := _unknown(weights, objectives):
             raise ConfigError(problem)
         self.objectives = nn.ModuleDict(objectives)

@@ -16,7 +16,7 @@ __all__ = ["SINCERE", "EpsilonSupInfoNCE", "SupCon", "Triplet"]
 class SupCon(YAwareInfoNCE):
     """SupCon (L_out): scans of one label attract, all scans repel.
 
-    mean_i (1/|P_i|) Σ_{p∈P_i} [ −s_ip + log Σ_{j≠i} exp s_ij ], P_i the other embeddings with the anchor's label, its
+    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log Σ_{j≠i} exp s_ij ], P_i the n_i other embeddings of the anchor's label, its
     twin among them (Khosla et al. 2020, eq. 2, without the hidden factor of the released code). This is
     `YAwareInfoNCE` with a `Categorical` kernel. It also repels scans of one label from each other, which
     `SINCERE` does not.
@@ -46,8 +46,8 @@ class SupCon(YAwareInfoNCE):
 class EpsilonSupInfoNCE(Objective):
     """Epsilon-SupInfoNCE: scans of one label attract until they are closer than those of other labels by a margin.
 
-    mean_i (1/|P_i|) Σ_{p∈P_i} [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], P_i the other embeddings with the
-    anchor's label (its twin among them), N_i those of another label (Barbano et al. 2023). ε is subtracted
+    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], P_i the n_i other embeddings of
+    the anchor's label (its twin among them), N_i those of another label (Barbano et al. 2023). ε is subtracted
     from the similarity after its division by τ. Without any other label in the batch the loss is −ε.
 
     Parameters
@@ -88,10 +88,10 @@ class EpsilonSupInfoNCE(Objective):
 class SINCERE(EpsilonSupInfoNCE):
     """SINCERE: scans of one label attract, scans of different labels repel, and no pair does both.
 
-    mean_i (1/|P_i|) Σ_{p∈P_i} [ −s_ip + log( exp s_ip + Σ_{j∈N_i} exp s_ij ) ] (Feeney and Hughes 2023), P_i and
+    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp s_ip + Σ_{j∈N_i} exp s_ij ) ] (Feeney and Hughes 2023), P_i and
     N_i as in `EpsilonSupInfoNCE`. The gradient on a pair of one label is never positive, so that, unlike with
     `SupCon`, classes are not pushed apart from within. The KL divergence of positives from negatives is at least
-    mean_i log|N_i| − L (theorem 3).
+    mean_i log #N_i − L (theorem 3).
 
     Parameters
     ----------

@@ -57,6 +57,8 @@ class Pairs:
     weights: Block | None = None
     symmetric: bool = False
     both_ways: bool = False
+    bounded: bool = True
+    """Whether |s| ≤ ``scale``, as of unit embeddings."""
 
     def spans(self, n_rows: int, n_cols: int) -> Iterator[Span]:
         """Yield the tiles; of a symmetric pool, those on and above the diagonal."""
@@ -110,7 +112,7 @@ class Tiles:
         self.rows, self.cols, self.pairs = rows, cols, pairs
         self.n_views, n_rows, self.d = rows.shape
         self.shape = (n_rows, cols.shape[1])
-        self.plain = is_plain(pairs.scale, rows.dtype)
+        self.plain = pairs.bounded and is_plain(pairs.scale, rows.dtype)
 
     def spans(self) -> Iterator[Span]:
         return self.pairs.spans(*self.shape)

@@ -133,6 +133,8 @@ def objective_text(objective: Any) -> str:
         negatives = objective.get("negatives")
         against = f", negatives weighted by {kernel_text(negatives)}" if negatives else ""
         return f"{text}, kernel on {kernel_text(objective['kernel'])}{against}"
+    if objective.get("column"):
+        return f"{text} of {objective['column']}"
     column = objective.get("label") or objective.get("cluster")
     return f"{text}, groups of {column}" if column else f"{text}, no metadata"
 

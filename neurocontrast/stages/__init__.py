@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from neurocontrast.stages.bundle import bundle
     from neurocontrast.stages.check import check
     from neurocontrast.stages.doctor import doctor
     from neurocontrast.stages.embed import embed
     from neurocontrast.stages.evaluate import evaluate
     from neurocontrast.stages.explain import explain
+    from neurocontrast.stages.finetune import finetune
     from neurocontrast.stages.join import join
     from neurocontrast.stages.make_data import index, prepare_images, simulate
     from neurocontrast.stages.predict import predict
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
     from neurocontrast.stages.pretrain import pretrain
     from neurocontrast.stages.qc import qc
     from neurocontrast.stages.report import compare, report
+    from neurocontrast.stages.weights import export_weights, import_weights
 
 __all__ = [
+    "bundle",
     "check",
     "compare",
     "convert",
@@ -33,6 +37,9 @@ __all__ = [
     "embed",
     "evaluate",
     "explain",
+    "export_weights",
+    "finetune",
+    "import_weights",
     "index",
     "join",
     "predict",
@@ -49,6 +56,7 @@ _ELSEWHERE = {
     "make_data": ["index", "prepare_images", "simulate"],
     "prepare": ["convert", "prepare"],
     "report": ["compare", "report"],
+    "weights": ["export_weights", "import_weights"],
 }
 
 __getattr__ = lazy_exports(__name__, {name: [name] for name in __all__} | _ELSEWHERE)

@@ -191,8 +191,9 @@ def _samples_of_a_step(training: TrainingSettings) -> int:
 
 def _open(settings: Config, views: Views, n_channels: int, shape: tuple[int, ...], n_samples: int) -> Session:
     """Start a session of synthetic images, with as many passes over the network as in the run."""
-    model = build_model(settings.encoder, n_channels=n_channels, seed=settings.seed)
     objective = build_objective(settings.objective)
+    n_outputs = None if objective.contrasts else 2  # of two classes, as the synthetic columns have
+    model = build_model(settings.encoder, n_channels=n_channels, n_outputs=n_outputs, seed=settings.seed)
     noise = torch.rand((model.encoder.n_channels, *shape), generator=torch.Generator().manual_seed(0))
     kinds = {"continuous": torch.linspace(20, 80, n_samples)}
     data = TrainingData(

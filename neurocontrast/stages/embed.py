@@ -33,7 +33,7 @@ from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharin
 from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
 from neurocontrast.stages.sources import brains_of_run, source_of_run
 
-__all__ = ["ScanEmbedder", "embed"]
+__all__ = ["ScanEmbedder", "describe_embedded", "embed", "load_network", "reading"]
 
 _WHAT = "ScanEmbedder embeds scans of brains"
 _Scan = str | os.PathLike | SpatialImage
@@ -100,8 +100,25 @@ def embed(
     return target
 
 
-def _load(run: str | os.PathLike[str], layer: str) -> tuple[Encoder | ContrastiveModel, dict[str, Any]]:
-    return load_encoder(run) if layer == "encoder" else load_model(run)
+def load_network(
+    run: str | os.PathLike[str], settings: EmbeddingSettings
+) -> tuple[Encoder | ContrastiveModel, dict[str, Any]]:
+    """Load the network of a run, read out as the settings say, and its ``encoder.json``."""
+    network, contract = load_encoder(run) if settings.layer == "encoder" else load_model(run)
+    if settings.read_out is not None:
+        if not isinstance(network, Encoder):
+            raise ConfigError("embedding.read_out: the head takes the encoder's own features. Leave it out, or layer.")
+        try:
+            network.set_read_out(settings.read_out)
+        except ValueError as error:
+            raise ConfigError(f"embedding.{error}.") from None
+    return network, contract
+
+
+def reading(settings: EmbeddingSettings) -> dict[str, Any]:
+    """Return the part of the stored description that says how features were read out of the network."""
+    read_out = {} if settings.read_out is None else {"read_out": settings.read_out.model_dump(mode="json")}
+    return {"precision": settings.precision, "layer": settings.layer, **read_out}
 
 
 def _prepare(
@@ -113,14 +130,7 @@ def _prepare(
     progress: Progress,
 ) -> tuple[Encoder | ContrastiveModel, Images, pd.DataFrame, dict[str, Any]]:
     """Return the network, its prepared images, their table, and the description stored with the features."""
-    network, contract = _load(run, settings.embedding.layer)
-    if settings.embedding.read_out is not None:
-        if not isinstance(network, Encoder):
-            raise ConfigError("embedding.read_out: the head takes the encoder's own features. Leave it out, or layer.")
-        try:
-            network.set_read_out(settings.embedding.read_out)
-        except ValueError as error:
-            raise ConfigError(f"embedding.{error}.") from None
+    network, contract = load_network(run, settings.embedding)
     given = None if transforms is None else Compose(transforms)
     source = source_of_run(run, contract, settings.data, transforms=given)
     listed = source.read_cohort(participants, images_root=images_root)
@@ -137,15 +147,12 @@ def _prepare(
     steps = [("listed", listed.table, None), ("excluded", excluded, "not selected by embedding.where")]
     flow = [{"step": step, "n_scans": len(rows), "n_subjects": rows["subject_id"].nunique(), "reason": reason}
             for step, rows, reason in steps if len(rows)]  # fmt: skip
-    info = _describe(run, contract, cohort, progress) | {"flow": flow}
-    info |= {"precision": settings.embedding.precision, "layer": settings.embedding.layer}
-    if settings.embedding.read_out is not None:
-        info["read_out"] = settings.embedding.read_out.model_dump(mode="json")
+    info = describe_embedded(run, contract, cohort, progress) | {"flow": flow} | reading(settings.embedding)
     source.make_ready(cohort, progress)
     return network, source.images(cohort), cohort.table, info
 
 
-def _describe(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:
+def describe_embedded(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:
     """Return the description stored with the features, such as the subjects of pretraining."""
     if run.resolve().parent.name == "checkpoints":  # weights of a run that is not finished: the run above knows
         run = run.resolve().parent.parent
@@ -153,6 +160,11 @@ def _describe(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: 
     if provenance is None:
         progress.warning(
             f"{run}: there is no provenance.json, so nobody can tell whether these participants were in pretraining."
+        )
+    elif not (provenance.get("init") or {}).get("subjects_known", True):
+        progress.warning(
+            f"{run}: started from weights that do not say who was in their pretraining, so nobody can tell whether "
+            "these participants were."
         )
     return {
         "run": {"name": run.resolve().name, **contract},
@@ -220,13 +232,13 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check that the run can be loaded and is one of brain scans; neither argument is looked at."""
         del X, y
-        network, contract = _load(self.run, self.layer)
+        network, contract = load_network(self.run, EmbeddingSettings(layer=self.layer))
         brains_of_run(Path(self.run), contract, DataSettings(), what=_WHAT)
         self.n_features_out_ = int(network.n_features)
         return self
 
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
-        """Return the features of scans, (n, n_features_out_).
+        """Return the features of scans, ``(n, n_features_out_)``.
 
         Parameters
         ----------
@@ -235,7 +247,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             the run's columns. All that cannot be used are named in one `DataError`.
         """
         check_is_fitted(self)
-        network, contract = _load(self.run, self.layer)
+        network, contract = load_network(self.run, EmbeddingSettings(layer=self.layer))
         channels = columns_of(contract.get("channels"))
         scans = _scans_of(X, channels)
         with tempfile.TemporaryDirectory(prefix="neurocontrast-scans-") as scratch:

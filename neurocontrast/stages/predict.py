@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.config import Config
 from neurocontrast.data.columns import is_missing, no_column, number_of
 from neurocontrast.data.layouts.table import read_text_table
 from neurocontrast.data.problems import Problems, shown
@@ -22,13 +23,16 @@ from neurocontrast.evaluation.designs import FEW_SUBJECTS
 from neurocontrast.evaluation.few_shot import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.evaluation.panels.outlyingness import count_outside, outside_message
 from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
+from neurocontrast.evaluation.stored_probe import digest_of_probe
 from neurocontrast.evaluation.transformers.sites import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError, one_of
-from neurocontrast.files import check_output_file, digest_of_file, write_json, write_table
+from neurocontrast.files import check_output_file, digest_of, digest_of_file, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 
 __all__ = ["predict"]
+
+Floats = npt.NDArray[np.float64]
 
 
 def predict(
@@ -36,26 +40,39 @@ def predict(
     embeddings: str | os.PathLike[str],
     *,
     out: str | os.PathLike[str],
+    run: str | os.PathLike[str] | None = None,
+    images_root: str | os.PathLike[str] | None = None,
+    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     calibrate: str | os.PathLike[str] | None = None,
     outside_percentile: float = 97.5,
     overwrite: bool = False,
+    on_scan: Callable[[dict[str, Any]], None] | None = None,
     progress: Progress = SILENT,
 ) -> Path:
-    """Apply the probe of an evaluation to embeddings of the same encoder, and return the path of the predictions.
+    """Apply the probe of an evaluation to embeddings of the same encoder, or to scans; return the predictions' path.
 
     A probe of recentred features gets these recentred: training sites by what was learned of them, others by their
-    own scans in this table (transductive).
+    own scans in this table (transductive; of scans, which come one by one, those of other sites fail).
 
     Parameters
     ----------
     probe : path
         Evaluation directory, or its folder ``probe``.
     embeddings : path
-        Table written by `embed`, with the run whose embeddings the probe was fitted on.
+        Table written by `embed`, with the run whose embeddings the probe was fitted on. With `run`: a folder of scans
+        (NIfTI, FreeSurfer, at any depth), or a table with one row a scan.
     out : path
         Table to write, ending in ``.tsv``: identifiers, site, ``y_score`` (probability of the positive class, or
         number; of several classes ``score_<class>``), ``y_pred``, ``trained_on`` (subjects that the probe was fitted
         on), ``mahalanobis``, ``mahalanobis_percentile`` and ``outside``. A ``.json`` beside it says where it came from.
+        Of scans there are also ``warnings`` and ``error``, and a ``.jsonl`` beside it has one JSON object a scan,
+        written as soon as that scan is finished; the same call continues after a kill.
+    run : path, optional
+        Run directory whose encoder embeds the scans.
+    images_root : path, optional
+        Folder that relative paths in the table of scans start from.
+    config : Config, mapping or path of a YAML file, optional
+        Sections `embedding` and `data`, for scans. Without ``data.cache_dir`` no copy of a scan is kept.
     calibrate : path, optional
         Table with ``participant_id`` (and ``session``) and the target of some of these scans, ten or twenty of each new
         site: the bias of every site with at least five such subjects is taken out of its predictions (an intercept
@@ -64,47 +81,70 @@ def predict(
     outside_percentile : float, default=97.5
         Percentile of the training scans' own distances beyond which a scan is called outside.
     overwrite : bool
-        Whether an `out` that exists is replaced.
+        Whether an `out` that exists is replaced. Scans that the ``.jsonl`` has already are not predicted again.
+    on_scan : callable, optional
+        Called with the JSON object of each scan as it is finished.
     progress : Progress
-        Receives warnings.
+        Receives progress and warnings.
     """
     if not 50 <= outside_percentile < 100:
         raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
     target = Path(out)
     check_output_file(target, ".tsv", overwrite=overwrite)
     check_output_file(target.with_suffix(".json"), ".json", overwrite=overwrite)
-    fitted, read = load_probe(probe), read_embeddings(embeddings)
-    blocks = blocks_of(read.info, read.features.shape[1])
-    check_same_blocks(fitted.blocks, blocks, parameter=Path(embeddings).name)
+    fitted, path = load_probe(probe), Path(embeddings)
+    if run is None:
+        tidy, features, origin, doubt = _read_features(fitted, path)
+        truths, recentred = _truths(fitted, tidy, calibrate), _recentred(fitted, tidy)
+        table = _predictions(fitted, tidy, features, outside_percentile)
+    else:
+        from neurocontrast.stages.predict_scans import Journal, open_scans
+
+        scans = open_scans(Path(run), path, fitted, images_root=images_root, config=config)
+        tidy, doubt = scans.tidy, None
+        truths, recentred = _truths(fitted, tidy, calibrate), _recentred(fitted, tidy)
+        model = digest_of("predictions", digest_of_probe(probe), encoder_digest(scans.info), outside_percentile)
+        table = scans.predict(
+            lambda row, of_row: _predict_alone(fitted, row, of_row, outside_percentile),
+            columns=_columns(fitted),
+            journal=Journal(target.with_suffix(".jsonl"), model, overwrite=overwrite, on_scan=on_scan),
+            progress=progress,
+        )
+        origin = scans.origin(table)
+    calibration = None
+    if calibrate is not None and truths is not None:
+        calibration = {"file": Path(calibrate).name} | _calibrated(fitted, tidy, table, truths)
+    outside = _outside(fitted, tidy, table, outside_percentile)
+    for message in (doubt, *_doubts(fitted, table, recentred, outside, calibration)):
+        if message is not None:
+            progress.warning(message)
+    parts = {"recentred": recentred, "outlyingness": outside, "calibration": calibration}
+    write_json(target.with_suffix(".json"), _origin(fitted, table) | origin | parts)
+    write_table(target, table)
+    return target
+
+
+def _read_features(
+    fitted: FittedProbe, path: Path
+) -> tuple[pd.DataFrame, npt.NDArray[np.floating], dict[str, Any], str | None]:
+    """Return the rows and features of an embeddings table, what is recorded of it, and a doubt about its encoder."""
+    read = read_embeddings(path)
+    check_same_blocks(fitted.blocks, blocks_of(read.info, read.features.shape[1]), parameter=path.name)
     doubt = check_same_encoder(
         fitted.encoder,
         encoder_digest(read.info),
         n_expected=fitted.n_features,
         n_found=read.features.shape[1],
-        parameter=Path(embeddings).name,
+        parameter=path.name,
         what="the probe",
     )
     tidy = tidy_table(read.table)
     check_rows(tidy, read.features)
-    recentred = _recentred(fitted, tidy)
-    table = _predictions(fitted, tidy, read.features, outside_percentile)
-    calibration = None if calibrate is None else _calibrated(fitted, tidy, table, Path(calibrate))
-    outside = None
-    if fitted.distribution is not None:
-        percentiles = table["mahalanobis_percentile"]
-        outside = count_outside(tidy, percentiles, reference="probe", threshold=outside_percentile)
-        outside["message"] = outside_message(outside)
-    for message in (doubt, *_doubts(fitted, table, recentred, outside, calibration)):
-        if message is not None:
-            progress.warning(message)
-    about = _origin(fitted, Path(embeddings), read.info, table)
-    about |= {"recentred": recentred, "outlyingness": outside, "calibration": calibration}
-    write_json(target.with_suffix(".json"), about)
-    write_table(target, table)
-    return target
+    of_file = {"file": path.name, "digest": digest_of_file(path)}
+    return tidy, read.features, {"embeddings": of_file, "simulated": bool(read.info.get("simulated", False))}, doubt
 
 
-def _origin(fitted: FittedProbe, embeddings: Path, info: dict[str, Any], table: pd.DataFrame) -> dict[str, Any]:
+def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
     return {
         "format": 1,
         "target": fitted.target,
@@ -112,23 +152,28 @@ def _origin(fitted: FittedProbe, embeddings: Path, info: dict[str, Any], table: 
         "classes": list(fitted.classes),
         "probe": {"name": fitted.name, "strength": fitted.strength, "threshold": fitted.threshold},
         "n_trained_on": {"scans": fitted.n_scans, "subjects": len(fitted.trained_on)},
-        "n": {"scans": len(table), "of_trained_subjects": int(table["trained_on"].sum())},
+        "n": {"scans": len(table), "of_trained_subjects": _n_known(table)},
         "encoder": fitted.encoder,
-        "embeddings": {"file": embeddings.name, "digest": digest_of_file(embeddings)},
-        "simulated": bool(info.get("simulated", False)),
         "environment": describe_environment(),
     }
 
 
-def _calibrated(fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, path: Path) -> dict[str, Any]:
+def _outside(fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, threshold: float) -> dict[str, Any] | None:
+    """Return the number of scans outside, with a warning; None for a probe that does not know its training scans."""
+    if fitted.distribution is None:
+        return None
+    counts = count_outside(tidy, table["mahalanobis_percentile"], reference="probe", threshold=threshold)
+    return counts | {"message": outside_message(counts)}
+
+
+def _n_known(table: pd.DataFrame) -> int:
+    return int(table["trained_on"].eq(True).sum())
+
+
+def _calibrated(fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, truths: Floats) -> dict[str, Any]:
     """Take each site's bias out of the predictions in `table`; return what was taken out."""
-    if fitted.kind == "multiclass":
-        raise ConfigError("calibrate: is for numbers and for two classes; this probe tells several classes apart.")
-    if tidy["site"].isna().all():
-        raise DataError("calibrate: no scan of the embeddings has a site, and a bias is that of a site.")
-    truths = _truths(fitted, tidy, path)
-    labelled = ~np.isnan(truths) & tidy["site"].notna().to_numpy()
     scores, sites = table["y_score"].to_numpy(dtype=float), tidy["site"]
+    labelled = ~np.isnan(truths) & ~np.isnan(scores) & tidy["site"].notna().to_numpy()
     shifts = fit_shifts(scores[labelled], truths[labelled], sites[labelled], tidy["subject_id"][labelled], fitted.kind)
     shifted = shift_scores(scores, sites, shifts, fitted.kind)
     if fitted.kind == "continuous" and fitted.limits is not None:
@@ -137,12 +182,20 @@ def _calibrated(fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, pa
     table["y_score"] = shifted
     labels = np.array(fitted.classes, dtype=object)
     table["y_pred"] = shifted if fitted.kind == "continuous" else labels[fitted.decide(shifted)]
+    table.loc[np.isnan(scores), "y_pred"] = None
     table["calibrated_on"] = labelled
-    return {"file": path.name, "by_site": {site: asdict(shift) for site, shift in shifts.items()}}
+    return {"by_site": {site: asdict(shift) for site, shift in shifts.items()}}
 
 
-def _truths(fitted: FittedProbe, tidy: pd.DataFrame, path: Path) -> npt.NDArray[np.float64]:
+def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLike[str] | None) -> Floats | None:
     """Return the truth of each scan that a table gives one of, as a number, and NaN for the others."""
+    if calibrate is None:
+        return None
+    if fitted.kind == "multiclass":
+        raise ConfigError("calibrate: is for numbers and for two classes; this probe tells several classes apart.")
+    if tidy["site"].isna().all():
+        raise DataError("calibrate: no scan has a site, and a bias is that of a site.")
+    path = Path(calibrate)
     listing = read_text_table(path)
     cells, problems = listing.columns, Problems(path.name)
     codes = {name: float(code) for code, name in enumerate(fitted.classes)}
@@ -158,7 +211,7 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, path: Path) -> npt.NDArray[
             of_scan = of_scan[(tidy["session"].fillna("").iloc[of_scan] == session).to_numpy()]
         value = number_of(cell) if fitted.kind == "continuous" else codes.get(cell)
         if not len(of_scan):
-            problems.add("no scan of the embeddings is of this participant", column="participant_id", **where)
+            problems.add("no scan is of this participant", column="participant_id", **where)
         elif value is None:
             allowed = "a number" if fitted.kind == "continuous" else one_of(fitted.classes)
             problems.add(f"found {shown(cell)}; must be {allowed}", column=fitted.target, **where)
@@ -178,7 +231,7 @@ def _doubts(
     calibration: dict[str, Any] | None,
 ) -> Iterator[str | None]:
     """Yield warnings about scans whose predictions are no test of the probe, or not to be trusted."""
-    n_known = int(table["trained_on"].sum())
+    n_known = _n_known(table)
     if n_known:
         yield (
             f"{n_known} of {len(table)} scans are of subjects that the probe was fitted on (trained_on). What it says "
@@ -211,12 +264,39 @@ def _recentred(fitted: FittedProbe, tidy: pd.DataFrame) -> list[dict[str, Any]] 
     missing = int(tidy["site"].isna().sum())
     if missing:
         raise DataError(
-            f"embeddings: {missing} of {len(tidy)} scans have no site, and this probe needs features recentred by site "
+            f"site: {missing} of {len(tidy)} scans have no site, and this probe needs features recentred by site "
             "(its evaluation had recentre=site). Fill in their site, or leave them out."
         )
     counts, known = tidy.groupby("site")["subject_id"].nunique(), set(fitted.recentring.sites_)
     return [{"site": site, "n_subjects": int(n), "by": "training" if site in known else "own scans"}
             for site, n in counts.items()]  # fmt: skip
+
+
+def _columns(fitted: FittedProbe) -> list[str]:
+    """Return the columns of what `_predictions` says of a scan."""
+    scores = [f"score_{name}" for name in fitted.classes] if fitted.kind == "multiclass" else ["y_score"]
+    distances = [] if fitted.distribution is None else ["mahalanobis", "mahalanobis_percentile", "outside"]
+    return [*scores, "y_pred", "trained_on", *distances]
+
+
+def _predict_alone(
+    fitted: FittedProbe, row: pd.DataFrame, features: npt.NDArray[np.floating], threshold: float
+) -> dict[str, Any]:
+    """Return what is predicted for one scan, with a warning where it lies outside."""
+    site = row["site"].iloc[0]
+    if fitted.recentring is not None and site not in set(fitted.recentring.sites_):
+        raise DataError(
+            f"the probe needs features recentred by site, and site '{site}' is not one that it learned: its scans must "
+            "be seen together. Embed them, and predict the embeddings."
+        )
+    found = {str(name): values.iloc[0] for name, values in _predictions(fitted, row, features, threshold).items()}
+    if found.get("outside"):
+        found["warning"] = (
+            f"lies outside the distribution that the probe was fitted on (percentile "
+            f"{found['mahalanobis_percentile']:.1f} of its training scans): do not trust the prediction without people "
+            "of its site to check it on"
+        )
+    return found
 
 
 def _predictions(

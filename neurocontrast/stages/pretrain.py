@@ -22,9 +22,11 @@ from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vec
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape, save_encoder
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import digest_of_file
+from neurocontrast.losses.prediction import Supervised
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.machine import launched
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.stages.initial_weights import InitialWeights, restore_initial, start_from
 from neurocontrast.stages.processes import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.run_folder import (
     check_can_continue,
@@ -38,7 +40,7 @@ from neurocontrast.stages.run_folder import (
 )
 from neurocontrast.stages.sources import AnySource, source_of
 from neurocontrast.training import fit
-from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_components
+from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_centre, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.loop import suspending
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
@@ -165,17 +167,16 @@ def _run(
         if parts is None:
             progress.message(f"{folder}: this run is finished; there is nothing to continue.")
             return
-        contract = _contract(settings, parts, folder)
+        if settings.training.init is not None:
+            restore_initial(parts.model, folder)
+        contract = _contract(settings, parts, folder) | _fit_in_one_pass(settings, parts, progress)
         if parts.objective is None:
-            data = parts.data
-            how: dict[str, Any] = {"seed": settings.seed, "n_readers": data.n_readers, "progress": progress}
-            rows, subjects = data.training_rows, _subjects(parts.cohort, data.training_rows)
-            fitted = fit_components(parts.model.encoder, data.images, rows, subjects, **how)
-            save_encoder(folder, parts.model.encoder, contract | fitted)
+            save_encoder(folder, parts.model.encoder, contract)
             progress.message(f"{folder}: finished.")
             return
         # What loggers note of a run: what was chosen, and no path of the user's.
-        facts = settings.model_dump(mode="json", include={"seed", "augment", "encoder", "objective", "training"})
+        sections = {"seed", "augment", "encoder", "objective", "training"}
+        facts = settings.model_dump(mode="json", include=sections, exclude={"training": {"init"}})
         facts["data"] = settings.data.model_dump(mode="json", exclude=_OF_THE_MACHINE)
         result = fit(
             parts.model,
@@ -198,13 +199,27 @@ def _run(
             progress.message(f"{folder}: finished.")
 
 
+def _fit_in_one_pass(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
+    """Fit what needs no loss, a linear encoder or the mean of a network's input, and return what the contract says."""
+    data, encoder = parts.data, parts.model.encoder
+    how: dict[str, Any] = {"n_readers": data.n_readers, "progress": progress}
+    if parts.objective is None:
+        subjects = _subjects(parts.cohort, data.training_rows)
+        return fit_components(encoder, data.images, data.training_rows, subjects, seed=settings.seed, **how)
+    if settings.encoder.centre_input:
+        return {"centre": fit_centre(encoder, data.images, data.training_rows, **how)}
+    return {}
+
+
 def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
+    start = {} if settings.training.init is None else {"init": read_provenance(folder).get("init")}
     return {
+        **start,
         **parts.source.contract(),
         "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
         "objective": LINEAR_OBJECTIVES[settings.encoder.name]
         if parts.objective is None
-        else describe_objective(settings.objective, parts.vectors),
+        else describe_objective(settings.objective, parts.vectors) | ({"target": parts.target} if parts.target else {}),
         "seed": settings.seed,
         "epochs": settings.training.epochs,
         "n_training_scans": len(parts.data.training_rows),
@@ -231,7 +246,7 @@ def _open(
         progress.warning(warning)
     if not is_new:
         check_can_continue(folder, settings, cohort)
-    parts = build_parts(settings, cohort, source)
+    parts = build_parts(settings, cohort, source, is_new=is_new)
     stack.enter_context(hold(folder, progress))
     if check_new(folder, resume=not is_new) != is_new:
         raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
@@ -246,7 +261,11 @@ def _open(
             "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no scans to score it on."
         )
     if is_new:
-        start_run(folder, settings, cohort, _facts(parts) | source.record(cohort))
+        facts, earlier_subjects = _facts(parts) | source.record(cohort), []
+        if parts.start is not None:
+            parts.start.keep(parts.model, folder, parts.source.contract(), progress)
+            facts["init"], earlier_subjects = parts.start.facts, parts.start.subjects
+        start_run(folder, settings, cohort, facts, earlier_subjects=earlier_subjects)
     else:
         continue_run(folder, settings, progress)
     # What a killed process left half-written.
@@ -269,7 +288,7 @@ def _follow(settings: Config, source: AnySource, known: Mapping[str, Any]) -> tu
     """Return what `_open` does, in a process that is not the first."""
     if known["contract"] is None:
         return known["is_new"], None
-    parts = build_parts(settings, _read_cohort(settings, source), source)
+    parts = build_parts(settings, _read_cohort(settings, source), source, is_new=False)
     return known["is_new"], parts.with_source(parts.source.as_in_run(known["contract"]))
 
 
@@ -290,6 +309,8 @@ class Parts:
     categories: dict[str, list[str]]
     source: AnySource
     vectors: dict[str, list[str]]  # columns of each vector that kernels may compare
+    target: dict[str, Any] | None  # what the head predicts, where the loss predicts
+    start: InitialWeights | None = None  # what the model's weights are of, where they are not random
 
     def with_source(self, source: AnySource) -> Parts:
         """Return the same parts with images of another preprocessing."""
@@ -297,10 +318,11 @@ class Parts:
         return replace(self, data=replace(self.data, images=source.images(self.cohort)), source=source)
 
 
-def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = None) -> Parts:
+def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = None, *, is_new: bool = True) -> Parts:
     """Build everything from the configuration and the table; only a user's own transforms read an image.
 
-    `source` is that of the configuration where transforms came from Python.
+    `source` is that of the configuration where transforms came from Python. A run that `is_new` reads the weights that
+    it is to start from; later it has its own.
     """
     source = source or source_of(settings.data)
     objective = None if settings.encoder.is_linear else build_objective(settings.objective)
@@ -308,15 +330,21 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     columns = {} if objective is None else objective.columns
     metadata, categories = encode_metadata(cohort.table, columns, vectors=vectors)
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
+    target = n_outputs = None
     if objective is not None:
         check_vectors(vectors, objective, cohort, training_rows.tolist())
         objective.check(metadata, names=cohort.names())
         check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
         # Fitted again in training; here, so that a rule that cannot be used is an error first.
-        objective.fit({name: column[training_rows] for name, column in metadata.items()})
+        in_training = {name: column[training_rows] for name, column in metadata.items()}
+        objective.fit(in_training)
+        if isinstance(objective, Supervised):
+            target, n_outputs = objective.target(in_training, categories), objective.n_outputs(categories)
     source = source.prepared(cohort)
-    model = build_model(settings.encoder, n_channels=source.n_channels, seed=settings.seed)
+    model = build_model(settings.encoder, n_channels=source.n_channels, n_outputs=n_outputs, seed=settings.seed)
     check_shape(model.encoder, source.shape(cohort))
+    init = settings.training.init if is_new else None
+    start = None if init is None else start_from(model, init)
     if objective is None:
         check_components(model.encoder, _subjects(cohort, training_rows.tolist()))
     probed = settings.training.probe_columns if settings.training.probe_every and objective is not None else ()
@@ -333,7 +361,7 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     if objective is not None:
         _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
     columns_of = {name: list(map(str, values.columns)) for name, values in vectors.items()}
-    return Parts(cohort, model, objective, data, categories, source, columns_of)
+    return Parts(cohort, model, objective, data, categories, source, columns_of, target, start)
 
 
 def _subjects(cohort: Cohort, rows: Sequence[int]) -> list[str]:
@@ -343,10 +371,10 @@ def _subjects(cohort: Cohort, rows: Sequence[int]) -> list[str]:
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
     """Return the columns that batches are balanced by."""
     training, sampling = settings.training, f"training.sampling: {settings.training.sampling}"
-    names = training.columns_of_strata if training.sampling == "metadata-balanced" else ()
+    names = training.columns_of_strata if training.sampling in ("metadata-balanced", "one-group") else ()
     key = sampling if training.sampling_columns is None else "training.sampling_columns"
     traits = {name: _column(cohort, name, key) for name in names}
-    if training.sampling != "shuffle":
+    if training.sampling in ("site-balanced", "metadata-balanced"):
         traits["site"] = _column(cohort, "site", sampling)
     return traits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.encoders.weights import CONTRACT, WEIGHTS
+from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import check_writable, write_json
 from neurocontrast.progress import Progress
@@ -24,11 +24,13 @@ from neurocontrast.stages.sources import AnySource
 from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
 __all__ = [
+    "INITIAL",
     "check_can_continue",
     "check_new",
     "continue_run",
     "hold",
     "is_finished",
+    "read_json",
     "read_metrics",
     "read_preprocessing",
     "read_provenance",
@@ -36,6 +38,8 @@ __all__ = [
 ]
 
 LOCK = ".lock"
+INITIAL = "init"
+"""Folder of a run with the weights that it started from, where these were not drawn at random."""
 _PATIENCE = 5.0
 """Seconds: the processes of a run that was killed may take a moment to end."""
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
@@ -54,6 +58,7 @@ _FREE_TO_DIFFER = (
     "images",
     "embedding",
     "evaluation",
+    "finetune",
     "report",
     "explanation",
 )
@@ -73,7 +78,7 @@ def check_new(folder: Path, *, resume: bool) -> bool:
                 f"out: '{folder}' already holds a run. Continue it with --resume, or give another directory."
             )
         return False
-    if not set(names) <= {"config.yaml", "provenance.json"}:
+    if not set(names) <= {"config.yaml", "provenance.json", INITIAL}:
         raise ConfigError(
             f"out: '{folder}' is not empty and is not a run directory (it has no config.yaml). Give another directory."
         )
@@ -111,8 +116,13 @@ def hold(folder: Path, progress: Progress) -> Iterator[None]:
 def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> None:
     """Refuse to continue a run with another configuration, cohort or version of the code; list every difference."""
     before, provenance = load_config(folder / "config.yaml"), read_provenance(folder)
-    found = differences(before, config, ignore=(*_FREE_TO_DIFFER, "training.epochs"))
+    found = differences(before, config, ignore=(*_FREE_TO_DIFFER, "training.epochs", "training.init"))
     found += _differences_in_training(folder, before, config)
+    # A run keeps the weights that it started from, wherever they have gone since.
+    start, init = (provenance.get("init") or {}).get("sha256"), config.training.init
+    given = start if init is not None and not init.exists() else init and digest_of_weights(init)
+    if given != start:
+        found.append(f"training.init: was {before.training.init}, is {init}, and these are other weights")
     if cohort is not None and cohort.digest() != provenance["cohort"]["digest"]:
         was, now = provenance["cohort"], _describe_cohort(cohort)
         found.append(
@@ -155,12 +165,18 @@ def continue_run(folder: Path, config: Config, progress: Progress) -> None:
         progress.message(f"{folder}: now {config.training.epochs} epochs, in place of {was}.")
 
 
-def start_run(folder: Path, config: Config, cohort: Cohort, facts: Mapping[str, Any]) -> None:
-    """Write ``provenance.json``, with `facts` and every subject that was seen, and ``config.yaml``."""
+def start_run(
+    folder: Path, config: Config, cohort: Cohort, facts: Mapping[str, Any], *, earlier_subjects: Sequence[str] = ()
+) -> None:
+    """Write ``provenance.json``, with `facts` and every subject that was seen, and ``config.yaml``.
+
+    `earlier_subjects` are the digests of those that the weights had seen which the run starts from.
+    """
     cohort_facts = {"cohort": _describe_cohort(cohort), "simulated": cohort.simulated}
     cohort_facts["simulation"] = read_simulation(cohort)
     about = {"format": 1, "environment": describe_environment(), "seed": config.seed, **cohort_facts, **facts}
-    write_json(folder / "provenance.json", {**about, "pretraining_subjects": cohort.subject_digests()})
+    subjects = sorted({*cohort.subject_digests(), *earlier_subjects})
+    write_json(folder / "provenance.json", {**about, "pretraining_subjects": subjects})
     write_config(folder / "config.yaml", config)
 
 
@@ -170,19 +186,30 @@ def _describe_cohort(cohort: Cohort) -> dict[str, Any]:
         "digest": cohort.digest(),
         "n_scans": len(cohort),
         "n_subjects": int(cohort.table["subject_id"].nunique()),
+        "people": _describe_people(cohort.table),
     }
+
+
+def _describe_people(table: pd.DataFrame) -> dict[str, Any]:
+    """Return lowest, median and highest age, and how many people are of each sex and site, where the table has them."""
+    people = table.groupby("subject_id").first()
+    ages = people["age"].dropna() if "age" in people else pd.Series(dtype=float)
+    counts = {key: people[column].dropna().astype(str).value_counts().sort_index().to_dict()
+              for key, column in (("sex", "sex"), ("sites", "site")) if column in people}  # fmt: skip
+    spread = {} if ages.empty else {"age_years": [round(float(each), 1) for each in ages.quantile([0, 0.5, 1])]}
+    return spread | {key: found for key, found in counts.items() if found}
 
 
 def read_simulation(cohort: Cohort) -> dict[str, Any] | None:
     """Return the ``simulation.json`` beside a simulated cohort's table, if there is one."""
     path = cohort.source.parent / "simulation.json"
-    return _read_json(path) if cohort.simulated and path.is_file() else None
+    return read_json(path) if cohort.simulated and path.is_file() else None
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
     """Read a run's ``provenance.json``; without its subjects nobody could tell who was in pretraining."""
     path = folder / "provenance.json"
-    content = _read_json(path)
+    content = read_json(path)
     wanted = {"environment": ["neurocontrast"], "cohort": ["source", "digest", "n_scans"]}
     sections = {name: content[name] if isinstance(content.get(name), dict) else {} for name in wanted}
     problems = [f"'{name}.{key}'" for name, keys in wanted.items() for key in keys if key not in sections[name]]
@@ -228,10 +255,11 @@ def is_finished(folder: Path, config: Config | None = None) -> bool:
     """Return whether a run has its final encoder, trained for as many epochs as a configuration asks for."""
     path = folder / CONTRACT
     there = path.is_file() and (folder / WEIGHTS).is_file()
-    return there and (config is None or _read_json(path).get("epochs") == config.training.epochs)
+    return there and (config is None or read_json(path).get("epochs") == config.training.epochs)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object of a JSON file that belongs to a run."""
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:

@@ -322,10 +322,12 @@ def source_of_run(
         raise CheckpointError(f"{run / CONTRACT}: {error}") from error
 
 
-def brains_of_run(run: Path, contract: Mapping[str, Any], data: AnyDataSettings, *, what: str) -> BrainVolumes:
+def brains_of_run(
+    run: Path, contract: Mapping[str, Any], data: AnyDataSettings, *, what: str, transforms: Compose | None = None
+) -> BrainVolumes:
     """Return scans preprocessed as those of a run; `what` begins the refusal of a run trained on other images."""
     if contract["preprocessing"].get("kind") == "images":
         raise ConfigError(f"{what}, and this run was trained on natural images. Give a run that was trained on scans.")
-    source = source_of_run(run, contract, data)
+    source = source_of_run(run, contract, data, transforms=transforms)
     assert isinstance(source, BrainVolumes)
     return source

@@ -5,14 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neurocontrast.lazy import lazy_exports
-from neurocontrast.training.settings import TrainingSettings
+from neurocontrast.training.settings import FinetuneSettings, TrainingSettings
 
 if TYPE_CHECKING:
     from neurocontrast.training.loop import FitResult, fit
     from neurocontrast.training.session import TrainingData, Views
     from neurocontrast.training.validation import alignment, effective_rank, uniformity
 
-__all__ = ["FitResult", "TrainingData", "TrainingSettings", "Views", "alignment", "effective_rank", "fit", "uniformity"]
+__all__ = [
+    "FinetuneSettings",
+    "FitResult",
+    "TrainingData",
+    "TrainingSettings",
+    "Views",
+    "alignment",
+    "effective_rank",
+    "fit",
+    "uniformity",
+]
 
 # Loaded when asked for: reading a configuration needs the settings alone, and no torch.
 __getattr__ = lazy_exports(

@@ -21,7 +21,7 @@ from neurocontrast.encoders.weights import save_encoder
 from neurocontrast.exceptions import CheckpointError, TrainingError
 from neurocontrast.files import atomic_path
 from neurocontrast.progress import Progress
-from neurocontrast.training.session import Position, Session
+from neurocontrast.training.session import BaseSession, Position
 
 __all__ = ["Checkpoints", "DamagedCheckpoint", "epochs_of", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
 
@@ -121,7 +121,9 @@ class Checkpoints:
     With a `contract`, which must travel with an encoder, the weights of the last epochs lie beside the checkpoints.
     """
 
-    def __init__(self, session: Session, run: Path, *, contract: Mapping[str, Any] | None, progress: Progress) -> None:
+    def __init__(
+        self, session: BaseSession, run: Path, *, contract: Mapping[str, Any] | None, progress: Progress
+    ) -> None:
         self.folder = run / "checkpoints"
         self._session, self._run, self._contract, self._progress = session, run, contract, progress
         if session.processes.is_first:

@@ -1,4 +1,4 @@
-"""Fit a linear encoder: principal components or discriminants of the training scans, without a loss."""
+"""Fit in one pass, without a loss: a linear encoder, or the mean volume that a network takes from its input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from neurocontrast.seeds import derive_seed
 if TYPE_CHECKING:
     from sklearn.decomposition import PCA
 
-__all__ = ["LINEAR_OBJECTIVES", "check_components", "fit_components"]
+__all__ = ["LINEAR_OBJECTIVES", "check_components", "fit_centre", "fit_components"]
 
 LINEAR_OBJECTIVES = {
     "pca": {
@@ -135,13 +135,53 @@ def fit_components(
     return {"n_voxels": len(places), "explained_variance_ratio": explained.tolist()}
 
 
+def fit_centre(
+    encoder: Encoder, images: Images, rows: Sequence[int], *, n_readers: int = 1, progress: Progress = SILENT
+) -> dict[str, Any]:
+    """Fit the mean volume that `encoder` takes from its input, in place, and return what the contract says of it.
+
+    The sum is in double precision and in the order of the rows, so that every process of a run finds the same mean.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        With ``centre_input``.
+    images : Images
+        The scans.
+    rows : sequence of int
+        Rows of training.
+    n_readers : int
+        Threads that read scans.
+    progress : Progress
+        Receives progress messages.
+
+    Returns
+    -------
+    dict
+        Voxels along each axis, and the number of scans.
+    """
+    total = torch.zeros(())
+    with (
+        progress.task("Averaging scans", len(rows), "scans") as task,
+        closing(read_batches(images, _batches_of(rows), n_readers=n_readers)) as reading,
+    ):
+        for _, volumes in reading:
+            total = total + volumes.sum(dim=0, dtype=torch.float64)
+            task.advance(len(volumes))
+    encoder.set_centre(total / len(rows))
+    return {"shape": list(total.shape[1:]), "n_scans": len(rows)}
+
+
+def _batches_of(rows: Sequence[int]) -> list[Sequence[int]]:
+    return [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]
+
+
 def _voxels_of(images: Images, rows: Sequence[int], n_readers: int, progress: Progress) -> npt.NDArray[np.float32]:
     """Return the voxels of the scans, (n_rows, n_voxels)."""
-    batches = [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]
     values, n_read = np.empty((0, 0), dtype=np.float32), 0
     with (
         progress.task("Reading scans", len(rows), "scans") as task,
-        closing(read_batches(images, batches, n_readers=n_readers)) as reading,
+        closing(read_batches(images, _batches_of(rows), n_readers=n_readers)) as reading,
     ):
         for _, volumes in reading:
             flat = volumes.flatten(1)

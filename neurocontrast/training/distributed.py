@@ -120,12 +120,12 @@ def is_lost_connection(error: RuntimeError) -> bool:
     return isinstance(error, dist.DistError) or "gloo" in str(error) or "closed by peer" in str(error)
 
 
-def accelerator_of(settings: TrainingSettings) -> str:
-    """Return 'cpu' or 'cuda', or refuse what this machine cannot do."""
-    accelerator = usable_accelerator(settings.accelerator, settings.devices, section="training")
+def accelerator_of(settings: TrainingSettings, *, section: str = "training") -> str:
+    """Return 'cpu' or 'cuda', or refuse what this machine cannot do; `section` is that of the configuration."""
+    accelerator = usable_accelerator(settings.accelerator, settings.devices, section=section)
     if accelerator == "cpu" and settings.precision != "32-true":
         raise ConfigError(
-            f"training.precision: '{settings.precision}' is for GPUs. On a CPU PyTorch's half-precision weight "
+            f"{section}.precision: '{settings.precision}' is for GPUs. On a CPU PyTorch's half-precision weight "
             "gradients of 3D convolutions are wrong (measured with 2.13: NaN, or a cosine of 0.5 to float32). "
             "Use '32-true'."
         )

@@ -7,11 +7,11 @@ import csv
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from lightning_fabric import Fabric
 from lightning_fabric.loggers import Logger
@@ -26,6 +26,7 @@ from neurocontrast.training.checkpoints import Checkpoints
 from neurocontrast.training.optimizers import learning_rate_of
 from neurocontrast.training.session import (
     AnyObjective,
+    BaseSession,
     Position,
     Session,
     TrainingData,
@@ -36,9 +37,10 @@ from neurocontrast.training.settings import TrainingSettings
 from neurocontrast.training.steps import inexactness_of, train_batches
 from neurocontrast.training.validation import collapse_warning, measure_contrast, measure_probe, reestimate_model
 
-__all__ = ["FitResult", "fit", "open_loggers", "suspending", "write_metrics"]
+__all__ = ["Course", "FitResult", "fit", "open_loggers", "run_epochs", "suspending", "write_metrics"]
 
 Row = Mapping[str, Any]
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,34 @@ class FitResult:
 
     metrics: list[dict[str, Any]]
     batchnorm: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Course:
+    """What one kind of training does in each epoch, and when it is over.
+
+    Parameters
+    ----------
+    title : str
+        What the bar of progress is called.
+    steps : callable
+        ``steps(session, batches, position)`` takes a step a batch, as `train_batches`.
+    measure : callable
+        ``measure(session, epoch, after_batch=...)`` returns the figures that end an epoch's row of ``metrics.csv``.
+    warn : callable
+        Returns the warning of a row beside the one before, or None.
+    is_over : callable
+        Returns whether training ends with the rows so far; at the latest it does after ``epochs``.
+    label : str
+        What each line about an epoch begins with.
+    """
+
+    title: str
+    steps: Callable[..., Generator[tuple[Sequence[int], dict[str, float]], None, None]]
+    measure: Callable[..., dict[str, float | None]]
+    warn: Callable[[Row, Row | None], str | None] = lambda row, before: None  # noqa: ARG005
+    is_over: Callable[[Sequence[Row]], bool] = lambda rows: False  # noqa: ARG005
+    label: str = ""
 
 
 def fit(
@@ -92,35 +122,64 @@ def fit(
         What must travel with an encoder, for weights beside the checkpoints; what `launch` returned.
     """
     session = Session(model, objective, views, data, settings=settings, seed=seed, engine=engine)
-    is_first = session.processes.is_first
+    if (inexactness := inexactness_of(session)) is not None and session.processes.is_first:
+        progress.message(inexactness)
+    return run_epochs(
+        session,
+        folder,
+        Course("Pretraining", train_batches, _measure, collapse_warning),
+        lambda rows, after_batch: FitResult(rows, reestimate_model(session, after_batch=after_batch)),
+        resume=resume,
+        loggers=loggers,
+        facts=facts,
+        progress=progress,
+        contract=contract,
+    )
+
+
+def run_epochs(
+    session: BaseSession,
+    folder: Path,
+    course: Course,
+    finish: Callable[[list[dict[str, Any]], Callable[[], None]], Found],
+    *,
+    resume: bool,
+    loggers: Sequence[Logger] = (),
+    facts: Mapping[str, Any] | None = None,
+    progress: Progress = SILENT,
+    contract: Mapping[str, Any] | None = None,
+) -> Found:
+    """Train for as many epochs as a course takes, with checkpoints; return what `finish` makes of the end.
+
+    `finish` is called with the rows of ``metrics.csv``, and with what it must call between batches. The other
+    parameters are those of `fit`.
+    """
+    settings, is_first = session.settings, session.processes.is_first
     progress = progress if is_first else SILENT
     checkpoints = Checkpoints(session, folder, contract=contract, progress=progress)
     position = checkpoints.restore() if resume else Position()
-    if (inexactness := inexactness_of(session)) is not None:
-        progress.message(inexactness)
     done = sum(len(rows) for rows in session.sampler.batches(position.epoch)[: position.batch])
-    n_left = (settings.epochs - position.epoch) * len(data.training_rows) - done
+    n_left = (settings.epochs - position.epoch) * len(session.data.training_rows) - done
     with (
         stop_requests(session.processes.largest) as check_stop,
         _saved_when_stopped(session, position, checkpoints),
         deterministic(),
         keeping_freed_memory(),
         open_loggers(folder if is_first else None, loggers, history=position.metrics, facts=facts) as log,
-        progress.task("Pretraining", n_left, "samples") as task,
+        progress.task(course.title, n_left, "samples") as task,
     ):
-        while position.epoch < settings.epochs:
-            row = _run_epoch(session, position, checkpoints, check_stop, task)
+        while position.epoch < settings.epochs and not course.is_over(position.metrics):
+            row = _run_epoch(session, course, position, checkpoints, check_stop, task)
             position.close_epoch(row)
             checkpoints.save(position)
             log(row)
-            _report(position.metrics, progress, settings)
+            _report(position.metrics, course, progress, settings)
             check_stop()
-        batchnorm = reestimate_model(session, after_batch=check_stop)
-    return FitResult(position.metrics, batchnorm)
+        return finish(position.metrics, check_stop)
 
 
 @contextlib.contextmanager
-def _saved_when_stopped(session: Session, position: Position, checkpoints: Checkpoints) -> Iterator[None]:
+def _saved_when_stopped(session: BaseSession, position: Position, checkpoints: Checkpoints) -> Iterator[None]:
     """Save the position of training when a stop is requested.
 
     Within `stop_requests`: a scheduler signals every process, and a second signal may come during the save.
@@ -139,14 +198,19 @@ def _saved_when_stopped(session: Session, position: Position, checkpoints: Check
 
 
 def _run_epoch(
-    session: Session, position: Position, checkpoints: Checkpoints, check_stop: Callable[[], None], task: Task
+    session: BaseSession,
+    course: Course,
+    position: Position,
+    checkpoints: Checkpoints,
+    check_stop: Callable[[], None],
+    task: Task,
 ) -> dict[str, Any]:
     """Train what is left of an epoch, then measure; `position` is whole whenever `check_stop` may raise."""
     settings, epoch = session.settings, position.epoch
     batches = session.sampler.batches(epoch)
-    session.model.train()
+    session.train()
     started = time.perf_counter()
-    with contextlib.closing(train_batches(session, batches[position.batch :], position)) as steps:
+    with contextlib.closing(course.steps(session, batches[position.batch :], position)) as steps:
         for rows, figures in steps:
             position.count_batch(figures, n_scans=len(rows))
             now = time.perf_counter()
@@ -161,25 +225,30 @@ def _run_epoch(
         "learning_rate": learning_rate_of(epoch, settings, batch=len(batches) - 1, n_batches=len(batches)),
         **{f"train_{name}": value / n_scans for name, value in position.sums.items()},
         "gradient_norm": position.sum_of_norms / position.n_norms if position.n_norms else None,
-        **measure_contrast(session, after_batch=check_stop),
+        **course.measure(session, epoch, after_batch=check_stop),
     }
-    every = settings.probe_every
-    if every and (epoch + 1) % every == 0 and len(session.data.validation_rows):
-        row |= measure_probe(session, after_batch=check_stop)
     row["seconds"] = round(position.seconds + time.perf_counter() - started, 3)
     row["samples_per_second"] = round(n_scans / max(position.seconds, 1e-9), 3)
     return row
 
 
-def _report(metrics: Sequence[dict[str, Any]], progress: Progress, settings: TrainingSettings) -> None:
+def _measure(session: Session, epoch: int, *, after_batch: Callable[[], None]) -> dict[str, float | None]:
+    """Return what contrastive training measures after an epoch."""
+    row, every = measure_contrast(session, after_batch=after_batch), session.settings.probe_every
+    if every and (epoch + 1) % every == 0 and len(session.data.validation_rows):
+        row |= measure_probe(session, after_batch=after_batch)
+    return row
+
+
+def _report(metrics: Sequence[dict[str, Any]], course: Course, progress: Progress, settings: TrainingSettings) -> None:
     row, previous = metrics[-1], metrics[-2] if len(metrics) > 1 else None
     shown = [
         f"{name.replace('_', ' ')} {value:{'.3f' if name.startswith('probe_') else '.4g'}}"
         for name, value in row.items()
         if value is not None and not name.startswith(("epoch", "seconds", "train_term_"))
     ]
-    progress.message(f"epoch {row['epoch']}/{settings.epochs}: {', '.join(shown)}")
-    warning = collapse_warning(row, previous)
+    progress.message(f"{course.label}epoch {row['epoch']}/{settings.epochs}: {', '.join(shown)}")
+    warning = course.warn(row, previous)
     if warning is not None:
         progress.warning(warning)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from neurocontrast.training.settings import TrainingSettings
 
-__all__ = ["LARS", "build_optimizer", "learning_rate_of"]
+__all__ = ["LARS", "build_optimizer", "learning_rate_of", "set_learning_rate"]
 
 
 class LARS(torch.optim.Optimizer):
@@ -59,8 +59,8 @@ class LARS(torch.optim.Optimizer):
         weight.add_(step, alpha=-group["lr"])
 
 
-def build_optimizer(parameters: Iterable[torch.nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Return the optimiser that the settings name, over all parameters alike."""
+def build_optimizer(parameters: Iterable[Any], settings: TrainingSettings) -> torch.optim.Optimizer:
+    """Return the optimiser that the settings name, over parameters or groups of them; see `set_learning_rate`."""
     common: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     momentum = 0.9 if settings.momentum is None else settings.momentum
     if settings.optimizer == "lars":
@@ -74,6 +74,12 @@ def build_optimizer(parameters: Iterable[torch.nn.Parameter], settings: Training
     return kind(parameters, **common)
 
 
+def set_learning_rate(optimizer: Any, rate: float) -> None:
+    """Set the rate of the next step; a group of parameters with a `factor` has this part of it."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group.get("factor", 1.0)
+
+
 def learning_rate_of(epoch: int, settings: TrainingSettings, *, batch: int = 0, n_batches: int = 1) -> float:
     """Return the learning rate of the step after `epoch` epochs and `batch` of `n_batches` batches.
 
@@ -82,11 +88,12 @@ def learning_rate_of(epoch: int, settings: TrainingSettings, *, batch: int = 0, 
     rate = settings.learning_rate
     if settings.schedule == "step":
         rate *= settings.step_factor ** (epoch // settings.step_epochs)
+    lowest = settings.min_learning_rate or 0.0
     step, n_warm = epoch * n_batches + batch, settings.warmup_epochs * n_batches
     if step + 1 < n_warm:
-        return rate * (step + 1) / n_warm
+        return lowest + (rate - lowest) * (step + 1) / n_warm
     if settings.schedule == "cosine":
         n_steps = settings.epochs * n_batches
         done = max(0.0, step - n_warm) / (n_steps - n_warm)
-        rate *= (1 + math.cos(math.pi * done)) / 2
+        rate = lowest + (rate - lowest) * ((1 + math.cos(math.pi * done)) / 2)
     return rate

@@ -1,4 +1,4 @@
-"""Which scans make each batch of an epoch: shuffled, or balanced over sites and metadata."""
+"""Which scans make each batch of an epoch: shuffled, of one group, or balanced over sites and metadata."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.data.batches import even_batches
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.settings import TrainingSettings
 
@@ -26,9 +26,10 @@ _SITES_TO_MEET = 3
 class Sampler:
     """Draws an epoch's batches from (seed, epoch) alone.
 
-    Every epoch has as many batches, of the same sizes, and as many draws as there are training scans. Shuffled, each
-    scan is drawn once. Balanced, a stratum has as equal a part of the draws as `most_repeats` of each of its scans
-    allow, and within a stratum a site has; both are dealt out evenly to the batches. No batch has a scan twice.
+    Every epoch has as many batches, of the same sizes, and as many draws as there are training scans. Shuffled, or in
+    batches of one group, each scan is drawn once. Balanced, a stratum has as equal a part of the draws as
+    `most_repeats` of each of its scans allow, and within a stratum a site has; both are dealt out evenly to the
+    batches. No batch has a scan twice.
     """
 
     rows: Sequence[int]
@@ -36,9 +37,15 @@ class Sampler:
     seed: int
     strata: Strata | None = None
     most_repeats: int = 1
+    groups: Sequence[Sequence[int]] = ()
 
     def batches(self, epoch: int) -> list[list[int]]:
         """Return the rows of each batch of an epoch."""
+        if self.groups:
+            generator = derive_generator("grouped order", self.seed, epoch)
+            shuffled = [[group[place] for place in generator.permutation(len(group))] for group in self.groups]
+            found = [batch for group in shuffled for batch in even_batches(group, self.batch_size)]
+            return [found[place] for place in generator.permutation(len(found))]
         if self.strata is None:
             order = derive_generator("order", self.seed, epoch).permutation(len(self.rows))
             return even_batches([self.rows[place] for place in order], self.batch_size)
@@ -67,8 +74,11 @@ def build_sampler(
     """
     if settings.sampling == "shuffle":
         return Sampler(rows, settings.batch_size, seed)
+    if settings.sampling == "one-group":
+        groups = _groups_of(rows, traits, settings, names)
+        return Sampler(rows, settings.batch_size, seed, groups=groups)
     columns = () if settings.sampling == "site-balanced" else settings.columns_of_strata
-    _check_known(rows, traits, (*columns, "site"), settings, names)
+    _check_known(rows, traits, columns, settings, names)
     table = pd.DataFrame({name: traits[name][list(rows)] for name in (*columns, "site")})
     if table["site"].nunique() == 1:
         raise ConfigError(
@@ -78,6 +88,28 @@ def build_sampler(
     n_bins = settings.sampling_bins or bins_for(table, batch_size=settings.batch_size)
     strata = [[[rows[place] for place in cell] for cell in stratum] for stratum in strata_of(table, n_bins=n_bins)]
     return Sampler(rows, settings.batch_size, seed, strata, settings.most_repeats)
+
+
+def _groups_of(
+    rows: Sequence[int], traits: Mapping[str, np.ndarray], settings: TrainingSettings, names: Sequence[str]
+) -> list[list[int]]:
+    """Return the training rows of each combination of categories, of which none may be alone."""
+    columns = settings.columns_of_strata
+    numbers = [column for column in columns if traits[column].dtype.kind == "f"]
+    if numbers:
+        raise ConfigError(
+            f"training.sampling_columns: one-group needs columns of categories, and {one_of(numbers)} holds numbers."
+        )
+    _check_known(rows, traits, columns, settings, names)
+    table = pd.DataFrame({column: traits[column][list(rows)] for column in columns})
+    groups = {key: [rows[place] for place in part.index] for key, part in table.groupby(list(columns))}
+    alone = [", ".join(map(str, key)) for key, group in groups.items() if len(group) < 2]
+    if alone:
+        raise DataError(
+            f"training.sampling: one-group needs two training scans of every combination of {' and '.join(columns)}. "
+            f"There is one of {one_of(alone[:_MOST_NAMED])}. Leave these out with data.where, or join groups."
+        )
+    return list(groups.values())
 
 
 def strata_of(table: pd.DataFrame, *, n_bins: int) -> Strata:
@@ -148,7 +180,8 @@ def _check_known(
 ) -> None:
     """Refuse scans that belong to no stratum or site, all at once."""
     problems = []
-    for column in columns:
+    needed = columns if settings.sampling == "one-group" else (*columns, "site")
+    for column in needed:
         missing = pd.isna(traits[column])
         unknown = [names[row] for row in rows if missing[row]]
         if unknown:
@@ -159,7 +192,7 @@ def _check_known(
             )
     if problems:
         raise DataError(
-            f"training.sampling: {settings.sampling} needs {' and '.join(columns)} of every training scan. "
+            f"training.sampling: {settings.sampling} needs {' and '.join(needed)} of every training scan. "
             f"{'; '.join(problems)}. Fill this in, leave these scans out with data.where, or set training.sampling to "
             "shuffle."
         )

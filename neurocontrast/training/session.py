@@ -26,6 +26,7 @@ from neurocontrast.training.settings import TrainingSettings
 
 __all__ = [
     "AnyObjective",
+    "BaseSession",
     "Position",
     "Session",
     "TrainingData",
@@ -103,11 +104,12 @@ class Position:
         self.sum_of_norms, self.n_norms = 0.0, 0
 
 
-class Session:
-    """One run's objects on their device: checks the data, fits the objective's kernel on the training rows; see `fit`.
+class BaseSession:
+    """Model, optimiser and data of a training on their device, whatever its loss.
 
     `encoder` and `head` are the model's two parts as Fabric runs them, each replicated by itself: gradient caching
-    passes backwards through the head once and through the encoder once a micro-batch.
+    passes backwards through the head once and through the encoder once a micro-batch. `groups` are the parameters in
+    groups, for `build_optimizer`, where not all are trained alike.
     """
 
     encoder: Any
@@ -116,18 +118,13 @@ class Session:
     def __init__(
         self,
         model: ContrastiveModel,
-        objective: AnyObjective,
-        views: Views,
         data: TrainingData,
         *,
         settings: TrainingSettings,
         seed: int,
         engine: tuple[Fabric, Processes] | None = None,
+        groups: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        check_split(data.training_rows, data.validation_rows, settings)
-        objective.check(data.metadata, names=data.names)
-        training = torch.as_tensor(data.training_rows)
-        objective.fit({name: column[training] for name, column in data.metadata.items()})
         self.fabric, self.processes = fabric, processes = engine or launch(settings)
         if processes.size > 1 and settings.sync_batchnorm:
             whole = model if settings.micro_batch_size is None else model.head
@@ -137,24 +134,14 @@ class Session:
             fabric.setup_module(part) if any(True for _ in part.parameters()) else fabric.to_device(part)
             for part in (model.encoder, model.head)
         )
-        self.optimizer: Any = fabric.setup_optimizers(build_optimizer(model.parameters(), settings))
-        self.model, self.objective, self.views, self.data = model, objective.to(fabric.device), views, data
-        self.metadata = {name: column.to(fabric.device) for name, column in data.metadata.items()}
-        self.settings, self.seed, self.sampler = settings, seed, data.sampler(settings, seed)
-        if processes.size > 1:
-            self._lay_buckets_out()
+        parameters = model.parameters() if groups is None else groups
+        self.optimizer: Any = fabric.setup_optimizers(build_optimizer(parameters, settings))
+        self.model, self.data, self.settings, self.seed = model, data, settings, seed
+        self.sampler = data.sampler(settings, seed)
 
-    def _lay_buckets_out(self) -> None:
-        """Pass one sample backwards without a step.
-
-        DDP keeps all gradients in one bucket until its first backward pass has shown their order. The sum of three or
-        more processes depends on the layout: without this pass the first step of a resumed run would round otherwise.
-        """
-        with still_statistics(self.model), self.read([[self.data.training_rows[0]]]) as batches:
-            for _, images in batches:
-                features = self.encoder(torch.cat([self.seen(images)] * 2)).float()
-                self.fabric.backward(self.head(features).float().sum())
-        self.optimizer.zero_grad(set_to_none=True)
+    def train(self) -> None:
+        """Put the model in training mode."""
+        self.model.train()
 
     def read(self, batches: Sequence[Sequence[int]]) -> contextlib.closing[Batches]:
         """Open batches of the data, on the device."""
@@ -175,6 +162,69 @@ class Session:
         """Return the channels of images that the network sees; views alone are made of any further ones."""
         return images[:, : self.model.encoder.n_channels]
 
+    def names_of(self, rows: torch.Tensor) -> list[str]:
+        """Return the names of the samples of a batch."""
+        return [self.data.names[row] for row in rows.tolist()]
+
+    def tensors(self) -> dict[str, Any]:
+        """Return everything that training changes, for a checkpoint."""
+        return {**{name: part.state_dict() for name, part in self._parts().items()}, "software": self.software()}
+
+    def restore(self, tensors: Mapping[str, Any]) -> None:
+        """Continue from what `tensors` returned."""
+        for name, part in self._parts().items():
+            part.load_state_dict(tensors[name])
+
+    def _parts(self) -> dict[str, Any]:
+        return {"model": self.model, "optimizer": self.optimizer, "precision": self.fabric.strategy.precision}
+
+    def software(self) -> dict[str, Any]:
+        """Return versions and counts that the bits of a result depend on."""
+        return {
+            "torch": str(torch.__version__),
+            "device": self.fabric.device.type,
+            "n_threads": torch.get_num_threads(),
+            "n_processes": self.processes.size,
+        }
+
+
+class Session(BaseSession):
+    """A contrastive run: checks the data, and fits the objective's kernel on the training rows; see `fit`."""
+
+    def __init__(
+        self,
+        model: ContrastiveModel,
+        objective: AnyObjective,
+        views: Views,
+        data: TrainingData,
+        *,
+        settings: TrainingSettings,
+        seed: int,
+        engine: tuple[Fabric, Processes] | None = None,
+    ) -> None:
+        check_split(data.training_rows, data.validation_rows, settings)
+        objective.check(data.metadata, names=data.names)
+        training = torch.as_tensor(data.training_rows)
+        objective.fit({name: column[training] for name, column in data.metadata.items()})
+        super().__init__(model, data, settings=settings, seed=seed, engine=engine)
+        device = self.fabric.device
+        self.objective, self.views = objective.to(device), views
+        self.metadata = {name: column.to(device) for name, column in data.metadata.items()}
+        if self.processes.size > 1:
+            self._lay_buckets_out()
+
+    def _lay_buckets_out(self) -> None:
+        """Pass one sample backwards without a step.
+
+        DDP keeps all gradients in one bucket until its first backward pass has shown their order. The sum of three or
+        more processes depends on the layout: without this pass the first step of a resumed run would round otherwise.
+        """
+        with still_statistics(self.model), self.read([[self.data.training_rows[0]]]) as batches:
+            for _, images in batches:
+                features = self.encoder(torch.cat([self.seen(images)] * 2)).float()
+                self.fabric.backward(self.head(features).float().sum())
+        self.optimizer.zero_grad(set_to_none=True)
+
     def encode_views(self, images: torch.Tensor, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
         """Return the features of both views, (2, n, n_features), which pass the network together."""
         with torch.no_grad():
@@ -187,36 +237,13 @@ class Session:
         z1, z2 = self.head(features.flatten(0, 1)).float().chunk(2)
         return z1, z2
 
-    def names_of(self, rows: torch.Tensor) -> list[str]:
-        """Return the names of the samples of a batch."""
-        return [self.data.names[row] for row in rows.tolist()]
-
     def metadata_of(self, rows: torch.Tensor) -> dict[str, torch.Tensor] | None:
         """Return the columns of a batch, or None where the objective asks for none."""
         here = rows.to(self.fabric.device)
         return {name: column[here] for name, column in self.metadata.items()} or None
 
-    def tensors(self) -> dict[str, Any]:
-        """Return everything that training changes, for a checkpoint."""
-        return {**{name: part.state_dict() for name, part in self._parts().items()}, "software": self.software()}
-
-    def restore(self, tensors: Mapping[str, Any]) -> None:
-        """Continue from what `tensors` returned."""
-        for name, part in self._parts().items():
-            part.load_state_dict(tensors[name])
-
     def _parts(self) -> dict[str, Any]:
-        parts = {"model": self.model, "optimizer": self.optimizer, "objective": self.objective}
-        return {**parts, "precision": self.fabric.strategy.precision}
-
-    def software(self) -> dict[str, Any]:
-        """Return versions and counts that the bits of a result depend on."""
-        return {
-            "torch": str(torch.__version__),
-            "device": self.fabric.device.type,
-            "n_threads": torch.get_num_threads(),
-            "n_processes": self.processes.size,
-        }
+        return {**super()._parts(), "objective": self.objective}
 
 
 def check_split(training_rows: Sequence[int], validation_rows: Sequence[int], settings: TrainingSettings) -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from neurocontrast.settings import Settings
 
-__all__ = ["TrainingSettings"]
+__all__ = ["FinetuneSettings", "TrainingSettings"]
 
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveInt = Annotated[int, Field(ge=1)]
 
 # Not the keys of `schedule: step`: recipes give them, and another schedule may be tried on top.
-_OWNERS = {
+_OWNERS: dict[str, dict[str, tuple[str, ...]]] = {
+    "schedule": {"min_learning_rate": ("cosine",)},
     "optimizer": {"momentum": ("sgd", "lars"), "trust_coefficient": ("lars",)},
     "sampling": {
-        "sampling_columns": ("metadata-balanced",),
+        "sampling_columns": ("metadata-balanced", "one-group"),
         "sampling_bins": ("metadata-balanced",),
         "sampling_repeats": ("site-balanced", "metadata-balanced"),
     },
@@ -37,12 +39,14 @@ class TrainingSettings(Settings):
     micro_batch_size : int or None
         Scans that pass the encoder together; loss and gradient are still those of the whole batch (gradient caching).
         Memory depends on this, not on `batch_size`; time grows by a third to a half. None: the whole batch at once.
-    sampling : {'shuffle', 'site-balanced', 'metadata-balanced'}
+    sampling : {'shuffle', 'site-balanced', 'metadata-balanced', 'one-group'}
         Which scans make a batch. ``shuffle``: each once an epoch, in random order. ``site-balanced``: as equal numbers
         of each site as `sampling_repeats` allow. ``metadata-balanced``: as equal numbers of every combination of
-        `sampling_columns`, and of each site within a combination.
+        `sampling_columns`, and of each site within a combination. ``one-group``: scans of one combination of
+        `sampling_columns`, each scan once an epoch (Tsai et al. 2021, conditional sampling).
     sampling_columns : tuple of str or None
-        Columns whose combinations ``metadata-balanced`` balances; None: age and sex. Numbers are binned.
+        Columns whose combinations ``metadata-balanced`` balances; None: age and sex. Numbers are binned. ``one-group``
+        needs columns of categories.
     sampling_bins : int or None
         Bins of a column of numbers in ``metadata-balanced``, with as many training scans each; None: as many as leave
         each combination a scan of every site (of three, where there are more) in a batch.
@@ -62,7 +66,9 @@ class TrainingSettings(Settings):
         In ``lars``, the ratio of a weight's change to the weight at a rate of 1; None: 0.001.
     schedule : {'step', 'cosine', 'constant'}
         ``step`` multiplies the learning rate by `step_factor` every `step_epochs` epochs; ``cosine`` lowers it at every
-        step along half a cosine, from the end of the warm-up to 0 at the end.
+        step along half a cosine, from the end of the warm-up to `min_learning_rate` at the end.
+    min_learning_rate : float or None
+        Rate from which the warm-up of ``schedule: cosine`` rises and to which the cosine falls; None: 0.
     step_epochs, step_factor : int, float
         Epochs between the steps of ``schedule: step``, and the factor.
     warmup_epochs : float
@@ -91,12 +97,15 @@ class TrainingSettings(Settings):
         none.
     probe_columns : tuple of str
         Columns that the probe predicts: ridge for numbers, logistic regression for classes.
+    init : path or None
+        Weights to start from, in place of random ones: a run, a folder of ``weights import``, or an encoder's
+        ``.safetensors`` file. Relative to the current directory.
     """
 
     epochs: NonNegativeInt = 50
     batch_size: Annotated[int, Field(ge=2)] = 64
     micro_batch_size: PositiveInt | None = None
-    sampling: Literal["shuffle", "site-balanced", "metadata-balanced"] = "shuffle"
+    sampling: Literal["shuffle", "site-balanced", "metadata-balanced", "one-group"] = "shuffle"
     sampling_columns: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     sampling_bins: Annotated[int, Field(ge=2)] | None = None
     sampling_repeats: PositiveInt | None = None
@@ -106,6 +115,7 @@ class TrainingSettings(Settings):
     momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
     trust_coefficient: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     schedule: Literal["step", "cosine", "constant"] = "step"
+    min_learning_rate: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     step_epochs: PositiveInt = 10
     step_factor: Annotated[float, Field(gt=0, le=1)] = 0.9
     warmup_epochs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
@@ -119,6 +129,7 @@ class TrainingSettings(Settings):
     keep_checkpoints: PositiveInt = 2
     probe_every: NonNegativeInt = 0
     probe_columns: tuple[str, ...] = ("age", "sex")
+    init: Path | None = None
 
     @model_validator(mode="after")
     def _check_keys(self) -> TrainingSettings:
@@ -131,6 +142,13 @@ class TrainingSettings(Settings):
             ]
             if unread:
                 raise ValueError(f"{'; '.join(unread)}, and nothing reads it with {key}: {chosen}; remove it")
+        if self.sampling == "one-group" and self.sampling_columns is None:
+            raise ValueError("sampling_columns must name the columns that sampling: one-group makes groups of")
+        if self.min_learning_rate is not None and self.min_learning_rate > self.learning_rate:
+            raise ValueError(
+                f"min_learning_rate must be at most learning_rate, got {self.min_learning_rate:g} and "
+                f"{self.learning_rate:g}"
+            )
         if self.epochs and self.warmup_epochs >= self.epochs:
             raise ValueError(
                 f"warmup_epochs must be less than epochs, got {self.warmup_epochs:g} of {self.epochs}; "
@@ -149,3 +167,79 @@ class TrainingSettings(Settings):
     def most_repeats(self) -> int:
         """How often balanced sampling draws a scan in an epoch, at most."""
         return 4 if self.sampling_repeats is None else self.sampling_repeats
+
+
+class FinetuneSettings(Settings):
+    """How a run's encoder is trained on with a linear head, inside every training fold.
+
+    Parameters
+    ----------
+    epochs : int
+        Passes over the scans of a training fold, at most.
+    batch_size : int
+        Scans a batch, at most.
+    learning_rate : float
+        Rate of what starts from random weights: the head, and from scratch the whole network. It falls along half a
+        cosine to 0 at the last epoch.
+    encoder_factor : float
+        Rate of a pretrained encoder's last block, as a part of `learning_rate`.
+    layer_decay : float
+        Rate of a block, as a part of that of the block after it; 1 for one rate. For pretrained encoders alone.
+    frozen_blocks : int
+        First blocks of the encoder that stay as they are; all blocks leave the head alone to be trained.
+    batchnorm : {'auto', 'frozen', 'batch'}
+        ``frozen`` keeps the encoder's statistics of pretraining, and standardises the features that the head sees as
+        they were over the training fold before the first step. ``batch`` trains on the statistics of each batch, and
+        estimates those that predictions use anew after every epoch, on un-augmented training scans. ``auto``: frozen
+        for a pretrained encoder, batch from scratch.
+    weight_decay : float
+        Decoupled weight decay (AdamW) of every parameter.
+    class_weight : {'none', 'balanced'}
+        ``balanced`` weights scans by the inverse share of their class; probabilities are then of balanced classes.
+    patience : int or None
+        Epochs without a lower loss on the validation scans of the training fold, after which a fold ends; None for all
+        epochs. The weights of the best epoch are kept either way.
+    augment : bool
+        Whether the network is shown views by the section ``augment``, by default the run's own, in place of the scans.
+    warmup_epochs : float
+        Epochs over which the rate rises linearly.
+    clip_norm : float or None
+        Norm over all weights above which gradients are scaled down to it.
+    precision : {'32-true', 'bf16-mixed', '16-mixed'}
+        Precision of the network's passes; mixed ones need a GPU.
+    accelerator : {'auto', 'cpu', 'cuda'}
+        ``auto`` takes a GPU where there is one.
+    checkpoint_minutes : float
+        Minutes between checkpoints within an epoch; 0: only after epochs.
+    """
+
+    epochs: PositiveInt = 30
+    batch_size: Annotated[int, Field(ge=2)] = 16
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0e-3
+    encoder_factor: Annotated[float, Field(gt=0, le=1)] = 0.1
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 0.75
+    frozen_blocks: NonNegativeInt = 0
+    batchnorm: Literal["auto", "frozen", "batch"] = "auto"
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0e-2
+    class_weight: Literal["none", "balanced"] = "none"
+    patience: PositiveInt | None = 5
+    augment: bool = True
+    warmup_epochs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    accelerator: Literal["auto", "cpu", "cuda"] = "auto"
+    checkpoint_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 15.0
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> FinetuneSettings:
+        if self.warmup_epochs >= self.epochs:
+            raise ValueError(f"warmup_epochs must be less than epochs, got {self.warmup_epochs:g} of {self.epochs}")
+        if self.frozen_blocks and self.batchnorm == "batch":
+            raise ValueError("frozen_blocks keep their statistics too, got batchnorm: batch beside them; leave out one")
+        return self
+
+    @property
+    def of_loop(self) -> TrainingSettings:
+        """The settings of the training loop, which are shared with pretraining."""
+        shared = self.model_dump(include=set(TrainingSettings.model_fields))
+        return TrainingSettings(**shared, optimizer="adamw", schedule="cosine")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -28,13 +28,15 @@ from neurocontrast.collectives import of_all_processes
 from neurocontrast.exceptions import TrainingError
 from neurocontrast.seeds import derive_seed
 from neurocontrast.training.batchnorm import layers_of, still_statistics
-from neurocontrast.training.optimizers import learning_rate_of
-from neurocontrast.training.session import Position, Session
+from neurocontrast.training.optimizers import learning_rate_of, set_learning_rate
+from neurocontrast.training.session import BaseSession, Position, Session
 
-__all__ = ["drawing", "inexactness_of", "parts_of", "train_batches"]
+__all__ = ["drawing", "inexactness_of", "parts_of", "take_step", "train_batches"]
 
 Contrasted = tuple[Tensor, Tensor, Tensor, dict[str, Tensor] | None]
 """Loss, embeddings of both views (n, d), and metadata of a batch."""
+
+_ADVICE = "lower training.learning_rate or raise objective.temperature"
 
 
 def parts_of(batch: Sequence[int], micro_batch_size: int | None) -> list[list[int]]:
@@ -71,8 +73,7 @@ def train_batches(
     with session.read(passes) as reading:
         for batch, each, twice in zip(batches, parts, cached, strict=True):
             rate = learning_rate_of(position.epoch, session.settings, batch=position.batch, n_batches=n_batches)
-            for group in session.optimizer.param_groups:
-                group["lr"] = rate
+            set_learning_rate(session.optimizer, rate)
             session.optimizer.zero_grad(set_to_none=True)
             if twice:
                 contrasted = _backward_in_parts(session, islice(reading, 2 * len(each)), len(each), position)
@@ -123,7 +124,7 @@ def _backward_in_parts(
 
 
 @contextlib.contextmanager
-def drawing(session: Session, position: Position, part: int = 0) -> Iterator[int]:
+def drawing(session: BaseSession, position: Position, part: int = 0) -> Iterator[int]:
     """Draw what is random in the network, such as dropout, from the step's own seed; leave the global state.
 
     Gives the key, besides the sample, of the step's views.
@@ -136,37 +137,56 @@ def drawing(session: Session, position: Position, part: int = 0) -> Iterator[int
 
 
 def _finish(session: Session, rows: Tensor, position: Position, contrasted: Contrasted) -> dict[str, float]:
-    """Change the weights, unless loss or gradient is not finite; return the figures of the batch."""
     loss, z1, z2, metadata = contrasted
     given = z1.detach(), z2.detach(), metadata
+    with torch.no_grad():
+        terms = {f"term_{name}": value for name, value in session.objective.terms(*given).items()}
+    return take_step(session, rows, position, loss, torch.cat(given[:2], dim=1), terms, advice=_ADVICE)
+
+
+def take_step(
+    session: BaseSession,
+    rows: Tensor,
+    position: Position,
+    loss: Tensor,
+    outputs: Tensor,
+    terms: Mapping[str, Tensor],
+    *,
+    advice: str,
+) -> dict[str, float]:
+    """Change the weights, unless loss or gradient is not finite; return the figures of the batch.
+
+    `outputs` are those of the samples `rows`, of which a refusal names the ones that are not finite; `advice` says what
+    to change then.
+    """
     limit = session.settings.clip_norm or math.inf
     norm = session.fabric.clip_gradients(session.model, session.optimizer, max_norm=limit, error_if_nonfinite=False)
     assert norm is not None  # before clipping, and without the factor of a loss scaler
-    with torch.no_grad():
-        tensors = {"loss": loss, "gradient_norm": norm}
-        tensors |= {f"term_{name}": value for name, value in session.objective.terms(*given).items()}
+    tensors = {"loss": loss, "gradient_norm": norm, **terms}
     # One transfer from the device for all figures of the step.
     values = torch.stack([value.detach().float() for value in tensors.values()]).tolist()
     figures = dict(zip(tensors, values, strict=True))
     scaled = session.settings.precision == "16-mixed"  # its loss scaler skips steps with infinite gradients itself
     if not math.isfinite(figures["loss"]) or not (scaled or math.isfinite(figures["gradient_norm"])):
-        _refuse(session, rows, torch.cat(given[:2], dim=1), position, figures)
+        _refuse(session, rows, outputs, position, figures, advice)
     session.optimizer.step()
     return figures
 
 
-def _refuse(session: Session, rows: Tensor, z: Tensor, position: Position, figures: dict[str, float]) -> None:
-    rows, z = of_all_processes(rows.to(z.device)), of_all_processes(z)
+def _refuse(
+    session: BaseSession, rows: Tensor, outputs: Tensor, position: Position, figures: dict[str, float], advice: str
+) -> None:
+    rows, outputs = of_all_processes(rows.to(outputs.device)), of_all_processes(outputs)
     names = session.names_of(rows)
-    broken = [name for name, fine in zip(names, z.isfinite().all(dim=1).tolist(), strict=True) if not fine]
+    broken = [name for name, fine in zip(names, outputs.isfinite().all(dim=1).tolist(), strict=True) if not fine]
     what = "loss" if not math.isfinite(figures["loss"]) else "gradient norm"
     value = figures["loss" if what == "loss" else "gradient_norm"]
     who = f"Samples of the batch: {', '.join(names)}."
     if broken and len(broken) < len(names):
-        who = f"Embeddings that are not finite: {', '.join(broken)}. {who}"
+        who = f"Outputs that are not finite: {', '.join(broken)}. {who}"
     raise TrainingError(
         f"the {what} is {value} in epoch {position.epoch + 1}, batch {position.batch + 1} "
         f"(learning rate {session.optimizer.param_groups[0]['lr']:g}). {who} "
         "Nothing was overwritten: the last checkpoint, if there is one, stands. Look at these with "
-        "`neurocontrast check`; if they are sound, lower training.learning_rate or raise objective.temperature."
+        f"`neurocontrast check`; if they are sound, {advice}."
     )

@@ -18,7 +18,7 @@ from neurocontrast.data.batches import even_batches
 from neurocontrast.exceptions import TrainingError
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.batchnorm import batch_statistics, layers_of
-from neurocontrast.training.session import Session
+from neurocontrast.training.session import BaseSession, Session
 from neurocontrast.training.steps import parts_of
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "effective_rank",
     "measure_contrast",
     "measure_probe",
+    "reestimate",
     "reestimate_model",
     "uniformity",
 ]
@@ -69,7 +70,8 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
 
     The views are the same after every epoch, so a change of the curve is a change of the network. Batches have their
     own statistics, as in training. Without validation scans all but the loss are measured on as many training scans as
-    a batch has, always the same. Ranks are None for two scans, which always lie on a line.
+    a batch has, always the same. Ranks are None for two scans, which always lie on a line. Of
+    predictions, which contrast nothing, there are the loss and the rank of the features alone.
     """
     rows_of_all, prefix = session.data.validation_rows, "val"
     if not len(rows_of_all):
@@ -84,18 +86,17 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
             seen.append([of_all_processes(part).cpu() for part in (features.transpose(0, 1), z1, z2)])
     features, z1, z2 = (torch.cat(parts) for parts in zip(*seen, strict=True))
     _check_finite(session, rows_of_all, torch.cat([features.flatten(1), z1, z2], dim=1))
-    both = torch.cat([z1, z2]), features.transpose(0, 1).flatten(0, 1)
-    ranks = [effective_rank(x).item() if len(z1) > 2 else None for x in both]
-    return {
-        **({"val_loss": total / len(rows_of_all)} if prefix == "val" else {}),
-        f"{prefix}_alignment": alignment(z1, z2).item(),
-        f"{prefix}_uniformity": (uniformity(z1).item() + uniformity(z2).item()) / 2,
-        f"{prefix}_effective_rank": ranks[0],
-        f"{prefix}_features_effective_rank": ranks[1],
-    }
+    figures: dict[str, float | None] = {"loss": total / len(rows_of_all)} if prefix == "val" else {}
+    if session.objective.contrasts:
+        figures["alignment"] = alignment(z1, z2).item()
+        figures["uniformity"] = (uniformity(z1).item() + uniformity(z2).item()) / 2
+        figures["effective_rank"] = effective_rank(torch.cat([z1, z2])).item() if len(z1) > 2 else None
+    both = features.transpose(0, 1).flatten(0, 1)
+    figures["features_effective_rank"] = effective_rank(both).item() if len(z1) > 2 else None
+    return {f"{prefix}_{name}": value for name, value in figures.items()}
 
 
-def _some_training_rows(session: Session, what: str, n: int) -> list[int]:
+def _some_training_rows(session: BaseSession, what: str, n: int) -> list[int]:
     """Return `n` training rows, always the same, in order; all of them where there are no more."""
     rows = np.asarray(session.data.training_rows)
     chosen: list[int] = rows[np.sort(derive_generator(what, session.seed).permutation(len(rows))[:n])].tolist()
@@ -136,11 +137,12 @@ def reestimate_model(session: Session, *, after_batch: Callable[[], None]) -> di
     encoder has no such layers, the head keeps its running averages.
     """
     n_layers = len(layers_of(session.model.encoder))
-    record = _reestimate(session, session.model if n_layers else session.model.encoder, after_batch=after_batch)
+    record = reestimate(session, session.model if n_layers else session.model.encoder, after_batch=after_batch)
     return {"statistics": "cumulative average over un-augmented training samples", "n_layers": n_layers, **record}
 
 
-def _reestimate(session: Session, module: nn.Module, *, after_batch: Callable[[], None]) -> dict[str, int]:
+def reestimate(session: BaseSession, module: nn.Module, *, after_batch: Callable[[], None]) -> dict[str, int]:
+    """Re-estimate the statistics of a part of the model on un-augmented training samples; return on how many."""
     if not layers_of(module):
         return {"n_scans": 0, "n_batches": 0}
     rows = _some_training_rows(session, "batchnorm", MOST_SCANS_OF_STATISTICS)
@@ -156,7 +158,7 @@ def _reestimate(session: Session, module: nn.Module, *, after_batch: Callable[[]
     return {"n_scans": len(rows), "n_batches": len(batches)}
 
 
-def _n_together(session: Session) -> int:
+def _n_together(session: BaseSession) -> int:
     """Return how many samples pass the encoder at a time: at most as many as views in training."""
     micro = session.settings.micro_batch_size
     return session.settings.batch_size if micro is None else min(session.settings.batch_size, 2 * micro)
@@ -169,7 +171,7 @@ def measure_probe(session: Session, *, after_batch: Callable[[], None]) -> dict[
     Features are those that would be saved now: statistics re-estimated, no augmentation.
     """
     data, figures = session.data, dict[str, float | None]()
-    _reestimate(session, session.model.encoder, after_batch=after_batch)
+    reestimate(session, session.model.encoder, after_batch=after_batch)
     session.model.eval()
     features = [_features_of(session, rows, after_batch) for rows in (data.training_rows, data.validation_rows)]
     session.model.train()
@@ -213,7 +215,7 @@ def _score(x_train: np.ndarray, y_train: np.ndarray, x_val: np.ndarray, y_val: n
 
 def collapse_of(row: Mapping[str, Any]) -> str | None:
     """Return how the representation has collapsed by a row of ``metrics.csv``: to a point or a line, or None."""
-    side = "val" if "val_uniformity" in row else "train"
+    side = "val" if any(name.startswith("val_") for name in row) else "train"
     on = "validation samples" if side == "val" else "training samples"
     spread = row.get(f"{side}_uniformity")
     if spread is not None and spread > _UNIFORMITY_OF_A_POINT:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from monai.transforms import Compose, DeleteItemsd, Transform
 
-from neurocontrast.exceptions import DataError, NeurocontrastError
-from neurocontrast.files import ScanFiles, as_scan, files_of
+from neurocontrast.exceptions import DataError
+from neurocontrast.files import ScanFiles, as_scan
 from neurocontrast.transforms.brain import KeepBraind, MarkBraind
 from neurocontrast.transforms.grids import CheckFieldOfViewd
-from neurocontrast.transforms.images import voxels_of
+from neurocontrast.transforms.images import apply, voxels_of
 from neurocontrast.transforms.loading import LoadScand
 from neurocontrast.transforms.normalising import (
     CheckVariesd,
@@ -27,6 +26,9 @@ from neurocontrast.transforms.normalising import (
 )
 from neurocontrast.transforms.preprocessing import Preprocessing
 from neurocontrast.transforms.resampling import ResampleByAread
+
+Step: TypeAlias = tuple[type[Transform], dict[str, Any]]
+"""Class and arguments of a transform."""
 
 
 def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "image", **settings: Any) -> Compose:
@@ -61,10 +63,19 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
             "the preprocessing has no landmarks yet, which `pretrain` fits on its scans. Fit it first "
             "(neurocontrast.data.fit_preprocessing), or take that of an encoder."
         )
+    return _composed(brain_steps(preprocessing, key))
+
+
+def brain_steps(preprocessing: Preprocessing, key: str) -> list[Step]:
+    """Return the class and the arguments of each transform of `brain_transforms`."""
     steps = [*_to_box(preprocessing, key), *_to_intensities(preprocessing, key)]
     if preprocessing.smooth_mm:
-        steps.append(SmoothByFwhmd(key, fwhm_mm=preprocessing.smooth_mm))
-    return Compose([*steps, DeleteItemsd(_mask_key(key))] if preprocessing.inside_brain else steps)
+        steps.append((SmoothByFwhmd, {"keys": key, "fwhm_mm": preprocessing.smooth_mm}))
+    return [*steps, (DeleteItemsd, {"keys": _mask_key(key)})] if preprocessing.inside_brain else steps
+
+
+def _composed(steps: list[Step]) -> Compose:
+    return Compose([transform(**arguments) for transform, arguments in steps])
 
 
 def boxing(preprocessing: Preprocessing) -> Compose:
@@ -72,23 +83,7 @@ def boxing(preprocessing: Preprocessing) -> Compose:
 
     The item also has the mask ``"image_brain"`` where the preprocessing asks for the brain.
     """
-    return Compose(_to_box(preprocessing, "image"))
-
-
-def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0) -> dict[str, Any]:
-    """Apply the transforms of a `Compose` from `start` on; raise a DataError that names the scan where one fails."""
-    try:
-        made: dict[str, Any] = compose(item, start=start)
-        return made
-    except RuntimeError as error:
-        cause: BaseException = error
-        while cause.__cause__ is not None and not isinstance(cause, NeurocontrastError):
-            cause = cause.__cause__
-        if isinstance(cause, NeurocontrastError):
-            raise cause from None
-        scan = item.get("image")
-        name = ", ".join(files_of(scan)) if isinstance(scan, str | tuple) else "the image"
-        raise DataError(f"{name}: a transform failed ({type(cause).__name__}: {cause}).") from error
+    return _composed(_to_box(preprocessing, "image"))
 
 
 def load_volume(scan: ScanFiles | os.PathLike[str], preprocessing: Preprocessing) -> npt.NDArray[np.float32]:
@@ -100,40 +95,41 @@ def _mask_key(key: str) -> str:
     return f"{key}_brain"
 
 
-def _to_box(preprocessing: Preprocessing, key: str) -> list[Transform]:
+def _to_box(preprocessing: Preprocessing, key: str) -> list[Step]:
     """Return the steps onto the grid, and those that keep the brain alone."""
     spacing, shape = preprocessing.spacing_mm, preprocessing.shape
-    steps = [
-        LoadScand(key, spacing_mm=spacing or 1.0, n_channels=preprocessing.n_channels),
-        CheckFieldOfViewd(key, shape=shape, spacing_mm=spacing),
+    steps: list[Step] = [
+        (LoadScand, {"keys": key, "spacing_mm": spacing or 1.0, "n_channels": preprocessing.n_channels}),
+        (CheckFieldOfViewd, {"keys": key, "shape": shape, "spacing_mm": spacing}),
     ]
     grid: dict[str, Any] = {"spacing_mm": spacing, "shape": shape, "axcodes": preprocessing.orientation}
     if not preprocessing.inside_brain:
         # The corners are background in any usual scan, and padding continues it.
         background = 0.0 if preprocessing.normalise == "zscore-brain" else "corners"
-        return [*steps, ResampleByAread(key, background=background, **grid)]
+        return [*steps, (ResampleByAread, {"keys": key, "background": background, **grid})]
     mask = _mask_key(key)
     return [
         *steps,
-        MarkBraind(key, mask_key=mask),
-        ResampleByAread((key, mask), **grid),
-        KeepBraind(key, mask_key=mask, erode_mm=preprocessing.erode_mm),
+        (MarkBraind, {"keys": key, "mask_key": mask}),
+        (ResampleByAread, {"keys": (key, mask), **grid}),
+        (KeepBraind, {"keys": key, "mask_key": mask, "erode_mm": preprocessing.erode_mm}),
     ]
 
 
-def _to_intensities(preprocessing: Preprocessing, key: str) -> list[Transform]:
-    mask, percentiles = _mask_key(key), preprocessing.percentiles
+def _to_intensities(preprocessing: Preprocessing, key: str) -> list[Step]:
+    inside = {"keys": key, "mask_key": _mask_key(key)}
+    percentiles = {"percentiles": preprocessing.percentiles}
     match preprocessing.normalise:
         case "zscore":
-            return [ZScored(key)]
+            return [(ZScored, {"keys": key})]
         case "zscore-brain":
-            return [ZScoreBraind(key)]
+            return [(ZScoreBraind, {"keys": key})]
         case "percentile":
-            return [ScaleByBrainPercentilesd(key, percentiles=percentiles, mask_key=mask)]
+            return [(ScaleByBrainPercentilesd, inside | percentiles)]
         case "white-matter":
-            return [ScaleByWhiteMatterd(key, mask_key=mask)]
+            return [(ScaleByWhiteMatterd, inside)]
         case "histogram":
             assert preprocessing.landmarks is not None
-            return [MatchHistogramd(key, landmarks=preprocessing.landmarks, percentiles=percentiles, mask_key=mask)]
+            return [(MatchHistogramd, inside | percentiles | {"landmarks": preprocessing.landmarks})]
         case "none":
-            return [CheckVariesd(key)]
+            return [(CheckVariesd, {"keys": key})]

@@ -93,6 +93,12 @@ def _refusal(step: Mapping[str, Any], place: str) -> str:
     return ""
 
 
+def transform_class(target: str) -> type:
+    """Return the class of a transform that `build_transforms` has accepted."""
+    module, _, name = target.rpartition(".")
+    return _classes_of(module)[name]
+
+
 def _classes_of(module: str) -> dict[str, type]:
     """Return the transforms that a module exports, by every name they have there."""
     found = importlib.import_module(module)
@@ -107,8 +113,7 @@ def _built(value: Any) -> Any:
         made = {key: _built(each) for key, each in value.items() if key != TARGET}
         if TARGET not in value:
             return made
-        module, _, name = str(value[TARGET]).rpartition(".")
-        return _classes_of(module)[name](**made)
+        return transform_class(str(value[TARGET]))(**made)
     return [_built(each) for each in value] if isinstance(value, list | tuple) else value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nibabel as nib
 import numpy as np
@@ -25,8 +25,11 @@ from neurocontrast.transforms.images import (
     voxels_of,
 )
 from neurocontrast.transforms.intensity import mean_of
+from neurocontrast.transforms.limits import SAME_SPACING
 from neurocontrast.transforms.loading import read_scan_header
-from neurocontrast.transforms.preprocessing import SAME_SPACING, Preprocessing
+
+if TYPE_CHECKING:
+    from neurocontrast.transforms.preprocessing import Preprocessing
 
 _FOREGROUND_LOST_MAX = {"brain": 0.10, "head": 0.20}
 _EXTENT_FILLED_MIN = 0.5

@@ -9,8 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from monai.data import MetaTensor
-from monai.transforms import MapTransform
+from monai.transforms import Compose, MapTransform
 from nibabel.affines import voxel_sizes
+
+from neurocontrast.exceptions import DataError, NeurocontrastError
+from neurocontrast.files import files_of
 
 _NAME = "filename_or_obj"
 
@@ -28,6 +31,22 @@ class EachImage(MapTransform):
     def made_of(self, image: Any) -> Any:
         """Return what takes the place of an image."""
         raise NotImplementedError
+
+
+def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0) -> dict[str, Any]:
+    """Apply the transforms of a `Compose` from `start` on; raise a DataError that names the scan where one fails."""
+    try:
+        made: dict[str, Any] = compose(item, start=start)
+        return made
+    except RuntimeError as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None and not isinstance(cause, NeurocontrastError):
+            cause = cause.__cause__
+        if isinstance(cause, NeurocontrastError):
+            raise cause from None
+        scan = item.get("image")
+        name = ", ".join(files_of(scan)) if isinstance(scan, str | tuple) else "the image"
+        raise DataError(f"{name}: a transform failed ({type(cause).__name__}: {cause}).") from error
 
 
 def to_image(voxels: npt.NDArray[Any], affine: npt.ArrayLike, *, name: str = "image") -> MetaTensor:

@@ -15,16 +15,25 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 import numpy.typing as npt
-from isal import igzip, isal_zlib
 from monai.config import KeysCollection
 from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import files_of
 from neurocontrast.transforms.images import EachImage, centred, in_memory_order, times, to_image
-from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
+from neurocontrast.transforms.limits import N_VOXELS_MIN, SPACING_LIMITS_MM
+
+try:
+    from isal import igzip, isal_zlib
+
+    _DAMAGED: tuple[Any, ...] = (zlib.error, gzip.BadGzipFile, isal_zlib.error)
+except ModuleNotFoundError:  # a bundle runs without it, more slowly
+    import gzip as igzip
+
+    _DAMAGED = (zlib.error, gzip.BadGzipFile)
 
 _GZIP = b"\x1f\x8b"
+_ENDINGS = (".nii", ".nii.gz", ".mgz", ".mgh")
 _TILT_WARNED_DEGREES = 20.0
 _MNI = 4
 _N_HEADER_BYTES = 540
@@ -174,6 +183,19 @@ def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
         raise DataError(f"{name}: {_reason(name, error)}") from error
 
 
+def scans_below(folder: str | os.PathLike[str]) -> list[Path]:
+    """Return the NIfTI and FreeSurfer files below a folder, sorted; what is hidden, by a name with a dot, is left."""
+    root = Path(folder)
+    found = [
+        path
+        for path in sorted(root.rglob("*"))
+        if path.name.lower().endswith(_ENDINGS) and not any(p.startswith(".") for p in path.relative_to(root).parts)
+    ]
+    if not found:
+        raise DataError(f"{folder}: there is no scan in this folder: no file that ends in {', '.join(_ENDINGS)}.")
+    return found
+
+
 def _is_array(name: str) -> bool:
     return name.lower().endswith(".npy")
 
@@ -305,7 +327,7 @@ def _reason(name: str, error: Exception) -> str:
         return "the image may not be read (permission denied)."
     if isinstance(error, EOFError):
         return "the image is truncated: its compressed data end too early. Copy or convert it again."
-    if isinstance(error, zlib.error | isal_zlib.error | gzip.BadGzipFile):
+    if isinstance(error, _DAMAGED):
         return f"the image is damaged: it cannot be decompressed ({error}). Copy or convert it again."
     kind = "array" if _is_array(name) else "FreeSurfer image" if _is_freesurfer(name) else "NIfTI image"
     return f"this is not a readable {kind} ({type(error).__name__}: {str(error).strip()})."

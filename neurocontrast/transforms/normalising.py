@@ -20,7 +20,7 @@ from neurocontrast.transforms.intensity import (
     white_matter_scale,
     zscore,
 )
-from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA, N_LANDMARKS
+from neurocontrast.transforms.limits import FWHM_PER_SIGMA, N_LANDMARKS
 
 _LITTLE = 0.02  # of brain about a place; where there is less, smoothed values fade to 0
 

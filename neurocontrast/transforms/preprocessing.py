@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import digest_of
 from neurocontrast.settings import Settings
+from neurocontrast.transforms.limits import N_LANDMARKS, N_VOXELS_MIN, SPACING_LIMITS_MM, check_erosion
 
 if TYPE_CHECKING:
     from monai.transforms import Compose
@@ -18,22 +19,7 @@ if TYPE_CHECKING:
 TRANSFORM_VERSION = 1
 """Raised whenever the same settings would give other voxels: old caches and encoders then do not match."""
 
-SPACING_LIMITS_MM = (0.1, 20.0)  # voxel sizes outside these are taken for a damaged header
-SAME_SPACING = 1e-3  # spacings that differ by less than this part are the same
-N_VOXELS_MIN = 8  # a scan with fewer voxels along an axis is a slice or a thumbnail, not a volume
-FWHM_PER_SIGMA = 2.3548200450309493
-N_LANDMARKS = 11  # of a histogram: the lower percentile, each tenth, the upper percentile
-
 _Length = Annotated[int, Field(ge=N_VOXELS_MIN, le=1024)]
-
-
-def check_erosion(erode_mm: float, spacing_mm: float | None) -> None:
-    """Raise a ValueError for an erosion that would take no voxel."""
-    if spacing_mm is not None and 0 < erode_mm < spacing_mm * (1 - SAME_SPACING):
-        raise ValueError(
-            f"data.erode_mm must be 0 or at least the spacing ({spacing_mm:g} mm), got {erode_mm:g}, "
-            "which takes no voxel away"
-        )
 
 
 def check_version(contract: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from monai.config import KeysCollection
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.transforms.grids import grid_affine, is_same_spacing
 from neurocontrast.transforms.images import EachImage, affine_of, image_like, in_memory_order, spacing_of, voxels_of
-from neurocontrast.transforms.preprocessing import SAME_SPACING, SPACING_LIMITS_MM
+from neurocontrast.transforms.limits import SAME_SPACING, SPACING_LIMITS_MM
 
 _WAYS = "RLAPSI"
 _N_SLICES = 8  # of the first axis, interpolated together so that they stay in a core's cache

@@ -15,11 +15,23 @@ from neurocontrast.settings import Settings, settings_from
 from pipelines.natural.annotation import AnnotationSettings
 from pipelines.workflow import Name
 
-__all__ = ["MEASURES", "Experiment", "Measure", "NaturalSettings", "Variant", "load_experiment", "load_natural"]
+__all__ = [
+    "MEASURES",
+    "Experiment",
+    "Measure",
+    "NaturalSettings",
+    "Ordering",
+    "Variant",
+    "load_experiment",
+    "load_natural",
+]
 
 
 class Measure(NamedTuple):
-    """A column of the table of results: its names, its decimals, and its place in ``evaluation.json``."""
+    """A column of the table of results: its names, its decimals, and where its value is found.
+
+    `keys` are its place in ``evaluation.json``; `features` are those that `probing` measures it on.
+    """
 
     name: str
     short: str
@@ -27,6 +39,7 @@ class Measure(NamedTuple):
     percent: bool = False
     lowest: float = 0.0
     keys: tuple[str, ...] = ()
+    features: Literal["", "encoder", "head"] = ""
 
     @property
     def scale(self) -> float:
@@ -48,14 +61,26 @@ MEASURES = {
     "accuracy": Measure("Top-1 accuracy on test images", "Top-1", 1, percent=True),
     "top5_accuracy": Measure("Top-5 accuracy on test images", "Top-5", 1, percent=True),
     "balanced_accuracy": Measure("Balanced accuracy on test images", "Balanced accuracy", 1, percent=True),
+    "auc": Measure("AUC on held-out subjects", "AUC"),
     "sensitive_r2": Measure("R² of the sensitive variables, read from the features", "Sensitive R²", lowest=-inf),
+    "sgd_accuracy": Measure(
+        "Top-1 accuracy of the SGD classifier on test images", "Top-1, SGD", 1, percent=True, features="encoder"
+    ),
+    "sgd_top5_accuracy": Measure(
+        "Top-5 accuracy of the SGD classifier on test images", "Top-5, SGD", 1, percent=True, features="encoder"
+    ),
+    "colour_mse": Measure("Squared error of the background's colour (0 to 255)", "MSE", 1, features="encoder"),
+    "within_cosine": Measure("Cosine of test images of one class", "Cosine within", lowest=-1.0, features="head"),
+    "between_cosine": Measure("Cosine of test images of two classes", "Cosine between", lowest=-1.0, features="head"),
     "initial_loss": Measure("Loss of the first epoch", "Initial loss", lowest=-inf),
     "final_loss": Measure("Loss of the last epoch", "Final loss", lowest=-inf),
     "minutes": Measure("Minutes of pretraining, wall time", "Minutes", 1),
 }
 """Measures of a table of results; one without keys is a metric of the probe, or computed in `results`."""
 
-Figure = Literal["variants", "epochs", "series", "tradeoff"]
+Figure = Literal["variants", "epochs", "series", "tradeoff", "cosines", "histograms", "operator"]
+_FIGURES_OF_HEAD = {"cosines", "histograms"}
+AnyMeasure = Literal[*MEASURES]
 Layer = Literal["encoder", "head"]
 Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
 
@@ -73,8 +98,8 @@ class Variant(Settings):
         Dotted keys set over the recipe, as by ``--set``.
     series, at : str, float or None
         The figure ``series`` draws variants of one series as a line over the number `at`.
-    published : float or None
-        Accuracy reported by the paper or by its code.
+    published : mapping of str to mapping
+        Values that the paper reports, as printed there: data set → measure → value.
     """
 
     label: Annotated[str, Field(min_length=1)]
@@ -82,13 +107,25 @@ class Variant(Settings):
     settings: dict[str, Any] = Field(default_factory=dict)
     series: str | None = None
     at: float | None = None
-    published: Annotated[float, Field(ge=0, le=1)] | None = None
+    published: dict[str, dict[AnyMeasure, float]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _a_place_in_its_series(self) -> Self:
         if self.series is not None and self.at is None:
             raise ValueError("series: a variant of a series needs its place in it: give at.")
         return self
+
+
+class Ordering(Settings):
+    """One ordering that a paper reports: the variant `higher` above the variant `lower` in a measure.
+
+    `source` names the table or figure.
+    """
+
+    higher: str
+    lower: str
+    measure: AnyMeasure = "accuracy"
+    source: str
 
 
 class Experiment(Settings):
@@ -116,11 +153,20 @@ class Experiment(Settings):
         Evaluated features: before the projection head, after the projection head.
     measures : tuple of str
         Columns of the table, from `MEASURES`.
+    orderings : tuple of Ordering
+        What the paper says is above what; the page of results says whether it appears.
+    milestones : tuple of int
+        Epochs after which test images are classified, for the figure ``epochs``. Training goes on from one to the next,
+        which a cosine schedule does not allow.
+    target_class : str or None
+        Class of the figure ``histograms``; None for the last in alphabetical order.
     series_label : str
         Label of the axis of the numbers `at`.
     figures : tuple of str
-        ``variants``: means with intervals; ``epochs``: linear probe while training; ``series``: means over a number;
-        ``tradeoff``: accuracy against R² of the sensitive variables.
+        ``variants``: means with intervals; ``epochs``: test accuracy after each of the `milestones`; ``series``: means
+        over a number; ``tradeoff``: accuracy against R² of the sensitive variables; ``cosines``: mean cosine of each
+        two classes; ``histograms``: cosines of a class with itself and with the others; ``operator``: K and
+        (K + λI)⁻¹K of some images, for the first variant of CCL-K.
     """
 
     title: str
@@ -133,7 +179,10 @@ class Experiment(Settings):
     seeds: Seeds = (0, 1, 2)
     settings: dict[str, Any] = Field(default_factory=dict)
     layers: Annotated[tuple[Layer, ...], Field(min_length=1)] = ("encoder",)
-    measures: Annotated[tuple[Literal[*MEASURES], ...], Field(min_length=1)] = ("accuracy",)
+    measures: Annotated[tuple[AnyMeasure, ...], Field(min_length=1)] = ("accuracy",)
+    orderings: tuple[Ordering, ...] = ()
+    milestones: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    target_class: str | None = None
     series_label: str = ""
     figures: tuple[Figure, ...] = ("variants",)
 
@@ -146,6 +195,15 @@ class Experiment(Settings):
             )
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds must be different numbers, got {list(self.seeds)}.")
+        if self.milestones != tuple(sorted(set(self.milestones))):
+            raise ValueError(f"milestones must be different epochs in ascending order, got {list(self.milestones)}.")
+        if "epochs" in self.figures and not self.milestones:
+            raise ValueError("milestones: the figure 'epochs' needs the epochs after which test images are classified.")
+        compared = {name for each in self.orderings for name in (each.higher, each.lower)}
+        if compared - set(self.variants):
+            raise ValueError(
+                f"orderings must be of variants; there is no {one_of(sorted(compared - set(self.variants)))}."
+            )
         bare = [name for name, variant in self.variants.items() if variant.recipe is None and self.recipe is None]
         if bare:
             raise ValueError(f"recipe: variants without one need the experiment's own: {one_of(bare)}.")
@@ -164,9 +222,21 @@ class Experiment(Settings):
         return self.settings | self.variants[variant].settings
 
     @property
+    def embedded_layers(self) -> tuple[str, ...]:
+        """Features that are embedded: those evaluated, and those that measures and figures need."""
+        needed = {MEASURES[name].features for name in self.measures} - {""}
+        needed |= {"head"} if _FIGURES_OF_HEAD & set(self.figures) else set()
+        return (*self.layers, *sorted(needed - set(self.layers)))
+
+    @property
     def labels(self) -> dict[str, str]:
         """Label of each variant."""
         return {name: variant.label for name, variant in self.variants.items()}
+
+    @property
+    def estimates(self) -> str:
+        """What points and bars of a figure are."""
+        return "mean over seeds, 95 % interval"
 
     @property
     def prepared_images(self) -> dict[str, Any]:
@@ -175,10 +245,14 @@ class Experiment(Settings):
         return {**section, **self.images}
 
 
+EXPERIMENTS = tuple(sorted(path.stem.removesuffix("_full") for path in Path(__file__).parent.glob("*_full.yaml")))
+"""Experiments that are shipped, each at two sizes."""
+
+
 class NaturalSettings(Settings):
     """Keys of ``snakemake --config`` for ``pipelines/natural.smk``; ``pipelines/README.md`` explains them."""
 
-    experiment: Literal["linear", "sincere", "cclk", "fair", "hard"] | None = None
+    experiment: Literal[*EXPERIMENTS] | None = None
     size: Literal["small", "full"] = "small"
     file: str | None = None
     out: str = "results"
@@ -187,28 +261,41 @@ class NaturalSettings(Settings):
     images: dict[str, Any] = Field(default_factory=dict)
     seeds: Seeds | None = None
     variants: tuple[str, ...] | None = None
+    milestones: tuple[int, ...] | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_experiment(self) -> Self:
         if (self.experiment is None) == (self.file is None):
             raise ValueError(
-                "experiment: give one of linear, sincere, cclk, fair and hard, or file, an experiment of your own: "
+                f"experiment: give one of {one_of(EXPERIMENTS)}, or file, an experiment of your own: "
                 "--config experiment=linear size=small"
             )
         return self
 
     @property
     def path(self) -> Path:
-        """The experiment's YAML file; its stem names the folder of results."""
+        """The experiment's YAML file."""
         if self.file is not None:
             return Path(self.file)
         return Path(__file__).with_name(f"{self.experiment}_{self.size}.yaml")
 
+    @property
+    def folder(self) -> str:
+        """Folder of results, with the data set in its name where that is not the recipe's."""
+        return f"{self.out}/{self.path.stem}" + (f"-{self.dataset}" if self.dataset else "")
+
 
 def load_experiment(path: str | Path) -> Experiment:
     """Return the experiment of a YAML file, or raise ConfigError with every problem."""
-    return settings_from(Experiment, read_yaml(Path(path)), source=str(path))
+    return settings_from(Experiment, _read_experiment(Path(path)), source=str(path))
+
+
+def _read_experiment(path: Path) -> dict[str, Any]:
+    """Read an experiment; its keys stand over those of the file `base` beside it."""
+    content = read_yaml(path)
+    base = content.pop("base", None)
+    return content if base is None else {**read_yaml(path.with_name(str(base))), **content}
 
 
 def load_natural(config: Mapping[str, Any]) -> tuple[NaturalSettings, Experiment]:
@@ -225,14 +312,13 @@ def load_natural(config: Mapping[str, Any]) -> tuple[NaturalSettings, Experiment
         With every unknown key and wrong value, and what is allowed.
     """
     asked = settings_from(NaturalSettings, _parsed(config), source="workflow configuration")
-    content = read_yaml(asked.path)
+    content = _read_experiment(asked.path)
     # The subset of one data set may be more than there is of another.
     whole = dict.fromkeys(("n_train", "n_validation", "n_test")) if asked.dataset is not None else {}
     named = {key: value for key in ("dataset", "source") if (value := getattr(asked, key)) is not None}
     content["images"] = {**(content.get("images") or {}), **whole, **named, **asked.images}
     content["settings"] = {**(content.get("settings") or {}), **asked.settings}
-    if asked.seeds is not None:
-        content["seeds"] = asked.seeds
+    content |= {key: value for key in ("seeds", "milestones") if (value := getattr(asked, key)) is not None}
     if asked.images.get("attributes"):
         content["annotation"] = None
     experiment = settings_from(Experiment, content, source=str(asked.path))
@@ -274,4 +360,5 @@ def _only(experiment: Experiment, names: tuple[str, ...]) -> Experiment:
             f"{suggestion(unknown[0], experiment.variants)}"
         )
     kept = {name: each for name, each in experiment.variants.items() if name in names or name == experiment.reference}
-    return experiment.model_copy(update={"variants": kept})
+    orderings = tuple(each for each in experiment.orderings if {each.higher, each.lower} <= set(kept))
+    return experiment.model_copy(update={"variants": kept, "orderings": orderings})

@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path, write_table
 from pipelines.natural.experiment import MEASURES, Experiment
+from pipelines.natural.pairs import draw_cosines, draw_histograms, draw_operator
 
 __all__ = ["draw_experiment", "read_metrics"]
 
@@ -28,7 +29,6 @@ _LOOK = {
     "text.parse_math": False,
 }  # fmt: skip
 _NOT_OVER_A_NUMBER = ("initial_loss", "final_loss", "minutes")
-_INTERVALS = "mean over seeds, 95 % interval"
 
 Drawn = Iterator[tuple[str, Figure, pd.DataFrame]]
 
@@ -71,12 +71,13 @@ def draw_experiment(
     values, summary : DataFrame
         One row a seed, and the means over seeds.
     curves : DataFrame
-        ``variant, epoch, mean, low, high``: accuracy of the linear probe while training.
+        ``variant, epoch, mean, low, high``: accuracy on test images after each milestone.
     """
     results = _Results(root, experiment, values, summary, curves)
     with matplotlib.rc_context(_LOOK):
         for kind in experiment.figures:
-            for name, figure, numbers in _KINDS[kind](results):
+            drawn = _KINDS[kind](results) if kind in _KINDS else _OF_PAIRS[kind](root, experiment)
+            for name, figure, numbers in drawn:
                 for ending, metadata in (("png", {}), ("svg", {"Date": None})):
                     with atomic_path(root / "figures" / f"{name}.{ending}") as temporary:
                         figure.savefig(temporary, format=ending, dpi=150, metadata=metadata)
@@ -117,20 +118,18 @@ def _draw_variants(results: _Results) -> Drawn:
             axes.axvline(mean, color="gray", linestyle=":")
         axes.set_yticks(rows.index, rows["label"])
         axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel=about.axis, xlim=_within(axes.get_xlim(), measure))
-        axes.set_title(_INTERVALS)
+        axes.set_title(experiment.estimates)
         suffix = f"_{layer}" if layer and len(experiment.layers) > 1 else ""
         yield f"variants_{measure}{suffix}", figure, rows
 
 
 def _draw_epochs(results: _Results) -> Drawn:
-    """Draw the linear probe's accuracy while training, where it was measured in two epochs or more."""
-    if results.curves["epoch"].nunique() < 2:
-        return
+    """Draw the accuracy on test images after each milestone."""
     figure, axes = _new()
     for variant, rows in results.curves.groupby("variant", sort=False):
         (line,) = axes.plot(rows["epoch"], 100 * rows["mean"], marker="o", label=results.experiment.labels[variant])
         axes.fill_between(rows["epoch"], 100 * rows["low"], 100 * rows["high"], color=line.get_color(), alpha=0.13)
-    axes.set(xlabel="Epochs of pretraining", ylabel="Balanced accuracy of the probe (%)", title=_INTERVALS)
+    axes.set(xlabel="Epochs of pretraining", ylabel=MEASURES["accuracy"].axis, title=results.experiment.estimates)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(loc="outside lower center", ncols=2)
     yield "epochs", figure, results.curves
@@ -155,7 +154,12 @@ def _draw_series(results: _Results) -> Drawn:
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         label = results.experiment.series_label or "Place in the series"
-        axes.set(xlabel=label, ylabel=MEASURES[measure].axis, ylim=_within(axes.get_ylim(), measure), title=_INTERVALS)
+        axes.set(
+            xlabel=label,
+            ylabel=MEASURES[measure].axis,
+            ylim=_within(axes.get_ylim(), measure),
+            title=results.experiment.estimates,
+        )
         figure.legend(loc="outside lower center", ncols=2)
         yield f"series_{measure}", figure, rows
 
@@ -175,7 +179,7 @@ def _draw_tradeoff(results: _Results) -> Drawn:
             axes.plot([row["mean_x"]] * 2, [row["low_y"], row["high_y"]], color=line.get_color(), alpha=0.5)
             if pd.notna(row["at"]):
                 axes.annotate(f"{row['at']:g}", (row["mean_x"], row["mean_y"]), (6, 6), textcoords="offset points")
-    axes.set(xlabel=MEASURES[x].axis, xlim=_within(axes.get_xlim(), x), title=_INTERVALS)
+    axes.set(xlabel=MEASURES[x].axis, xlim=_within(axes.get_xlim(), x), title=results.experiment.estimates)
     axes.set(ylabel=MEASURES[y].axis, ylim=_within(axes.get_ylim(), y))
     figure.legend(loc="outside lower center", ncols=2)
     yield "tradeoff", figure, rows
@@ -184,6 +188,7 @@ def _draw_tradeoff(results: _Results) -> Drawn:
 _KINDS = {
     "variants": _draw_variants, "epochs": _draw_epochs, "series": _draw_series, "tradeoff": _draw_tradeoff,
 }  # fmt: skip
+_OF_PAIRS = {"cosines": draw_cosines, "histograms": draw_histograms, "operator": draw_operator}
 
 
 def _within(limits: tuple[float, float], measure: str) -> tuple[float, float]:

@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import yaml
-from scipy import stats
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import write_table, write_text
-from pipelines.natural.experiment import MEASURES, Experiment, Measure
+from pipelines.natural.experiment import MEASURES, Experiment
 from pipelines.natural.figures import draw_experiment, read_metrics
+from pipelines.natural.intervals import format_estimate, mean_interval
+from pipelines.natural.published import describe_ordering, published_elsewhere, published_here
+from pipelines.workflow import markdown_table
 
-__all__ = ["format_estimate", "mean_interval", "summarise_experiment", "summarise_seeds"]
+__all__ = ["summarise_experiment", "summarise_seeds"]
 
 _OF_RUN = ("initial_loss", "final_loss", "minutes")
 _IN_WORDS = ("accuracy", "sensitive_r2")
 """Measures of the page's sentences."""
-_DASH = "–"
 
 
 def summarise_experiment(folder: str | Path, *, experiment: Experiment) -> pd.DataFrame:
@@ -57,24 +57,9 @@ def summarise_experiment(folder: str | Path, *, experiment: Experiment) -> pd.Da
     images |= {key: Path(images[key]).name for key in ("source", "attributes") if images.get(key)}
     content = experiment.model_dump(mode="json") | {"images": images}
     write_text(root / "experiment.yaml", yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
-    write_text(root / "results.md", _page(summary, experiment, _facts(root, experiment)))
+    write_text(root / "results.md", _page(values, summary, experiment, _facts(root, experiment)))
     write_table(root / "results.tsv", summary)
     return summary
-
-
-def mean_interval(values: npt.ArrayLike, *, level: float = 0.95) -> tuple[float, float, float]:
-    """Return the mean of the finite values, and its interval of Student's t (NaN with fewer than two values).
-
-    Examples
-    --------
-    >>> mean, low, high = mean_interval([0.8, 0.9, 1.0])
-    >>> round(mean, 2), round(low, 2), round(high, 2)
-    (0.9, 0.65, 1.15)
-    """
-    known = pd.Series(np.asarray(values, dtype=float)).replace([np.inf, -np.inf], np.nan).dropna()
-    half = float(stats.t.ppf((1 + level) / 2, len(known) - 1) * known.sem())
-    mean = float(known.mean())
-    return mean, mean - half, mean + half
 
 
 def summarise_seeds(values: pd.DataFrame, *, reference: str) -> pd.DataFrame:
@@ -111,16 +96,6 @@ def summarise_seeds(values: pd.DataFrame, *, reference: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*keys, *found, *differences])
 
 
-def format_estimate(mean: float, low: float, high: float, measure: Measure, *, signed: bool = False) -> str:
-    """Return ``"61.2 [59.8, 62.6]"``; a dash without a mean, no brackets without an interval."""
-    if pd.isna(mean):
-        return _DASH
-    sign = "+" if signed else ""
-    texts = [f"{measure.scale * value:{sign}z.{measure.digits}f}" for value in (mean, low, high)]
-    text = texts[0] if pd.isna(low) else f"{texts[0]} [{texts[1]}, {texts[2]}]"
-    return text.replace("-", "−")
-
-
 def _read_values(root: Path, experiment: Experiment) -> pd.DataFrame:
     """Return one row a variant, layer, measure and seed."""
     rows = []
@@ -132,9 +107,13 @@ def _read_values(root: Path, experiment: Experiment) -> pd.DataFrame:
             if "sensitive_r2" in experiment.measures:
                 sensitive = {layer: _explained(place / layer / "confounds.tsv") for layer in experiment.layers}
             run = _of_run(place / "run" / "metrics.csv") if set(_OF_RUN) & set(experiment.measures) else {}
+            probed = {}
+            if any(MEASURES[measure].features for measure in experiment.measures):
+                probed = _read_json(place / "probes.json")
             for measure in experiment.measures:
                 found = {layer: _value(summary, measure) for layer, summary in summaries.items()}
                 found = {"": run[measure]} if measure in _OF_RUN else found
+                found = {"": probed.get(measure, np.nan)} if MEASURES[measure].features else found
                 found = sensitive if measure == "sensitive_r2" else found
                 rows += [(variant, layer, measure, seed, value) for layer, value in found.items()]
     return pd.DataFrame(rows, columns=["variant", "layer", "measure", "seed", "value"])
@@ -172,14 +151,13 @@ def _at(summary: Mapping[str, Any], *keys: str) -> float:
 
 
 def _read_curves(root: Path, experiment: Experiment) -> pd.DataFrame:
-    """Return the linear probe while training: ``variant, epoch, n, mean, low, high``."""
-    if "epochs" not in experiment.figures:
+    """Return the accuracy on test images after each milestone: ``variant, epoch, n, mean, low, high``."""
+    if not experiment.milestones:
         return pd.DataFrame()
     rows = []
     for variant in experiment.variants:
-        runs = [read_metrics(root / variant / f"seed-{seed}" / "run" / "metrics.csv") for seed in experiment.seeds]
-        probes = pd.concat(runs).reindex(columns=["epoch", "probe_label_balanced_accuracy"]).dropna()
-        for epoch, part in probes.groupby("epoch")["probe_label_balanced_accuracy"]:
+        curves = [pd.read_csv(root / variant / f"seed-{seed}" / "curve.tsv", sep="\t") for seed in experiment.seeds]
+        for epoch, part in pd.concat(curves).groupby("epoch")["accuracy"]:
             rows.append((variant, int(epoch), len(part), *mean_interval(part)))
     return pd.DataFrame(rows, columns=["variant", "epoch", "n", "mean", "low", "high"])
 
@@ -207,16 +185,16 @@ def _facts(root: Path, experiment: Experiment) -> list[str]:
     return lines
 
 
-def _page(summary: pd.DataFrame, experiment: Experiment, facts: Sequence[str]) -> str:
-    """Return a table of means, a table of differences, and a sentence a variant about what the intervals settle."""
+def _page(values: pd.DataFrame, summary: pd.DataFrame, experiment: Experiment, facts: Sequence[str]) -> str:
+    """Return tables of means, published values, orderings and differences, and a sentence a variant about these."""
     rows = {(row["variant"], row["layer"], row["measure"]): row for row in summary.to_dict("records")}
     columns = list(dict.fromkeys((layer, measure) for _, layer, measure in rows))
     many = len(experiment.layers) > 1
     heads = {column: MEASURES[column[1]].short + (f" ({column[0]})" if many and column[0] else "")
              for column in columns}  # fmt: skip
     labels, reference = experiment.labels, experiment.labels[experiment.reference]
-    published = {name: each.published for name, each in experiment.variants.items() if each.published is not None}
-    last = {name: [f"{100 * published[name]:.1f}" if name in published else _DASH] * bool(published) for name in labels}
+    published = published_here(experiment)
+    last = dict(zip(labels, zip(*published.values(), strict=True) if published else [()] * len(labels), strict=True))
 
     def cells(variant: str, prefix: str) -> list[str]:
         found = [(rows.get((variant, *column), {}), MEASURES[column[1]]) for column in columns]
@@ -225,19 +203,38 @@ def _page(summary: pd.DataFrame, experiment: Experiment, facts: Sequence[str]) -
                 for row, measure in found]  # fmt: skip
 
     lines = [f"# {experiment.title}", "", experiment.question, "", *(f"- {fact}" for fact in facts), ""]
-    lines += _table(["Loss", *heads.values(), *["Published top-1"] * bool(published)],
+    lines += markdown_table(["Loss", *heads.values(), *published],
                     [[labels[name], *cells(name, ""), *last[name]] for name in labels])  # fmt: skip
     lines += ["", "Means over seeds and 95% intervals of Student's t; percentages where a column is an accuracy.", ""]
+    lines += _page_of_papers(values, experiment)
     others = [name for name in labels if name != experiment.reference]
     if others:
         worded = [column for column in columns if column[1] in _IN_WORDS] or columns[:1]
         lines += [f"Differences to {reference}, paired by seed:", ""]
-        lines += _table(["Loss", *heads.values()], [[labels[name], *cells(name, "difference")] for name in others])
+        lines += markdown_table(
+            ["Loss", *heads.values()], [[labels[name], *cells(name, "difference")] for name in others]
+        )
         lines += ["", f"Against {reference}, by whether the interval of the difference holds zero:", ""]
         for name in others:
             found = [f"{heads[column]} {_verdict(rows[name, *column])}" for column in worded if (name, *column) in rows]
             lines += [f"- {labels[name]}: {'. '.join(found)}."] if found else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _page_of_papers(values: pd.DataFrame, experiment: Experiment) -> list[str]:
+    """Return tables of what was published on other images, and of whether the published orderings appear."""
+    lines, labels = [], experiment.labels.values()
+    for name, columns in published_elsewhere(experiment).items():
+        lines += [f"Published on {name}, other images than these: orderings may be compared, levels not.", ""]
+        lines += [
+            *markdown_table(["Loss", *columns], [list(cells) for cells in zip(labels, *columns.values(), strict=True)]),
+            "",
+        ]
+    if experiment.orderings:
+        head = ["Published ordering", "Measure", "Published", "Difference here", "Seeds", "It"]
+        rows = [describe_ordering(each, values, experiment) for each in experiment.orderings]
+        lines += [*markdown_table(head, rows), ""]
+    return lines
 
 
 def _verdict(row: Mapping[str, float]) -> str:
@@ -250,9 +247,3 @@ def _verdict(row: Mapping[str, float]) -> str:
     if row["difference_high"] < 0:
         return f"lower, in {n - above:.0f} of {n:.0f} seeds"
     return f"not settled; higher in {above:.0f} of {n:.0f} seeds"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]
-    ruler = ["---", *("---:" for _ in header[1:])]
-    return [f"| {' | '.join(row)} |" for row in (cells[0], ruler, *cells[1:])]

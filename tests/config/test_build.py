@@ -29,6 +29,7 @@ OBJECTIVES = {
     "triplet": "label: site, margin: 0.1",
     "weakly_supervised_cclk": KERNEL,
     "fair_cclk": KERNEL,
+    "supervised": "column: age",
     "hard_negative_cclk": "kernel: [{column: embedding, type: cosine}]",
 }
 

@@ -48,7 +48,7 @@ def test_between_other_scans_nobody_is_itself():
 def test_a_missing_site_takes_the_chance_of_another_site_and_stays_alike_to_itself():
     site = {"site": torch.tensor([0, 0, 1, -1])}
     weights = Different("site", missing="marginal")(site)
-    torch.testing.assert_close(weights[3, :3], torch.full((3,), 4 / 9))
+    torch.testing.assert_close(weights[3, :3], torch.full((3,), 4 / 6))
     assert torch.equal(weights.diagonal(), torch.ones(4))
     with pytest.raises(DataError, match="'site' is missing for 1 row: 3"):
         Different("site")(site)

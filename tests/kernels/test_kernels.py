@@ -173,17 +173,24 @@ class TestMissing:
         with pytest.raises(DataError, match=r"'sex' is missing for 1 row: sub-3"):
             Categorical("sex").check(metadata, names=["sub-1", "sub-2", "sub-3"])
 
-    def test_takes_the_mean_over_observed_pairs(self):
+    def test_takes_the_mean_over_pairs_of_different_observed_scans(self):
         ages = torch.tensor([20.0, NAN, 60.0, 25.0], dtype=torch.float64)
-        seen = [0, 2, 3]
-        kernel = Gaussian("age", sigma=5.0, missing="marginal")
-        weights = kernel({"age": ages})
+        seen, others = [0, 2, 3], ~torch.eye(3, dtype=torch.bool)
+        weights = Gaussian("age", sigma=5.0, missing="marginal")({"age": ages})
         observed = Gaussian("age", sigma=5.0)({"age": ages[seen]})
         torch.testing.assert_close(weights[seen][:, seen], observed)
-        assert torch.allclose(weights[1], observed.mean())
-        assert torch.allclose(weights[:, 1], observed.mean())
-        twice = kernel({"age": ages.repeat(2)})
-        torch.testing.assert_close(twice[:4, 4:], weights)
+        torch.testing.assert_close(weights[1, seen], observed[others].mean().expand(3))
+        torch.testing.assert_close(weights[seen, 1], observed[others].mean().expand(3))
+
+    def test_a_scan_is_alike_to_itself_known_or_not(self):
+        for kernel in (Gaussian("age", sigma=5.0, missing="marginal"), Cosine("age", missing="marginal")):
+            assert kernel({"age": torch.tensor([20.0, NAN, -60.0, NAN])}).diagonal().tolist() == [1, 1, 1, 1]
+        scores = {"score": torch.tensor([1.0, NAN, 3.0])}
+        assert Linear("score", missing="marginal")(scores).diagonal().tolist() == [1, 5, 9]
+
+    def test_one_observed_scan_has_its_own_weight_alone(self):
+        weights = Linear("score", missing="marginal")({"score": torch.tensor([NAN, 3.0, NAN])})
+        assert torch.equal(weights, torch.full((3, 3), 9.0))
 
     def test_only_the_factor_that_is_missing_is_replaced(self):
         metadata = {"age": torch.tensor([20.0, NAN, 60.0]), "sex": torch.tensor([0, 1, -1])}
@@ -199,7 +206,20 @@ class TestMissing:
         ages = torch.tensor([20.0, NAN, 60.0, 25.0], dtype=torch.float64)
         kernel = Gaussian("age", sigma=5.0, missing="marginal")
         block = kernel.bind({"age": ages[:2]}, {"age": ages}, batch={"age": ages})
-        torch.testing.assert_close(block(slice(1, 2), slice(0, 3)), kernel({"age": ages})[1:2, :3])
+        torch.testing.assert_close(block(slice(1, 2), slice(2, 4)), kernel({"age": ages})[1:2, 2:])
+
+    def test_blocks_know_which_scans_are_the_same(self):
+        ages = {"age": torch.tensor([20.0, NAN, 60.0, NAN], dtype=torch.float64)}
+        for kernel in (
+            Gaussian("age", sigma=5.0, missing="marginal"),
+            Linear("age", twin="supremum", missing="marginal"),
+        ):
+            whole = kernel(ages)
+            of_second = {"age": ages["age"][2:]}
+            block = kernel.bind(of_second, ages, batch=ages, offset=2)
+            torch.testing.assert_close(block(slice(0, 2), slice(0, 4)), whole[2:])
+            torch.testing.assert_close(block(slice(1, 2), slice(1, 4)), whole[3:, 1:])
+            torch.testing.assert_close(block(slice(0, 1), slice(0, 2)), whole[2:3, :2])
 
     def test_streaming_is_exact(self, monkeypatch):
         ages = torch.randn(11, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 5
@@ -208,6 +228,22 @@ class TestMissing:
         expected = kernel({"age": ages})
         monkeypatch.setattr("neurocontrast.kernels.column._STREAMED_SCANS", 4)
         torch.testing.assert_close(kernel({"age": ages}), expected, rtol=1e-14, atol=0)
+
+
+class TestTwins:
+    def test_supremum_makes_a_scan_as_alike_to_itself_as_anything_can_be(self):
+        scores = {"score": torch.tensor([1.0, 2.0, 3.0])}
+        weights = Linear("score", twin="supremum")(scores)
+        assert weights.diagonal().tolist() == [9, 9, 9]
+        off = ~torch.eye(3, dtype=torch.bool)
+        assert torch.equal(weights[off], Linear("score")(scores)[off])
+        assert Polynomial("score", degree=2, twin="supremum")(scores).diagonal().tolist() == [100, 100, 100]
+        product = Gaussian("score", sigma=1.0) * Linear("score", twin="supremum")
+        assert product(scores).diagonal().tolist() == [9, 9, 9]
+
+    def test_choices_are_named(self):
+        with pytest.raises(ConfigError, match="twin must be 'formula' or 'supremum'"):
+            Linear("score", twin="max")
 
 
 class TestRefused:

@@ -44,7 +44,8 @@ def hold(monkeypatch):
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that takes ``specimen`` once for every loss."""
-    if "specimen" in metafunc.fixturenames:
-        specimens = _beside("specimens").SPECIMENS
-        metafunc.parametrize("specimen", specimens, ids=[specimen.name for specimen in specimens])
+    """Run a test that takes ``specimen`` once for every loss, one with ``prediction`` for those that predict."""
+    for name, of in (("specimen", "SPECIMENS"), ("prediction", "PREDICTIONS")):
+        if name in metafunc.fixturenames:
+            specimens = getattr(_beside("specimens"), of)
+            metafunc.parametrize(name, specimens, ids=[specimen.name for specimen in specimens])

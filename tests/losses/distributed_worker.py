@@ -41,7 +41,7 @@ def _work(rank: int, world_size: int, result: Path) -> None:
     )
     specimens = _specimens()
     errors = {}
-    for specimen in specimens.SPECIMENS:
+    for specimen in [*specimens.SPECIMENS, *specimens.PREDICTIONS]:
         errors[specimen.name] = _errors(specimen, specimens.random_batch, rank, SIZES[world_size])
     _part(result, rank).write_text(json.dumps(errors))
     dist.destroy_process_group()

@@ -96,12 +96,16 @@ def weighted_sum(*terms):
 
 
 def marginal(kernel, observed):
-    """A factor with a missing side takes its mean over the pairs of observed samples."""
+    """A factor with a missing side takes its mean over pairs of different observed samples, and with itself its own."""
     present = [i for i, seen in enumerate(observed) if seen]
-    mean = sum(kernel(i, j) for i in present for j in present) / len(present) ** 2
+    pairs = [(i, j) for i in present for j in present if i != j]
+    own = sum(kernel(i, i) for i in present) / len(present)
+    mean = sum(kernel(i, j) for i, j in pairs) / len(pairs) if pairs else own
 
     def w(i, j):
-        return kernel(i, j) if observed[i] and observed[j] else mean
+        if observed[i] and observed[j]:
+            return kernel(i, j)
+        return own if i == j else mean
 
     return w
 

@@ -331,3 +331,22 @@ SPECIMENS = [
         lambda N, a, b, m: (_hard_negative(N, a, b, N.cosine) + _hard_negative(N, b, a, N.cosine)) / 2,
     ),
 ]
+
+# Not of embeddings, whose norm would not matter.
+PREDICTIONS = [
+    Specimen(
+        "supervised-absolute",
+        lambda: losses.Supervised("age"),
+        lambda N, a, b, m: sum((z[:, 0] - m["age"]).abs().mean() for z in (a, b)) / 2,
+    ),
+    Specimen(
+        "supervised-squared",
+        lambda: losses.Supervised("age", error="squared"),
+        lambda N, a, b, m: sum((z[:, 0] - m["age"]).square().mean() for z in (a, b)) / 2,
+    ),
+    Specimen(
+        "supervised-cross-entropy",
+        lambda: losses.Supervised("label", error="cross-entropy"),
+        lambda N, a, b, m: -sum(z.softmax(1)[range(len(z)), m["label"]].log().mean() for z in (a, b)) / 2,
+    ),
+]

@@ -35,3 +35,26 @@ def test_terms_of_ntxent_name_the_decomposition(random_batch):
     terms = losses.NTXent().terms(a, b)
     torch.testing.assert_close(terms["uniformity"], losses.GlobalUniformity()(a, b))
     assert terms["log_candidates"].item() == pytest.approx(math.log(11))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.05])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_raw_inner_products_are_those_of_the_embeddings_as_they_are(hold, random_batch, symmetric, temperature):
+    z1, z2, _ = random_batch(7, 4)
+    scores = z1 @ z2.T / temperature
+    one_way = torch.nn.functional.cross_entropy
+    expected = one_way(scores, torch.arange(7))
+    expected = (expected + one_way(scores.T, torch.arange(7))) / 2 if symmetric else expected
+    wanted = torch.autograd.grad(expected, (z1, z2), retain_graph=True)
+    for tile in (None, 4):
+        hold(tile)
+        loss = losses.InfoNCE(temperature=temperature, symmetric=symmetric, normalise=False)(z1, z2)
+        torch.testing.assert_close(loss, expected, rtol=1e-12, atol=1e-12)
+        for got, each in zip(torch.autograd.grad(loss, (z1, z2)), wanted, strict=True):
+            torch.testing.assert_close(got, each, rtol=1e-10, atol=1e-12)
+
+
+def test_raw_inner_products_of_any_size_stay_finite():
+    z = 100 * torch.eye(3)
+    assert losses.InfoNCE(temperature=0.1, normalise=False)(z, z).item() == 0
+    assert losses.InfoNCE(temperature=0.1, normalise=False)(z, -z).item() == pytest.approx(1e5 + math.log(2))

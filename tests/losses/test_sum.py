@@ -82,7 +82,7 @@ def test_no_column_where_nothing_is_read():
     [
         ({}, None, "at least one objective"),
         ({"a b": losses.NTXent()}, None, "letters, digits and underscores"),
-        ({"a": torch.nn.Identity()}, None, r"objectives\['a'\] must be a loss"),
+        ({"a": torch.nn.Identity()}, None, r"objectives\['a'\] must be a contrastive loss"),
         ({"learn": losses.NTXent()}, {"lern": 1.0}, "Did you mean 'learn'"),
         ({"a": losses.NTXent()}, {"a": -1.0}, r"weights\['a'\] must be a number of at least 0"),
     ],

@@ -7,7 +7,7 @@ import yaml
 
 from neurocontrast.config import load_config
 from neurocontrast.exceptions import ConfigError
-from pipelines.natural.experiment import load_experiment, load_natural
+from pipelines.natural.experiment import EXPERIMENTS, load_experiment, load_natural
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "pipelines" / "natural").glob("*.yaml"))
@@ -32,16 +32,15 @@ def test_every_variant_of_a_shipped_experiment_is_a_valid_configuration(path):
         if "tradeoff" in experiment.figures:
             assert config.evaluation.confounds
             assert "background_red" in config.evaluation.covariates
-        if "epochs" in experiment.figures:
-            assert config.training.epochs // config.training.probe_every >= 2
+        if experiment.milestones:
+            assert config.training.epochs == experiment.milestones[-1]
+            assert config.training.schedule == "constant", "training that goes on needs a schedule that does not end"
 
 
 def test_there_is_a_small_sibling_of_every_recipe_and_experiment():
     names = {path.stem for path in RECIPES}
     assert {f"{name}_small" for name in names if not name.endswith("_small")} <= names
-    assert {
-        f"{name}_{size}" for name in ("linear", "sincere", "cclk", "fair", "hard") for size in ("small", "full")
-    } == {path.stem for path in FILES}
+    assert {f"{name}_{size}" for name in EXPERIMENTS for size in ("small", "full")} == {path.stem for path in FILES}
 
 
 def test_the_command_line_is_set_over_the_file(tmp_path):
@@ -71,8 +70,9 @@ def test_attributes_of_ones_own_take_the_place_of_simulated_ones(tmp_path):
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({}, "give one of linear, sincere, cclk, fair and hard"),
-        ({"experiment": "linear", "file": "x.yaml"}, "give one of linear"),
+        ({}, "give one of 'cclk', 'cub', 'fair', 'hard', 'linear', 'rates', 'sincere'"),
+        ({"experiment": "linear", "file": "x.yaml"}, "give one of 'cclk'"),
+        ({"experiment": "linear", "dataset": "digits", "milestones": [4, 2]}, "ascending order"),
         ({"experiment": "liner"}, "linear"),
         ({"experiment": "linear", "size": "tiny"}, "small"),
         ({"experiment": "linear", "sede": [1]}, "seeds"),
@@ -96,6 +96,9 @@ def test_a_wrong_command_line_is_named(config, said):
         ({"reference": "infonc"}, "did you mean 'infonce'"),
         ({"measures": ["acuracy"]}, "accuracy"),
         ({"figures": ["pie"]}, "variants"),
+        ({"figures": ["epochs"]}, "milestones"),
+        ({"orderings": [{"higher": "rbf", "lower": "fare", "source": "table 5"}]}, "there is no 'fare'"),
+        ({"orderings": [{"higher": "rbf", "lower": "infonce"}]}, "source"),
         ({"recipe": "configs/natural/none.yaml"}, "none.yaml"),
         ({"recipe": None}, "fair_cclk"),
         ({"variants": {"../a": {"label": "a"}}, "reference": "../a"}, "letters, digits"),
@@ -103,10 +106,113 @@ def test_a_wrong_command_line_is_named(config, said):
         ({"annotation": {"columns": ["attr_a"], "classes": {"a": [1], "b": [1, 0]}}}, "b"),
         ({"annotation": {"columns": ["a"], "classes": {"a": [1], "b": [1]}}}, "attr_"),
         ({"variants": {"infonce": {"label": "a", "recipie": "x"}}}, "recipe"),
+        ({"variants": {"infonce": {"label": "a", "published": 0.86}}}, "published"),
+        ({"variants": {"infonce": {"label": "a", "published": {"mnist": {"acuracy": 86}}}}}, "accuracy"),
+        ({"base": "nowhere.yaml"}, "nowhere.yaml"),
     ],
 )
 def test_a_wrong_experiment_is_named(tmp_path, changes, said):
-    content = yaml.safe_load((ROOT / "pipelines" / "natural" / "fair_small.yaml").read_text()) | changes
+    content = yaml.safe_load((ROOT / "pipelines" / "natural" / "fair_full.yaml").read_text()) | changes
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content))
     with pytest.raises(ConfigError, match=f"(?i){said}"):
         load_experiment(tmp_path / "mine.yaml")
+
+
+def _config(name, variant=None, size="full"):
+    experiment = load_experiment(ROOT / "pipelines" / "natural" / f"{name}_{size}.yaml")
+    variant = variant or experiment.reference
+    overrides = [f"{key}={yaml.safe_dump(value, default_flow_style=True)}"
+                 for key, value in experiment.settings_of(variant).items()]  # fmt: skip
+    return experiment, load_config(experiment.recipe_of(variant), overrides)
+
+
+def _training(config, *names):
+    return tuple(getattr(config.training, name) for name in names)
+
+
+def test_figure_2_of_dufumier_has_one_network_and_optimiser_for_all_losses():
+    experiment, _ = _config("linear")
+    configs = [_config("linear", variant)[1] for variant in experiment.variants]
+    assert {config.objective.loss for config in configs} == {"ntxent", "alignment_uniformity", "supcon", "conditional"}
+    for config in configs:
+        assert _training(config, "batch_size", "optimizer", "learning_rate", "weight_decay") == (
+            1024,
+            "adam",
+            1e-3,
+            5e-5,
+        )
+        assert (config.encoder.name, config.encoder.projection[-1]) == ("resnet18", 128)
+        assert (config.data.where, config.data.val_fraction) == ({"split": ("train",)}, 0)
+    assert experiment.prepared_images["validation_fraction"] == 0.2, "40,000 and 10,000 of 50,000"
+    assert len(experiment.seeds) == 3
+
+
+def test_sincere_and_supcon_have_the_settings_of_section_4_3():
+    for variant in ("sincere", "supcon"):
+        experiment, config = _config("sincere", variant)
+        names = ("epochs", "batch_size", "optimizer", "learning_rate", "min_learning_rate", "warmup_epochs", "schedule")
+        assert _training(config, *names) == (1000, 512, "sgd", 0.5, 5e-4, 10, "cosine")
+        assert _training(config, "weight_decay", "momentum") == (1e-4, 0.9)
+        assert (config.objective.temperature, config.encoder.name) == (0.1, "resnet50")
+    published = experiment.variants["sincere"].published
+    assert published["cifar10"] == {
+        "sgd_accuracy": 95.93,
+        "sgd_top5_accuracy": 99.78,
+        "initial_loss": 6.82,
+        "final_loss": 0.24,
+    }
+    assert published["cifar100"]["sgd_accuracy"] == 75.86
+    rates, _ = _config("rates")
+    found = [_training(_config("rates", name)[1], "learning_rate", "min_learning_rate") for name in rates.variants]
+    assert [rate for rate, _ in found] == [0.005, 0.05, 0.1, 0.5, 1, 5] * 2
+    assert all(lowest == pytest.approx(rate / 1000) for rate, lowest in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "expected"),
+    [
+        ("cclk", "cosine", (1000, 152, 1.5 * 152 / 256)),
+        ("cub", "cosine", (1000, 128, 1.5 * 128 / 256)),
+        ("hard", "hard_negative_cclk", (400, 256, 1.5)),
+        ("hard", "hard_negative_cclk_2", (1000, 512, 3.0)),
+        ("fair", "fair_cclk", (5, 256, 1.5)),
+    ],
+)
+def test_cclk_has_the_settings_of_its_appendix(name, variant, expected):
+    _, config = _config(name, variant)
+    assert _training(config, "epochs", "batch_size", "learning_rate", "optimizer") == (*expected, "lars")
+    assert config.data.where == {"split": ("train", "validation")}
+    assert config.data.val_fraction == 0
+    if name in ("cclk", "cub"):
+        assert (config.encoder.name, config.encoder.projection) == ("resnet50", (2048, 128))
+        assert config.encoder.stem == ("cifar" if name == "cclk" else "imagenet")
+
+
+def test_cclk_has_the_split_the_clusters_and_the_widths_of_its_text():
+    zappos, _ = _config("cclk")
+    assert zappos.prepared_images["test_fraction"] == 0.3
+    assert zappos.prepared_images["clusters"]["n_clusters"] == [100, 200, 500, 2500]
+    birds, _ = _config("cub")
+    assert birds.prepared_images["size"] == 224
+    widths = {each.at: _config("cub", name)[1].objective.kernel[0].sigma
+              for name, each in birds.variants.items() if each.at}  # fmt: skip
+    assert {at: round(2 * sigma**2) for at, sigma in widths.items()} == {at: at for at in (1, 10, 100, 500, 1000)}
+    fair, config = _config("fair", "clusters_10")
+    assert 60_000 / config.training.batch_size * config.training.epochs == pytest.approx(1175, abs=5)
+    assert (config.training.sampling, config.training.sampling_columns) == ("one-group", ("cluster_10",))
+    assert fair.variants["clusters_10"].published == {"mnist": {"accuracy": 85.9, "colour_mse": 64.91}}
+    assert _config("fair", "fair_cclk")[1].objective.kernel[0].type == "cosine"
+
+
+def test_a_small_experiment_has_what_its_base_says_and_it_does_not():
+    full, small = (
+        load_experiment(ROOT / "pipelines" / "natural" / f"sincere_{size}.yaml") for size in ("full", "small")
+    )
+    assert small.orderings == full.orderings
+    assert small.recipe != full.recipe
+    assert small.embedded_layers == ("encoder", "head"), "cosines are of what the loss saw"
+
+
+def test_another_data_set_has_a_folder_of_its_own(tmp_path):
+    asked, _ = load_natural({"experiment": "linear", "size": "full", "dataset": "cifar100", "source": str(tmp_path)})
+    assert asked.folder == "results/linear_full-cifar100"

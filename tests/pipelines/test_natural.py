@@ -1,31 +1,24 @@
 """The workflow of the papers' experiments: checked before any job, and from digits to a table and a comparison."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).parent))
+
+from snakemake_runs import link_repository, planned, run_snakemake
 
 
 @pytest.fixture
 def repository(tmp_path):
-    """A folder with the recipes and the workflow, to which nothing of the repository itself is written."""
-    for name in ("configs", "pipelines"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    return tmp_path
+    return link_repository(tmp_path)
 
 
 def _snakemake(folder, *config, flags=()):
-    command = [sys.executable, "-m", "snakemake", "--snakefile", "pipelines/natural.smk"]
-    command += ["--profile", "pipelines/profiles/local", *flags, "--config", *config]
-    # The rules call the command of the environment that runs the tests, activated or not.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ | {"PATH": path})
+    return run_snakemake(folder, "natural.smk", *config, flags=flags)
 
 
 def test_a_dry_run_plans_every_variant_seed_and_layer(repository):
@@ -33,13 +26,22 @@ def test_a_dry_run_plans_every_variant_seed_and_layer(repository):
     done = _snakemake(repository, "experiment=sincere", "seeds=[3,4]", "source=cifar10.tar.xz", flags=["--dry-run"])
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-2000:]
-    counts = dict(line.split() for line in said.splitlines() if len(line.split()) == 2 and line.split()[1].isdecimal())
-    assert {key: int(counts[key]) for key in ("images", "pretrain", "embed", "evaluate", "results", "compare")} == {
-        "images": 1, "pretrain": 6, "embed": 12, "evaluate": 12, "results": 1, "compare": 1,
-    }  # fmt: skip
+    rules = ("images", "pretrain", "embed", "evaluate", "probe", "results", "compare")
+    assert [planned(said)[name] for name in rules] == [1, 6, 12, 6, 6, 1, 1]
     assert "embedding.layer=head" in said
     assert "--resume" in said
     assert not (repository / "results").exists()
+
+
+def test_a_run_with_milestones_stops_at_each_and_goes_on(repository):
+    given = ["experiment=linear", "dataset=digits", "seeds=[0]", "variants=[simclr]", "milestones=[2,3]"]
+    done = _snakemake(repository, *given, flags=["--dry-run"])
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-2000:]
+    counts = dict(line.split() for line in said.splitlines() if len(line.split()) == 2 and line.split()[1].isdecimal())
+    assert (counts["pretrain_until"], counts["curve"], counts["embed"]) == ("2", "1", "1")
+    assert "pretrain" not in counts
+    assert said.index("training.epochs=2") < said.index("training.epochs=3")
 
 
 def test_a_wrong_key_stops_the_workflow_before_any_job(repository):

@@ -11,7 +11,8 @@ from scipy import stats
 from neurocontrast.exceptions import DataError
 from pipelines.natural.annotation import AnnotationSettings, annotate, simulate_attributes
 from pipelines.natural.experiment import Experiment
-from pipelines.natural.results import mean_interval, summarise_experiment, summarise_seeds
+from pipelines.natural.intervals import mean_interval
+from pipelines.natural.results import summarise_experiment, summarise_seeds
 
 CLASSES = ("boot", "shirt", "bag")
 
@@ -23,12 +24,12 @@ def _experiment(tmp_path, **changes):
         "infonce": {"label": "InfoNCE"},
         "clusters_3": {"label": "Fair, 3 | clusters", "series": "Fair-InfoNCE", "at": 3},
         "clusters_30": {"label": "Fair, 30 clusters", "series": "Fair-InfoNCE", "at": 30},
-        "fair": {"label": "Fair CCL-K", "published": 0.864},
+        "fair": {"label": "Fair CCL-K", "published": {"digits": {"accuracy": 86.4}, "mnist": {"accuracy": 91.0}}},
     }
     content = {
         "title": "Fair", "question": "Does it forget?", "recipe": str(recipe), "variants": variants,
         "reference": "infonce", "measures": ["accuracy", "sensitive_r2", "minutes"],
-        "figures": ["epochs"], "series_label": "Clusters",
+        "milestones": [1, 3], "figures": ["epochs"], "series_label": "Clusters",
     }  # fmt: skip
     return Experiment.model_validate(content | changes)
 
@@ -40,8 +41,9 @@ def _write_runs(root, experiment, *, gain=0.05):
             run = root / variant / f"seed-{seed}" / "run"
             run.mkdir(parents=True)
             epochs = pd.DataFrame({"epoch": [1, 2, 3], "train_loss": [3.0, 2.0, 1.0 + place], "seconds": 60.0})
-            probe = [0.3, np.nan, 0.5 + seed / 100]
-            epochs.assign(probe_label_balanced_accuracy=probe).to_csv(run / "metrics.csv", index=False)
+            epochs.to_csv(run / "metrics.csv", index=False)
+            curve = pd.DataFrame({"epoch": [1, 3], "accuracy": [0.3, 0.5 + seed / 100]})
+            curve.to_csv(run.parent / "curve.tsv", sep="\t", index=False)
             for layer in experiment.layers:
                 folder = root / variant / f"seed-{seed}" / layer
                 folder.mkdir()
@@ -98,6 +100,44 @@ def test_a_difference_within_the_noise_is_called_not_settled_and_one_seed_tells_
     page = (tmp_path / "out" / "results.md").read_text()
     assert "too few seeds to tell" in page
     assert "| InfoNCE | 51.0 |" in page
+
+
+def test_published_values_stand_beside_those_of_the_same_data_set_only_and_orderings_are_judged(tmp_path):
+    orderings = [
+        {"higher": "fair", "lower": "infonce", "source": "table 3"},
+        {"higher": "infonce", "lower": "fair", "measure": "sensitive_r2", "source": "figure 1"},
+    ]
+    experiment = _experiment(tmp_path, measures=["accuracy", "sensitive_r2"], orderings=orderings)
+    published = {"infonce": {"mnist": {"accuracy": 84.1}}, "fair": experiment.variants["fair"].published}
+    variants = {name: each.model_copy(update={"published": published.get(name, {})})
+                for name, each in experiment.variants.items()}  # fmt: skip
+    experiment = experiment.model_copy(update={"variants": variants})
+    _write_runs(tmp_path / "out", experiment)
+    summarise_experiment(tmp_path / "out", experiment=experiment)
+    page = (tmp_path / "out" / "results.md").read_text()
+    first, _, rest = page.partition("Published on ColorMNIST, other images than these")
+    assert "86.4" in first
+    assert "91" not in first
+    assert "| Fair CCL-K | 91 |" in rest
+    appears = "ColorMNIST 91 against 84.1 (table 3) | +15.0 [+15.0, +15.0] | 3 | appears |"
+    assert f"| Fair CCL-K > InfoNCE | Top-1 | {appears}" in rest
+    assert (
+        "| InfoNCE > Fair CCL-K | Sensitive R² | figure 1 | −0.030 [−0.030, −0.030] | 3 | the opposite appears |"
+        in rest
+    )
+
+
+def test_what_the_workflow_measures_itself_is_read_from_probes(tmp_path):
+    experiment = _experiment(tmp_path, measures=["accuracy", "sgd_accuracy", "within_cosine"], figures=["variants"])
+    _write_runs(tmp_path / "out", experiment)
+    for path in (tmp_path / "out").glob("*/seed-*"):
+        (path / "probes.json").write_text('{"sgd_accuracy": 0.6, "within_cosine": -0.25}')
+    summary = summarise_experiment(tmp_path / "out", experiment=experiment).set_index(["variant", "measure"])
+    assert summary.loc[("fair", "sgd_accuracy"), "mean"] == pytest.approx(0.6)
+    assert summary.loc[("fair", "within_cosine"), "mean"] == pytest.approx(-0.25)
+    (tmp_path / "out" / "fair" / "seed-1" / "probes.json").unlink()
+    with pytest.raises(DataError, match=r"probes\.json: not readable"):
+        summarise_experiment(tmp_path / "out", experiment=experiment)
 
 
 def test_every_figure_is_written_as_png_and_svg_with_its_numbers(tmp_path):

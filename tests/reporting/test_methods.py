@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 
 import pytest
 
@@ -73,3 +75,22 @@ def test_references_are_written_in_full(written):
     references = [text for _, text in written[1].listed()]
     assert len(references) > 15
     assert all(re.search(r"(19|20)\d\d", text) and text.endswith(".") for text in references)
+
+
+def test_weights_that_training_began_with_and_those_taken_over_are_cited(full_folder, tmp_path):
+    copied = shutil.copytree(full_folder, tmp_path / "evaluation")
+    imported = {"title": "MONAI's DenseNet121", "citation": "Cardoso MJ (2022). MONAI."}
+    for key, told in (
+        ("imported", "The weights were taken over from MONAI's DenseNet121 ["),
+        ("init", "Training began with the weights of MONAI's DenseNet121 ["),
+        ("", "Training began with the weights of another run, “first”."),
+    ):
+        content = json.loads((full_folder / "evaluation.json").read_text())
+        content["run"] |= {"imported": imported} if key == "imported" else {"init": {"name": "first"}}
+        if key == "init":
+            content["run"]["init"]["imported"] = imported
+        (copied / "evaluation.json").write_text(json.dumps(content))
+        cite = Citations()
+        paragraphs = dict(write_methods(read_evaluation(copied), cite, SECTIONS))
+        assert told in paragraphs["Representation."]
+        assert any("Cardoso" in text for _, text in cite.listed()) == bool(key)

@@ -77,6 +77,7 @@ def test_zero_epochs_give_the_untrained_encoder(settings, tmp_path):
     [
         "{loss: ntxent}",
         "{loss: conditional, kernel: [{column: age, type: gaussian, sigma: scott}]}",
+        "{loss: supervised, column: age, error: squared}",
         "{loss: sum, objectives: {learn: {loss: supcon, label: site}, forget: {loss: ntxent}}, weights: {forget: 0.5}}",
     ],
 )
@@ -109,6 +110,17 @@ def test_probe_columns_are_scored(settings, tmp_path):
             DataError,
             r"'sex' holds text",
         ),
+        (["objective={loss: supervised, column: ages}"], DataError, r"no column 'ages'\. Did you mean 'age'"),
+        (["objective={loss: supervised, column: sex}"], DataError, r"'sex' holds text"),
+        (
+            [
+                "objective={loss: supervised, column: diagnosis, error: cross-entropy}",
+                "data.where={diagnosis: [control]}",
+            ],
+            DataError,
+            r"'diagnosis' is the same for all \d+ training scans",
+        ),
+        (["objective={loss: supervised, column: participant_id, error: cross-entropy}"], DataError, "only validation"),
         (["data.where={sex: [X]}"], DataError, r"column 'sex' has no value 'X'"),
         (["training.precision=bf16-mixed"], ConfigError, r"training\.precision: 'bf16-mixed' is for GPUs"),
         (["data.val_fraction=0.05"], ConfigError, r"leaves a single validation sample"),

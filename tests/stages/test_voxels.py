@@ -99,7 +99,7 @@ def test_scans_that_the_other_table_lacks_are_refused(table, participants, tmp_p
 
 
 def test_too_many_voxels_are_refused_with_what_to_do(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("neurocontrast.stages.evaluate"), "MAX_BYTES", 1000)
+    monkeypatch.setattr(importlib.import_module("neurocontrast.stages.voxels"), "MAX_BYTES", 1000)
     with pytest.raises(DataError, match=r"voxels: 40 scans of \d+ voxels at 4 mm take .* set voxels=off"):
         evaluate(embeddings(tmp_path / "e.parquet", table), tmp_path / "out", voxels="on")
 
@@ -123,7 +123,7 @@ def test_blocks_of_small_voxels_are_averaged_where_they_lie():
     data = np.arange(8 * 6 * 5, dtype=np.float32).reshape(8, 6, 5)
     affine = np.diag([1.0, 2.0, 4.0, 1.0])
     affine[:3, 3] = (-3, 5, 7)
-    coarse, moved = importlib.import_module("neurocontrast.stages.evaluate")._averaged(data, affine)
+    coarse, moved = importlib.import_module("neurocontrast.stages.voxels")._averaged(data, affine)
     assert coarse.shape == (2, 3, 5)
     assert coarse[0, 0, 0] == data[:4, :2, 0].mean()
     assert np.allclose(nib.affines.apply_affine(moved, [0, 0, 0]), [-3 + 1.5, 5 + 1.0, 7])
@@ -168,7 +168,7 @@ class TestEncoderInput:
     def test_the_components_are_those_of_the_linear_encoder(self, run, table, tmp_path, monkeypatch):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         seen = []
-        stage = importlib.import_module("neurocontrast.stages.evaluate")
+        stage = importlib.import_module("neurocontrast.stages.voxels")
         products = stage.voxel_products
         monkeypatch.setattr(stage, "voxel_products", lambda values: seen.append(values) or products(values))
         summary = evaluate(run, tmp_path / "out", voxels="input", allow_overlap=True)
@@ -185,6 +185,6 @@ class TestEncoderInput:
         assert not (tmp_path / "out").exists()
 
     def test_more_than_fits_in_memory_is_refused(self, run, tmp_path, monkeypatch):
-        monkeypatch.setattr(importlib.import_module("neurocontrast.stages.evaluate"), "MAX_BYTES", 10_000)
+        monkeypatch.setattr(importlib.import_module("neurocontrast.stages.voxels"), "MAX_BYTES", 10_000)
         with pytest.raises(DataError, match=r"voxels=input: 40 scans of 16128 voxels take .* set voxels=on"):
             evaluate(run, tmp_path / "out", voxels="input", allow_overlap=True)

@@ -34,6 +34,7 @@ OBJECTIVES = {
     "conditional": lambda: losses.ConditionalAlignmentUniformity(Gaussian("age", sigma=10.0), temperature=0.5),
     "SupCon": lambda: losses.SupCon("label", temperature=0.5),
     "CCL-K": lambda: losses.WeaklySupervisedCCLK(Gaussian("age", sigma=10.0), temperature=0.5),
+    "age": lambda: losses.Supervised("age"),
     "sum": lambda: losses.SumOfObjectives(
         {"learn": losses.YAwareInfoNCE(Gaussian("age", sigma=10.0)), "forget": losses.FairCCLK(Categorical("sex"))},
         weights={"forget": 0.5},
@@ -298,6 +299,6 @@ def test_non_finite_scan_is_named_before_weights_change(tmp_path):
     model = network("group")
     model.head[0] = nn.Identity()  # a normalisation over the batch would spread a scan's NaN to all
     before = [parameter.clone() for parameter in model.parameters()]
-    with pytest.raises(TrainingError, match=r"Embeddings that are not finite: sub-03\. Samples of the batch: sub-03, "):
+    with pytest.raises(TrainingError, match=r"Outputs that are not finite: sub-03\. Samples of the batch: sub-03, "):
         step(model, 2, given=data(images=Images(broken=[3])), objective=Contrast())
     assert all(torch.equal(now, then) for now, then in zip(model.parameters(), before, strict=True))

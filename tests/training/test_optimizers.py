@@ -37,6 +37,16 @@ def test_warm_up_rises_in_equal_steps_then_the_schedule_takes_over():
     assert stepped == [1.0] + [2.0] * 7 + [1.0] * 8
 
 
+def test_a_cosine_rises_from_and_falls_to_its_smallest_rate():
+    found = rates(epochs=5, schedule="cosine", warmup_epochs=1, min_learning_rate=0.5)
+    assert found[:4] == pytest.approx([0.5 + 1.5 * step / 4 for step in range(1, 4)] + [2.0])
+    assert found[4:] == pytest.approx([0.5 + 0.75 * (1 + math.cos(math.pi * step / 16)) for step in range(16)])
+    with pytest.raises(ValidationError, match="min_learning_rate must be at most learning_rate, got 3 and 2"):
+        rates(schedule="cosine", min_learning_rate=3.0)
+    with pytest.raises(ValidationError, match="min_learning_rate belongs to cosine"):
+        rates(schedule="constant", min_learning_rate=0.1)
+
+
 def test_rates_of_a_run_are_those_of_the_schedule(tmp_path, monkeypatch):
     seen = []
 

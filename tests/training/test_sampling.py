@@ -102,6 +102,18 @@ def test_seed_and_epoch_alone_decide(hospitals):
     assert first.batches(4) != sampler_of(hospitals, "site-balanced", seed=1).batches(4)
 
 
+def test_a_batch_of_one_group_has_scans_of_one_combination_and_each_scan_is_drawn_once(hospitals):
+    sampler = sampler_of(hospitals, "one-group", sampling_columns=("site", "sex"))
+    for epoch in (0, 1):
+        batches = sampler.batches(epoch)
+        assert sorted(row for batch in batches for row in batch) == list(range(178))
+        for batch in batches:
+            assert 2 <= len(batch) <= 32
+            assert len({(hospitals["site"][row], hospitals["sex"][row]) for row in batch}) == 1
+    assert sampler.batches(0) != sampler.batches(1)
+    assert sampler.occasion(3, 1) == 3
+
+
 def test_validation_scans_are_not_drawn(hospitals):
     rows = range(0, 178, 2)
     batches = sampler_of(hospitals, "metadata-balanced", rows=rows).batches(0)
@@ -197,6 +209,15 @@ class TestWhatCannotBeBalanced:
             sampler_of(traits, "metadata-balanced", batch_size=2)
         assert sampler_of(traits, "shuffle", batch_size=2).batches(0)
 
+    def test_groups_are_of_categories_and_of_two_scans_at_least(self):
+        traits = {"site": text(["a", "b", "b"]), "age": np.array([20, 30, 40.0]), "scanner": text(["x", None, "x"])}
+        with pytest.raises(DataError, match=r"every combination of site\. There is one of 'a'"):
+            sampler_of(traits, "one-group", sampling_columns=("site",), batch_size=2)
+        with pytest.raises(ConfigError, match="columns of categories, and 'age' holds numbers"):
+            sampler_of(traits, "one-group", sampling_columns=("age",), batch_size=2)
+        with pytest.raises(DataError, match=r"'scanner' is missing for 1 training scan: sub-1\."):
+            sampler_of(traits, "one-group", sampling_columns=("scanner",), batch_size=2)
+
     def test_one_site_is_not_balanced(self):
         with pytest.raises(
             ConfigError, match="needs at least two sites among the training scans, and all are of 'rome'"
@@ -211,7 +232,8 @@ class TestWhatCannotBeBalanced:
             ({"sampling": "metadata-balanced", "sampling_columns": ("age", "site")}, "must not hold 'site'"),
             ({"sampling": "metadata-balanced", "sampling_columns": ()}, "at least 1 item"),
             ({"sampling": "site-balanced", "sampling_repeats": 0}, "greater than or equal to 1"),
-            ({"sampling": "balanced"}, "'shuffle', 'site-balanced' or 'metadata-balanced'"),
+            ({"sampling": "balanced"}, "'shuffle', 'site-balanced', 'metadata-balanced' or 'one-group'"),
+            ({"sampling": "one-group"}, "sampling_columns must name the columns"),
         ],
     )
     def test_settings_that_nothing_reads(self, changes, message):

@@ -53,6 +53,7 @@ class Contrast(torch.nn.Module):
     """Cross-view InfoNCE in three lines, with a fitted state and two terms that sum to it."""
 
     kernel = None
+    contrasts = True
 
     def __init__(self):
         super().__init__()

@@ -13,9 +13,9 @@ from monai.transforms import Compose, RandFlipd, ScaleIntensityd
 from pydantic import ValidationError
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.transforms.compose import apply, brain_transforms, load_volume
+from neurocontrast.transforms.compose import brain_transforms, load_volume
 from neurocontrast.transforms.grids import preprocessed_grid
-from neurocontrast.transforms.images import to_image
+from neurocontrast.transforms.images import apply, to_image
 from neurocontrast.transforms.preprocessing import TRANSFORM_VERSION, Preprocessing
 
 

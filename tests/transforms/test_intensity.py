@@ -10,8 +10,7 @@ from neurocontrast.data import fit_preprocessing
 from neurocontrast.exceptions import DataError
 from neurocontrast.transforms import Preprocessing, load_volume
 from neurocontrast.transforms.brain import erode, fill_largest
-from neurocontrast.transforms.compose import apply
-from neurocontrast.transforms.images import to_image
+from neurocontrast.transforms.images import apply, to_image
 from neurocontrast.transforms.intensity import find_landmarks, map_landmarks, standard_landmarks, white_matter_peak
 
 SHAPE = (40, 44, 40)

@@ -28,7 +28,7 @@ from neurocontrast.files import write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.seeds import derive_generator
-from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
+from neurocontrast.transforms.limits import FWHM_PER_SIGMA
 
 __all__ = ["describe_simulation", "render_scan", "write_cohort"]
 

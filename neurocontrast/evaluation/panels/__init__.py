@@ -17,7 +17,7 @@ from neurocontrast.evaluation.schema import Notice
 from neurocontrast.progress import SILENT, Progress
 
 if TYPE_CHECKING:  # a study asks the panels what they refuse
-    from neurocontrast.evaluation.distribution import TrainingDistribution
+    from neurocontrast.evaluation.distances import TrainingDistribution
     from neurocontrast.evaluation.fitting import OutOfFold
     from neurocontrast.evaluation.panels.external import External
     from neurocontrast.evaluation.planning import Study

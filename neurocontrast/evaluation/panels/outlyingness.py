@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from neurocontrast.evaluation.distribution import MAX_AXES, TrainingDistribution, fit_distribution
+from neurocontrast.evaluation.distances import TrainingDistribution
+from neurocontrast.evaluation.distribution import MAX_AXES, fit_distribution
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.confounds import draw_subjects
 from neurocontrast.evaluation.panels.new_site import plan_sites_left_out

@@ -99,6 +99,8 @@ class Evaluation(Section):
     environment: Document = None
     embeddings: EmbeddingsOrigin = EmbeddingsOrigin()
     images: Document = None
+    finetuning: Document = None
+    """How a network was trained in every fold, in place of a probe on frozen features."""
     software: list[str] = []
 
     @model_validator(mode="after")

@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.settings import EvaluationSettings
-from neurocontrast.evaluation.splits.splitters import deal_subjects, group_sites, subject_values
+from neurocontrast.evaluation.splits.splitters import deal_subjects, group_sites, stratified, subject_values
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
 __all__ = ["MIN_INNER_SITES", "MIN_LEFT_OUT_SUBJECTS", "Pairs", "classes_decide_inner_folds", "inner_folds",
-           "penalty_folds", "site_inner_folds"]  # fmt: skip
+           "penalty_folds", "site_inner_folds", "validation_split"]  # fmt: skip
 
 Rows = npt.NDArray[np.intp]
 Texts = npt.NDArray[np.object_]
@@ -60,6 +60,28 @@ def penalty_folds(
         return inner_folds(target, train, subjects, n_folds=PARTS_OF_TRAIN, seed=seed)[:1]
     held_out = sites if settings.inner_splits == "leave-site-out" else None
     return inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=held_out)
+
+
+def validation_split(
+    target: Target, train: Rows, subjects: Texts, *, sites: Texts, settings: EvaluationSettings, seed: int
+) -> tuple[Rows, Rows]:
+    """Return training rows to fit, and one part of them, of as many as there are inner folds, to stop early by.
+
+    Subjects stay together. The part is dealt evenly over classes (numbers) and sites; where inner folds leave sites
+    out, it is those sites, of the ones that can be left out, whose share of the rows is the nearest. It is empty where
+    a class has one subject.
+    """
+    share = 1 / settings.n_inner_folds
+    by_site = site_inner_folds(target, train, subjects, sites) if settings.inner_splits == "leave-site-out" else []
+    if by_site:
+        return min(by_site, key=lambda pair: abs(len(pair[1]) / len(train) - share))
+    owners = subjects[train]
+    values = subject_values(target.values[train], owners, average=target.kind == "continuous")
+    n_folds = min(settings.n_inner_folds, len(values) if target.kind == "continuous" else _smallest_class(values))
+    if n_folds < 2:
+        return train, train[:0]
+    part = stratified(target.subset(train), list(sites[train]), owners, n_folds=n_folds, n_repeats=1, seed=seed)[0]
+    return train[part.train], train[part.test]
 
 
 def inner_folds(

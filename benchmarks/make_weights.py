@@ -1,0 +1,162 @@
+"""Make the weights that ship with the package, and their card: `neurocontrast/weights/brain-maps-lda`.
+
+    neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED --spacing-mm 2 --imitations 3
+    python benchmarks/make_weights.py --prepared PREPARED --work WORK
+
+The encoder is configs/brain/tissue_discriminants.yaml, fitted to PREPARED/imitations.tsv: all healthy people of london
+and ucla, each as four acquisitions. Probes of age (ridge) and of sex (logistic regression) are fitted to the real scans
+of the same people. novosibirsk, a scanner that nothing was learned from, is what the card's figures are of. Voxels
+where hardly anybody has tissue are left out, and weights are stored in half precision. The same PREPARED, seed and
+versions give the same bytes of weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import safetensors.torch
+import torch
+from sklearn.metrics import roc_auc_score
+
+import neurocontrast
+from neurocontrast.embedding import read_embeddings
+from neurocontrast.encoders import read_contract
+from neurocontrast.files import atomic_folder, digest_of_file, write_json, write_text
+
+ROOT = Path(__file__).resolve().parents[1]
+NAME = "brain-maps-lda"
+LEARNED_FROM, NEW = ("london", "ucla"), ("novosibirsk",)
+LICENCE = "CC BY-SA 3.0"
+SEED, N_BOOTSTRAPS = 0, 2000
+FAINT = 0.01
+"""Voxels where a map is less than this on average, mostly outside the brain, are left out: two thousandths of the
+squared loadings, and two fifths of the file."""
+
+
+def make_run(prepared: Path, work: Path) -> Path:
+    """Fit the encoder, unless that is done."""
+    overrides = [f"data.participants={prepared / 'imitations.tsv'}", f"seed={SEED}", "data.n_workers=1"]
+    overrides += [f"data.cache_dir={work / 'cache'}", f"data.where={{site: [{', '.join(LEARNED_FROM)}]}}"]
+    config = neurocontrast.load_config(ROOT / "configs/brain/tissue_discriminants.yaml", overrides)
+    return neurocontrast.pretrain(config, out=work / "run", resume=True)
+
+
+def shrink(run: Path, folder: Path) -> dict[str, Any]:
+    """Write the run's encoder in half precision, with what is public of its provenance; return its description."""
+    tensors = safetensors.torch.load_file(run / "encoder.safetensors")
+    kept = tensors["features.layers.mean"] >= FAINT
+    small = {name: each[..., kept] for name, each in tensors.items()}
+    small = {name: (each.half() if each.is_floating_point() else each).contiguous() for name, each in small.items()}
+    (folder / "encoder.safetensors").write_bytes(safetensors.torch.save(small))
+    public = ("format", "seed", "cohort", "simulated", "n_training_scans", "preprocessing", "pretraining_subjects")
+    known = json.loads((run / "provenance.json").read_text())
+    versions = {name: known["environment"][name] for name in ("neurocontrast", "python", "packages")}
+    write_json(folder / "provenance.json", {"environment": versions, **{key: known[key] for key in public}})
+    contract = {**read_contract(run), "n_voxels": int(kept.sum()), "licence": LICENCE}
+    contract |= {"provenance": digest_of_file(folder / "provenance.json")}
+    contract["weights"] = {"file": "encoder.safetensors", "sha256": digest_of_file(folder / "encoder.safetensors")}
+    write_json(folder / "encoder.json", contract)
+    return contract
+
+
+def embed(folder: Path, prepared: Path, work: Path, sites: tuple[str, ...]) -> Path:
+    """Embed the real scans of some sites."""
+    return neurocontrast.embed(
+        folder,
+        participants=prepared / "participants.tsv",
+        out=work / f"{sites[0]}.parquet",
+        config={"embedding": {"where": {"site": list(sites)}}, "data": {"cache_dir": str(work / "cache")}},
+        overwrite=True,
+    )
+
+
+def fit_probe(embeddings: Path, target: str, work: Path, folder: Path) -> None:
+    """Fit a probe on all of these scans and keep it; how well it does elsewhere is measured elsewhere."""
+    options = {"voxels": "off", "confounds": False, "umap": False, "n_bootstraps": 0, "allow_overlap": True}
+    known = read_embeddings(embeddings).table[target].notna()
+    assert known.sum() > 100, target
+    evaluation = neurocontrast.evaluate(embeddings, out=work / target, target=target, overwrite=True, **options)
+    shutil.copytree(evaluation / "probe", folder / target)
+
+
+def measure(folder: Path, embeddings: Path, work: Path) -> dict[str, str]:
+    """Return the figures of the card: people of the new scanner, with intervals over people."""
+    truth = read_embeddings(embeddings).table.set_index("participant_id")
+    figures = {}
+    for target in ("age", "sex"):
+        out = neurocontrast.predict(folder / target, embeddings, out=work / f"{target}.tsv", overwrite=True)
+        found = pd.read_csv(out, sep="\t").set_index("participant_id")
+        score, true = found["y_score"].to_numpy(float), truth.loc[found.index, target]
+        generator, rows = np.random.default_rng(SEED), np.arange(len(found))
+        draws = [generator.choice(rows, len(rows)) for _ in range(N_BOOTSTRAPS)]
+        if target == "age":
+            errors = score - true.to_numpy(float)
+            figures["mae"] = _with_interval([np.abs(errors[draw]).mean() for draw in [rows, *draws]], 1)
+            figures["own_mean"] = f"{np.abs(true - true.mean()).mean():.1f}"
+            figures["bias"] = _with_interval([errors[draw].mean() for draw in [rows, *draws]], 1)
+        else:
+            positive = json.loads((folder / target / "probe.json").read_text())["classes"][-1]
+            is_positive = (true == positive).to_numpy()
+            figures["auc"] = _with_interval([roc_auc_score(is_positive[d], score[d]) for d in [rows, *draws]], 2)
+    return figures
+
+
+def _with_interval(values: list[float], digits: int) -> str:
+    low, high = np.quantile(values[1:], [0.025, 0.975])
+    return f"{values[0]:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def write_card(folder: Path, prepared: Path, contract: dict[str, Any], figures: dict[str, str]) -> None:
+    """Fill in the card."""
+    people = pd.read_csv(prepared / "participants.tsv", sep="\t").drop_duplicates("subject_id")
+    rows = [f"| {site} | {_people(people[people['site'] == site])} |" for site in LEARNED_FROM]
+    cohort = json.loads((folder / "provenance.json").read_text())["cohort"]
+    text = (ROOT / "benchmarks/brain_maps_card.md").read_text(encoding="utf-8")
+    facts = {
+        "sites": "\n".join(rows),
+        "new_people": _people(people[people["site"].isin(NEW)]).replace(" (", " people (").replace(" | ", ", ages "),
+        "cohort": cohort["digest"],
+        "n_scans": cohort["n_scans"],
+        "n_subjects": cohort["n_subjects"],
+        "seed": SEED,
+        "weights": contract["weights"]["sha256"],
+        "version": neurocontrast.__version__,
+        "n_voxels": f"{contract['n_voxels']:,}",
+        **figures,
+    }
+    write_text(folder / "README.md", text.format(**facts))
+
+
+def _people(rows: pd.DataFrame) -> str:
+    ages, women = rows["age"].dropna(), int((rows["sex"] == "F").sum())
+    return f"{len(rows)} ({women} women) | {ages.min():.0f}–{ages.max():.0f}, mean {ages.mean():.0f}"
+
+
+def main() -> None:
+    """Make everything."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prepared", type=Path, required=True, help="folder that `prepare --imitations 3` wrote")
+    parser.add_argument("--work", type=Path, required=True, help="folder for what is made on the way")
+    parser.add_argument("--out", type=Path, default=ROOT / "neurocontrast/weights" / NAME)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    run = make_run(given.prepared, given.work)
+    with atomic_folder(given.out) as folder:
+        contract = shrink(run, folder)
+        learned = embed(folder, given.prepared, given.work, LEARNED_FROM)
+        for target in ("age", "sex"):
+            fit_probe(learned, target, given.work, folder)
+        figures = measure(folder, embed(folder, given.prepared, given.work, NEW), given.work)
+        write_card(folder, given.prepared, contract, figures)
+    size = sum(path.stat().st_size for path in given.out.rglob("*") if path.is_file())
+    print(f"{given.out}: {size / 1e6:.1f} MB", figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""A new scan arrives: features, prediction and warning, from a run and an evaluation that were made before.
+
+Uses the sample cohort of this repository (sample/README.md). Runs in about a minute.
+"""
+
+# %% Before: an encoder of tissue maps and a probe of age, learned from people of one scanner
+import json
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+
+import neurocontrast
+from neurocontrast.datasets import load_sample
+
+sample = load_sample()
+folder = Path(tempfile.mkdtemp(prefix="neurocontrast-example-"))
+recipe = Path(__file__).resolve().parent.parent / "configs" / "brain" / "tissue_linear.yaml"
+changes = [f"data.cache_dir={folder / 'cache'}", "encoder={name: pca, n_components: 20}", "data.channels=[gm,wm]"]
+config = neurocontrast.load_config(
+    recipe, [*changes, f"data.participants={sample.participants}", "data.where={split: [train]}"]
+)
+run = neurocontrast.pretrain(config, out=folder / "run")
+home = neurocontrast.load_config(recipe, [*changes, "embedding.where={split: [train]}"])
+embeddings = neurocontrast.embed(run, participants=sample.participants, out=folder / "train.parquet", config=home)
+quick = {"allow_overlap": True, "confounds": False, "umap": False, "n_bootstraps": 0}
+evaluation = neurocontrast.evaluate(embeddings, target="age", out=folder / "age", **quick)
+
+# %% New scans: two people of other scanners, and a file that was cut off on its way
+new = sample.table[sample.table["split"] == "test"].groupby("site").head(1)[["participant_id", "gm", "wm"]]
+damaged = {"participant_id": "sub-damaged"}
+for tissue in ("gm", "wm"):
+    damaged[tissue] = str(folder / f"cut_off_{tissue}.nii.gz")
+    Path(damaged[tissue]).write_bytes(Path(new[tissue].iloc[0]).read_bytes()[:1000])
+arrived = pd.concat([new, pd.DataFrame([damaged])])
+arrived.to_csv(folder / "arrived.tsv", sep="\t", index=False)
+
+
+# %% Each is predicted by itself; what a scan gives is there as soon as it is finished
+def show(scan: dict) -> None:
+    if scan["error"]:
+        print(f"{scan['participant_id']}: FAILED: {scan['error'].replace(str(folder), '…')}")
+    else:
+        print(f"{scan['participant_id']}: {scan['y_score']:.0f} years; warnings: {scan['warnings'] or 'none'}")
+
+
+predictions = neurocontrast.predict(
+    evaluation, folder / "arrived.tsv", run=run, out=folder / "predictions.tsv", on_scan=show
+)
+print(pd.read_csv(predictions, sep="\t")[["participant_id", "y_score", "mahalanobis_percentile", "outside"]].round(1))
+print(json.loads(predictions.with_suffix(".json").read_text())["scans"]["n_failed"], "failed")
+
+# %% The same for a place without neurocontrast: a MONAI bundle
+print("Bundle:", neurocontrast.bundle(run, evaluation, out=folder / "bundle"))

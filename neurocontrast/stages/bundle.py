@@ -1,0 +1,209 @@
+"""Hand a run, and its probe, over as a MONAI bundle."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from neurocontrast.bundling.card import model_card
+from neurocontrast.bundling.configs import describe_inference, describe_network, probe_state
+from neurocontrast.bundling.scripts import MODULES, as_target, sources_of
+from neurocontrast.config import DataSettings
+from neurocontrast.data.cohort import columns_of
+from neurocontrast.encoders import Encoder, load_encoder
+from neurocontrast.evaluation import FittedProbe, load_probe
+from neurocontrast.evaluation.rows import check_same_encoder
+from neurocontrast.evaluation.schema import FILE, Evaluation, read_evaluation
+from neurocontrast.exceptions import CheckpointError, ConfigError
+from neurocontrast.files import atomic_folder, check_output_folder
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.provenance import version
+from neurocontrast.stages.run_folder import read_provenance
+from neurocontrast.stages.sources import BrainVolumes, brains_of_run
+from neurocontrast.transforms.compose import brain_steps
+from neurocontrast.transforms.described import DescribedTransforms, transform_class
+from neurocontrast.transforms.description import TARGET
+
+__all__ = ["bundle"]
+
+_MARKER = "configs/metadata.json"
+_TOLERANCE = 1e-4
+
+
+def bundle(
+    run: str | os.PathLike[str],
+    evaluation: str | os.PathLike[str] | None = None,
+    *,
+    out: str | os.PathLike[str],
+    licence: str | os.PathLike[str] | None = None,
+    torchscript: bool = False,
+    outside_percentile: float = 97.5,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> Path:
+    """Write a run's encoder as a MONAI bundle, which runs without neurocontrast, and return its folder.
+
+    ``python -m monai.bundle run --config_file configs/inference.yaml`` in that folder gives the features that `embed`
+    gives, and what the probe of an evaluation says of them. The folder holds the weights, the transforms as MONAI's
+    configuration with the code that they need (``scripts/``), ``metadata.json``, a model card and licences.
+
+    Parameters
+    ----------
+    run : path
+        Run directory of scans, or any folder with ``encoder.json``.
+    evaluation : path, optional
+        Evaluation directory whose probe was fitted on the run's features.
+    out : path
+        Folder to make.
+    licence : path, optional
+        Text file with the licence of the weights, put before that of the code in ``docs/license.txt``. What the data
+        were shared under may bind it.
+    torchscript : bool
+        Whether the encoder is written as ``models/model.ts`` too. It is refused where features differ by more than 1e-4
+        of the largest.
+    outside_percentile : float, default=97.5
+        Percentile of training scans' own distances beyond which a scan is called outside.
+    overwrite : bool
+        Whether a bundle in `out` is replaced.
+    progress : Progress
+        Receives progress messages.
+
+    Raises
+    ------
+    ConfigError
+        Where the run or the probe cannot be bundled: transforms from Python, natural images, recentring, joined
+        features.
+    CheckpointError
+        Where a file of the run or of the probe is missing, damaged or of another version.
+    """
+    if not 50 <= outside_percentile < 100:
+        raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
+    target, folder = Path(out), Path(run)
+    check_output_folder(target, overwrite=overwrite, marker=_MARKER, what="a bundle")
+    encoder, contract = load_encoder(folder)
+    source = brains_of_run(folder, contract, DataSettings(), what="a bundle is made of an encoder of brains")
+    probe = None if evaluation is None else _probe_of(Path(evaluation), contract)
+    scored = None if evaluation is None else _evaluation_of(Path(evaluation))
+    texts = _texts(folder, encoder, contract, source, probe, scored, outside_percentile)
+    texts["docs/license.txt"] = _licences(licence)
+    with atomic_folder(target) as made, progress.task("Writing the bundle", None, "files"):
+        for name, text in texts.items():
+            (made / name).parent.mkdir(exist_ok=True)
+            (made / name).write_text(text, encoding="utf-8")
+        (made / "models").mkdir()
+        torch.save(encoder.state_dict(), made / "models" / "model.pt")
+        if probe is not None:
+            torch.save(probe_state(probe), made / "models" / "probe.pt")
+        if torchscript:
+            _write_torchscript(encoder, source.transforms.image_shape, made / "models" / "model.ts")
+    return target
+
+
+def _texts(
+    folder: Path,
+    encoder: Encoder,
+    contract: Mapping[str, Any],
+    source: BrainVolumes,
+    probe: FittedProbe | None,
+    evaluation: Evaluation | None,
+    outside_percentile: float,
+) -> dict[str, str]:
+    """Return the configuration, the model card and the code, by the name of the file."""
+    steps, shape = _steps(source), tuple(source.transforms.image_shape[1:])
+    scripts = sources_of([*MODULES, *_modules_of(steps)])
+    provenance = read_provenance(folder) if (folder / "provenance.json").is_file() else {}
+    channels = source.channels or ("t1",)
+    about = describe_network(
+        contract, shape=shape, channels=channels, probe=probe, evaluation=evaluation, provenance=provenance
+    )
+    columns = columns_of(channels)
+    inference = describe_inference(
+        contract, encoder, steps, columns=columns, probe=probe, outside_percentile=outside_percentile
+    )
+    return {
+        **{f"scripts/{name}": text for name, text in scripts.items()},
+        _MARKER: json.dumps(about, indent=2, ensure_ascii=False) + "\n",
+        "configs/inference.yaml": yaml.safe_dump(inference, sort_keys=False, allow_unicode=True, width=100),
+        "docs/README.md": model_card(
+            contract, provenance, shape=shape, columns=columns, probe=probe, evaluation=evaluation
+        ),
+    }
+
+
+def _probe_of(evaluation: Path, contract: Mapping[str, Any]) -> FittedProbe:
+    probe = load_probe(evaluation)
+    if probe.recentring is not None:
+        raise ConfigError(
+            f"{evaluation}: its probe needs features recentred by site, which takes the scans of a site together; a "
+            "bundle sees one at a time. Evaluate with recentre=none."
+        )
+    if probe.blocks:
+        raise ConfigError(
+            f"{evaluation}: its probe was fitted on joined features of {len(probe.blocks)} encoders; a bundle has one."
+        )
+    check_same_encoder(
+        probe.encoder,
+        contract["weights"]["sha256"],
+        n_expected=probe.n_features,
+        n_found=int(contract["n_features"]),
+        parameter=str(evaluation),
+        what="its probe",
+    )
+    return probe
+
+
+def _evaluation_of(path: Path) -> Evaluation | None:
+    folder = path if (path / FILE).is_file() else path.parent
+    return read_evaluation(folder) if (folder / FILE).is_file() else None
+
+
+def _steps(source: BrainVolumes) -> list[dict[str, Any]]:
+    """Return the transforms of a run as MONAI's configuration names them."""
+    transforms = source.transforms
+    if not isinstance(transforms, DescribedTransforms):
+        return [as_target(each, arguments) for each, arguments in brain_steps(transforms, "image")]
+    if transforms.targets is None:
+        raise ConfigError("run: its transforms came from Python, and a bundle holds none of these.")
+    named = [(transform_class(str(step[TARGET])), step) for step in transforms.targets]
+    return [as_target(each, {key: step[key] for key in step if key != TARGET}) for each, step in named]
+
+
+def _modules_of(steps: list[dict[str, Any]]) -> list[str]:
+    names = {step["_target_"].rpartition(".")[0] for step in steps}
+    return [f"neurocontrast.transforms.{name.partition('.')[2]}" for name in names if name.startswith("scripts.")]
+
+
+def _licences(licence: str | os.PathLike[str] | None) -> str:
+    """Return the text of the licence of the weights, and of that of the code."""
+    if licence is None:
+        of_weights = (
+            "Licence of the weights: not stated. Ask who made them; the data that they were trained on have terms of\n"
+            "their own, which may bind the weights."
+        )
+    else:
+        try:
+            of_weights = Path(licence).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"licence: '{licence}' cannot be read as text ({error}).") from error
+    of_code = metadata.distribution("neurocontrast").read_text("licenses/LICENSE") or "BSD-3-Clause"
+    return f"{of_weights}\n\n---\n\nThe code in scripts/, of neurocontrast {version()}:\n\n{of_code.strip()}\n"
+
+
+def _write_torchscript(encoder: Encoder, shape: tuple[int, ...], path: Path) -> None:
+    """Trace the encoder on a random volume, and compare what it makes of another one."""
+    generator = torch.Generator().manual_seed(0)
+    first, second = (torch.randn((1, *shape), generator=generator) for _ in range(2))
+    with torch.inference_mode(False), torch.no_grad():
+        traced = torch.jit.trace(encoder, first)
+        wanted = encoder(second)
+        apart = float((traced(second) - wanted).abs().max() / wanted.abs().max().clamp(min=1e-12))
+    if not apart <= _TOLERANCE:
+        raise CheckpointError(f"torchscript: features differ by {apart:.2g} of the largest. Bundle without it.")
+    traced.save(str(path))

@@ -1,0 +1,160 @@
+"""Everything that is decided before a network is fine-tuned: which, on whom, in which folds, and shown how."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from lightning_fabric import Fabric
+from monai.transforms import Compose, Transform
+
+from neurocontrast.collectives import Processes
+from neurocontrast.config import Config, as_config
+from neurocontrast.data import Cohort
+from neurocontrast.encoders import Encoder, load_encoder
+from neurocontrast.evaluation import EvaluationSettings, Study, plan_study, read_split_file
+from neurocontrast.evaluation.fitting import TrainedElsewhere
+from neurocontrast.evaluation.notices import check_duplicates
+from neurocontrast.exceptions import ConfigError, one_of
+from neurocontrast.files import digest_of
+from neurocontrast.machine import launched
+from neurocontrast.progress import Progress
+from neurocontrast.provenance import version
+from neurocontrast.settings import settings_from
+from neurocontrast.stages.embed import describe_embedded
+from neurocontrast.stages.evaluate import plan_line, shareable
+from neurocontrast.stages.sources import BrainVolumes, brains_of_run
+from neurocontrast.stages.voxels import with_voxels
+from neurocontrast.training import FinetuneSettings
+from neurocontrast.training.distributed import accelerator_of, launch
+from neurocontrast.training.supervised import check_blocks
+
+__all__ = ["FinetunePlan", "check_machine", "choose_settings", "plan_finetuning"]
+
+_OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "recentre", "harmonise",
+                "residualise", "n_components", "blocks")  # fmt: skip
+"""Settings of an evaluation that frozen features alone can have."""
+_OFF = {"confounds": False, "new_site": False, "outlyingness": False, "umap": False}
+"""What an evaluation asks of one table of features, where every fold has a network of its own."""
+_SCRATCH = {"loss": "none", "title": "none: random weights"}
+_NOT_STORED = "every fold has a network of its own, and none is fitted on all scans"
+
+
+def choose_settings(settings: Config, options: Mapping[str, Any]) -> EvaluationSettings:
+    """Return the settings of the evaluation, or refuse those that belong to frozen features."""
+    given = {**settings.evaluation.model_dump(), **options}
+    chosen = settings_from(EvaluationSettings, given, source="evaluation")
+    usual = EvaluationSettings()
+    found = [name for name in _OF_FEATURES if getattr(chosen, name) != getattr(usual, name)]
+    found += ["probe"] if ":" in chosen.probe else []  # a built-in one is that of the baselines
+    if found:
+        raise ConfigError(
+            f"evaluation: {one_of(found)} {'is' if len(found) == 1 else 'are'} for frozen features (`evaluate`); in "
+            "`finetune` the network itself is trained in every fold. Leave this out."
+        )
+    return chosen.model_copy(update=_OFF)
+
+
+def check_machine(settings: FinetuneSettings) -> None:
+    """Refuse several processes, and a device or precision that this machine does not have."""
+    if launched().n_processes > 1:
+        raise ConfigError(
+            f"finetune: works in one process, and {launched().by} started {launched().n_processes}. Start it without, "
+            "once for each target."
+        )
+    accelerator_of(settings.of_loop, section="finetune")
+
+
+@dataclass(frozen=True)
+class FinetunePlan:
+    """What is trained and evaluated, before an image is read."""
+
+    settings: Config
+    encoder: Encoder
+    contract: Mapping[str, Any]
+    source: BrainVolumes
+    cohort: Cohort
+    study: Study
+    info: Mapping[str, Any]
+    from_scratch: bool
+
+    @property
+    def engine(self) -> tuple[Fabric, Processes]:
+        """A Fabric of one process."""
+        return launch(self.settings.finetune.of_loop)
+
+    def state(self) -> dict[str, Any]:
+        """Return what must be the same where folds of two commands belong together."""
+        splits = [(split.repeat, split.fold, split.train.tolist(), split.test.tolist()) for split in self.study.splits]
+        return {
+            "weights": None if self.from_scratch else self.contract["weights"]["sha256"],
+            "encoder": self.encoder.settings.model_dump(mode="json"),
+            "preprocessing": digest_of(self.contract["preprocessing"]),
+            "seed": self.settings.seed,
+            "evaluation": shareable(self.study.settings),
+            "finetune": self.settings.finetune.model_dump(mode="json"),
+            "augment": self.settings.augment.model_dump(mode="json") if self.settings.finetune.augment else None,
+            "cohort": self.cohort.digest(),
+            "splits": digest_of(splits),
+            "neurocontrast": version(),
+        }
+
+    def prepared(self, progress: Progress) -> Study:
+        """Return the study with its baseline of voxels, after its scans are preprocessed."""
+        progress.message(plan_line(self.study))
+        self.source.make_ready(self.cohort, progress)
+        images, allowed = self.source.images(self.cohort), self.study.settings.allow_overlap
+        volumes = (images[row]["image"].numpy() for row in range(len(images)))
+        notices = check_duplicates(self.study.table, volumes, allow_overlap=allowed)
+        return with_voxels(replace(self.study, notices=[*self.study.notices, *notices]), self.info, progress)
+
+
+def plan_finetuning(
+    run: Path,
+    participants: str | os.PathLike[str],
+    images_root: str | os.PathLike[str] | None,
+    settings: Config,
+    chosen: EvaluationSettings,
+    transforms: Compose | Sequence[Transform] | None,
+    from_scratch: bool,
+    progress: Progress,
+) -> FinetunePlan:
+    """Check everything that can be before an image is read, and make the folds; see `finetune`."""
+    encoder, contract = load_encoder(run)
+    if encoder.settings.is_linear:
+        raise ConfigError(
+            f"finetune: the encoder of '{run}' is '{encoder.settings.name}', whose components are computed in one pass "
+            "and not trained. Give a run of a network, or `embed` this one and `evaluate` its features."
+        )
+    check_blocks(encoder, settings.finetune, pretrained=not from_scratch)
+    what, given = "finetune trains on scans of brains", None if transforms is None else Compose(transforms)
+    source = brains_of_run(run, contract, settings.data, what=what, transforms=given)
+    settings = settings.model_copy(update={"augment": _augment(settings, contract)})
+    if settings.finetune.augment:
+        source.views(settings)  # refused before anything is read
+    listed = source.read_cohort(participants, images_root=images_root)
+    for warning in listed.warnings:
+        progress.warning(warning)
+    info = describe_embedded(run, contract, listed, progress)
+    if from_scratch:
+        info |= {"pretraining_subjects": [], "objective": _SCRATCH, "training_metrics": None}
+    folds = None if chosen.split_file is None else read_split_file(chosen.split_file)
+    rows = np.arange(len(listed), dtype=float)[:, None]  # in place of features: where each scan stands in the table
+    study = plan_study(listed.table, rows, settings=chosen, info=info, split_rows=folds)
+    name, weights = ("network from scratch", "random") if from_scratch else ("fine-tuned network", "pretrained")
+    text = f"{encoder.settings.name}, {weights} weights to begin with"
+    study = replace(study, elsewhere=TrainedElsewhere(name, text, _NOT_STORED))
+    cohort = listed.subset(study.features[:, 0].astype(int))
+    return FinetunePlan(settings, encoder, contract, source, cohort, study, info, from_scratch)
+
+
+def _augment(settings: Config, contract: Mapping[str, Any]) -> Any:
+    """Return the section ``augment`` if it was given, else that of the run; maps of tissue are not synthesised from."""
+    of_run = contract.get("augment")
+    if "augment" in settings.model_fields_set or of_run is None:
+        return settings.augment
+    return as_config({"augment": {key: value for key, value in of_run.items() if key != "synthesise"}}).augment

@@ -1,0 +1,148 @@
+"""Weights that a run starts from: those of another run, or imported ones, fitted to the run's own network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model, save_encoder
+from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, digest_of_weights, misfits
+from neurocontrast.exceptions import CheckpointError
+from neurocontrast.progress import Progress
+from neurocontrast.stages.run_folder import INITIAL, read_provenance
+
+__all__ = ["InitialWeights", "restore_initial", "start_from"]
+
+_OF_THE_NETWORK = ("name", "norm", "final_norm", "stem", "centre_input")
+_OF_THE_INPUT = ("mean", "std", "centre")
+"""Buffers that are measured on the run's own images."""
+_MOST_LINES = 20
+
+
+@dataclass(frozen=True)
+class InitialWeights:
+    """What a run records of the weights that it started from."""
+
+    facts: dict[str, Any]  # for provenance.json and encoder.json
+    subjects: list[str] = field(default_factory=list)  # digests of who was in the pretraining before, where known
+    contract: Mapping[str, Any] = field(default_factory=dict)  # encoder.json beside the weights
+
+    def keep(self, model: ContrastiveModel, folder: Path, contract: Mapping[str, Any], progress: Progress) -> None:
+        """Write the weights of `model` into the directory of its run, and say what they are and how scans differ."""
+        facts = self.facts
+        progress.message(f"starting from {facts['name']}: {facts['encoder']}; projection head {facts['head']}")
+        if found := _differences(self.contract, contract):
+            progress.warning(f"training.init: scans were prepared otherwise for these weights: {'; '.join(found)}.")
+        if not facts["subjects_known"]:
+            progress.warning(
+                f"training.init: {facts['name']} does not say who was in its pretraining, so nobody can tell whether "
+                "participants of a later evaluation were."
+            )
+        save_encoder(folder / INITIAL, model.encoder, contract, head=model.head)
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return what differs between two preparations of scans, by what ``encoder.json`` says of them."""
+    if "preprocessing" not in before:
+        return []
+    was, is_now = ({**each["preprocessing"], "channels": each.get("channels") or ["t1"]} for each in (before, now))
+    keys = [key for key in {**was, **is_now} if was.get(key) != is_now.get(key)]
+    return [f"{key} was {was.get(key)}, is {is_now.get(key)}" for key in keys]
+
+
+def start_from(model: ContrastiveModel, path: Path) -> InitialWeights:
+    """Give a model the weights of a run, of a folder with ``encoder.json``, or of an encoder's ``.safetensors`` file.
+
+    The first convolution is adapted where the weights are of one channel and the model has several, or the other way
+    round: it is divided among the channels, or summed over them, so that a scan whose channels are equal gives the same
+    features as before. The projection head is taken over where there is one of the same layers, and is left as it is
+    where not.
+
+    Raises
+    ------
+    CheckpointError
+        Where there are no such weights, or they do not fit: all that differs is named.
+    """
+    folder = path.parent if path.name in (CONTRACT, WEIGHTS) and (path.parent / CONTRACT).is_file() else path
+    encoder = model.encoder
+    if folder.is_dir():
+        earlier, contract = load_encoder(folder)
+        tensors = earlier.state_dict()
+        pairs = [(key, getattr(earlier.settings, key), getattr(encoder.settings, key)) for key in _OF_THE_NETWORK]
+        problems = [f"encoder.{key}: is {was} there, {now} here" for key, was, now in pairs if was != now]
+    else:
+        contract, tensors, problems = {}, _read_file(path), []
+    fitted, n_channels = _adapted(tensors, encoder, path, problems)
+    encoder.load_state_dict(fitted)
+    head = _take_head(model, folder, contract)
+    subjects = read_provenance(folder)["pretraining_subjects"] if (folder / "provenance.json").is_file() else None
+    facts = {
+        "name": folder.resolve().name,
+        "sha256": digest_of_weights(path),
+        "encoder": "all weights" if n_channels == encoder.n_channels else "all weights, the first convolution adapted",
+        "n_channels": n_channels,
+        "head": "taken over" if head else "new",
+        "subjects_known": subjects is not None,
+    }
+    if contract.get("imported"):
+        facts["imported"] = contract["imported"]
+    return InitialWeights(facts, subjects or [], contract)
+
+
+def restore_initial(model: ContrastiveModel, folder: Path) -> None:
+    """Give a model the weights that its run keeps of its start, so that the run can be resumed without their source."""
+    kept, _ = load_model(folder / INITIAL)
+    model.load_state_dict(kept.state_dict())
+
+
+def _read_file(path: Path) -> dict[str, torch.Tensor]:
+    if not path.exists():
+        raise CheckpointError(f"training.init: there is no '{path}'. Give a run, or a folder of `weights import`.")
+    if path.suffix != ".safetensors":
+        raise CheckpointError(
+            f"training.init: '{path}' is neither a run nor a .safetensors file of an encoder. Weights of other "
+            "programs come in with `neurocontrast weights import`."
+        )
+    try:
+        return safetensors.torch.load_file(path)
+    except (safetensors.SafetensorError, OSError) as error:
+        raise CheckpointError(f"training.init: '{path}' is not a readable safetensors file ({error}).") from error
+
+
+def _adapted(
+    tensors: Mapping[str, torch.Tensor], encoder: Encoder, path: Path, problems: list[str]
+) -> tuple[dict[str, torch.Tensor], int]:
+    """Return the tensors as the encoder needs them, and how many channels they were of; `problems` are known before."""
+    own = encoder.state_dict()
+    fitted = {name: tensor for name, tensor in tensors.items() if name not in _OF_THE_INPUT}
+    fitted |= {name: own[name] for name in _OF_THE_INPUT if name in own}
+    first = next(name for name, tensor in own.items() if name.endswith("weight") and tensor.ndim > 2)
+    weight, n_channels = fitted.get(first), encoder.n_channels
+    n_before = n_channels if weight is None or weight.ndim != own[first].ndim else weight.shape[1]
+    if weight is not None and n_before != n_channels and 1 in (n_before, n_channels):
+        fitted[first] = weight.sum(dim=1, keepdim=True).expand(-1, n_channels, *weight.shape[2:]) / n_channels
+    elif n_before != n_channels:
+        problems.append(f"channels: {n_before} there, {n_channels} here, and nothing says which of them is which")
+    problems += misfits(fitted, own)
+    if problems:
+        more = [f"and {len(problems) - _MOST_LINES} more"] if len(problems) > _MOST_LINES else []
+        shown = "".join(f"\n  {line}" for line in [*problems[:_MOST_LINES], *more])
+        raise CheckpointError(f"training.init: the weights in '{path}' do not fit the encoder of this run:{shown}")
+    return fitted, n_before
+
+
+def _take_head(model: ContrastiveModel, folder: Path, contract: Mapping[str, Any]) -> bool:
+    """Take the projection head over where its layers are the same; return whether it was."""
+    if "head" not in contract or not len(model.head.state_dict()):
+        return False
+    head = load_model(folder)[0].head
+    if repr(head) != repr(model.head):
+        return False
+    model.head.load_state_dict(head.state_dict())
+    return True

@@ -1,0 +1,175 @@
+"""Take over the weights of other programs, and hand an encoder's over to them."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+
+from neurocontrast.config import Config, DataSettings, as_config
+from neurocontrast.encoders import Encoder, check_shape, load_encoder, save_encoder
+from neurocontrast.encoders.architectures import ARCHITECTURES, Architecture, convert, foreign_names, read_state
+from neurocontrast.exceptions import ConfigError, one_of, suggestion
+from neurocontrast.files import atomic_folder, atomic_path, check_output_file, check_writable, digest_of_file
+from neurocontrast.losses.registry import describe_objective
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.stages.sources import BrainVolumes
+
+__all__ = ["export_weights", "import_weights"]
+
+_SUFFIXES = (".pt", ".safetensors")
+
+
+def import_weights(
+    file: str | os.PathLike[str],
+    *,
+    architecture: str,
+    out: str | os.PathLike[str],
+    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    progress: Progress = SILENT,
+) -> Path:
+    """Write the weights of another program as a folder that `embed` and `pretrain` take as a run, and return its path.
+
+    Parameters
+    ----------
+    file : path
+        State dict as ``.safetensors`` or by ``torch.save``, also beside the state of an optimiser, also below a prefix
+        such as ``module.``. No code in it is ever run.
+    architecture : str
+        Network that the weights are of: a key of `neurocontrast.encoders.architectures.ARCHITECTURES`.
+    out : path
+        Folder to write: ``encoder.safetensors``, ``encoder.json`` and, where the network has a projection head,
+        ``head.safetensors``.
+    config : Config, mapping or path of a YAML file, optional
+        Section `data`, for how scans were prepared that the weights were trained on, where that is not what is known
+        of the architecture.
+    progress : Progress
+        Receives progress messages.
+
+    Raises
+    ------
+    CheckpointError
+        Where the file cannot be read, or its tensors do not fit the network: all of them are named.
+    """
+    if architecture not in ARCHITECTURES:
+        hint = suggestion(architecture, ARCHITECTURES)
+        raise ConfigError(f"architecture: '{architecture}' is not known.{hint} Known: {one_of(ARCHITECTURES)}.")
+    path, folder, known = Path(file), Path(out), ARCHITECTURES[architecture]
+    check_writable(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"out: '{folder}' exists and is not an empty folder. Give another.")
+    model, left_out = convert(read_state(path, known), known, path=path)
+    source = _source(known, as_config({} if config is None else config), progress)
+    encoder = model.encoder
+    if encoder.n_channels != source.n_channels:
+        raise ConfigError(
+            f"data.channels: the weights take {encoder.n_channels} channels, found {source.n_channels}. Name the "
+            "columns of the table that hold them, in their order, for instance --set data.channels=[gm,wm]."
+        )
+    check_shape(encoder, source.shape(None))
+    if left_out:
+        shown = ", ".join(left_out[:5]) + (f" and {len(left_out) - 5} more" if len(left_out) > 5 else "")
+        progress.message(f"{path.name}: left out, since features do without: {shown}")
+    contract = {
+        **source.contract(),
+        "objective": _objective(known),
+        "simulated": False,
+        "imported": {
+            "file": path.name,
+            "sha256": digest_of_file(path),
+            "architecture": architecture,
+            "title": known.title,
+            "citation": known.citation,
+        },
+    }
+    with atomic_folder(folder) as temporary:
+        save_encoder(temporary, encoder, contract, head=model.head if encoder.settings.projection else None)
+    return folder
+
+
+def _source(known: Architecture, settings: Config, progress: Progress) -> BrainVolumes:
+    """Return how scans are prepared: as is known of the weights, but for what the configuration says."""
+    if not isinstance(settings.data, DataSettings):
+        raise ConfigError("data.kind: these networks encode scans of brains, found 'images'. Leave it out.")
+    given = settings.data.model_dump(mode="json", include=settings.data.model_fields_set)
+    if not known.data and not given:
+        progress.warning(
+            f"{known.title}: its files do not say how scans were prepared. They will be by the defaults (1.5 mm, "
+            "121×145×121 voxels, zscore); say otherwise with --config or, for instance, --set data.spacing_mm=2."
+        )
+    data = as_config({"data": {**known.data, **given}}).data
+    source = BrainVolumes(data).prepared(None)
+    if not source.transforms.is_fitted:
+        raise ConfigError(f"data.normalise: '{data.normalise}' is fitted to scans of a cohort. Choose another.")
+    return source
+
+
+def _objective(known: Architecture) -> dict[str, Any] | None:
+    if not known.objective:
+        return None
+    return describe_objective(as_config({"objective": dict(known.objective)}).objective, {})
+
+
+def export_weights(
+    run: str | os.PathLike[str], *, out: str | os.PathLike[str], overwrite: bool = False, progress: Progress = SILENT
+) -> Path:
+    """Write an encoder's weights as a plain state dict with MONAI's names, and return the path of the file.
+
+    MONAI's own module loads a DenseNet's with ``load_state_dict(..., strict=False)``, which then misses
+    ``class_layers`` alone. Where the encoder has no final normalisation, one that changes nothing in evaluation mode is
+    written, since MONAI's module has one.
+
+    Parameters
+    ----------
+    run : path
+        Run directory, or any folder with ``encoder.json`` and ``encoder.safetensors``.
+    out : path
+        File to write: ``.pt``, readable with ``torch.load(..., weights_only=True)``, or ``.safetensors``, which says
+        in its metadata how scans are to be prepared.
+    overwrite : bool
+        Whether a file that exists is replaced.
+    progress : Progress
+        Receives progress messages.
+    """
+    target = Path(out)
+    if target.suffix not in _SUFFIXES:
+        raise ConfigError(f"out: must be a file that ends in {' or '.join(_SUFFIXES)}, got '{out}'.")
+    check_output_file(target, target.suffix, overwrite=overwrite)
+    encoder, contract = load_encoder(run)
+    state = _monai_state(encoder)
+    if encoder.n_dims == 2:
+        progress.warning(
+            f"{run}: its encoder standardises colours itself, which is not in this file: mean "
+            f"{encoder.mean.tolist()}, standard deviation {encoder.std.tolist()} of values between 0 and 1."
+        )
+    if encoder.settings.centre_input:
+        progress.warning(f"{run}: its encoder takes a mean volume from every scan first, which is not in this file.")
+    with atomic_path(target) as temporary:
+        if target.suffix == ".safetensors":
+            about = {key: contract[key] for key in ("encoder", "preprocessing", "channels") if key in contract}
+            metadata = {str(key): json.dumps(value) for key, value in about.items()}
+            temporary.write_bytes(safetensors.torch.save(state, metadata=metadata))
+        else:
+            content = io.BytesIO()  # PyTorch, writing to a file, hides why it could not
+            torch.save(state, content)
+            temporary.write_bytes(content.getbuffer())
+    return target
+
+
+def _monai_state(encoder: Encoder) -> dict[str, torch.Tensor]:
+    is_densenet = encoder.settings.name.startswith("densenet")
+    tensors = {name: tensor for name, tensor in encoder.state_dict().items() if name.startswith("features.")}
+    like = ARCHITECTURES["monai-densenet121" if is_densenet else "medicalnet-resnet10"]
+    state = {theirs: tensors[ours].contiguous() for ours, theirs in foreign_names(tensors, like).items()}
+    if is_densenet and not encoder.settings.final_norm:
+        unchanged = torch.nn.BatchNorm3d(encoder.features.n_features)
+        torch.nn.init.constant_(unchanged.weight, math.sqrt(1 + unchanged.eps))
+        state |= {f"features.norm5.{name}": tensor for name, tensor in unchanged.state_dict().items()}
+    return state

@@ -1,0 +1,318 @@
+"""Supervised training of an encoder with a linear head: classes by cross-entropy, numbers by squared error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss, softmax
+
+from neurocontrast.collectives import Processes
+from neurocontrast.encoders.encoder import ContrastiveModel, Encoder, ProjectionHead
+from neurocontrast.exceptions import ConfigError, TrainingError
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.training.batchnorm import layers_of
+from neurocontrast.training.checkpoints import newest_checkpoint
+from neurocontrast.training.loop import Course, run_epochs
+from neurocontrast.training.optimizers import learning_rate_of, set_learning_rate
+from neurocontrast.training.session import BaseSession, Position, TrainingData
+from neurocontrast.training.settings import FinetuneSettings
+from neurocontrast.training.steps import drawing, take_step
+from neurocontrast.training.validation import reestimate
+
+__all__ = ["Labels", "SupervisedResult", "SupervisedSession", "check_blocks", "fit_supervised", "parameter_groups"]
+
+View = Callable[..., Tensor]
+"""``view(images, names, epoch=...)``, random by (epoch, name of the sample) alone."""
+
+_ADVICE = "lower finetune.learning_rate, or set finetune.warmup_epochs or finetune.clip_norm"
+_LEAST_SHARE = 1e-6
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What is predicted of every sample of the data, in its order.
+
+    Parameters
+    ----------
+    values : array (n_samples,)
+        Codes of classes from 0 on, or numbers.
+    n_classes : int or None
+        Number of classes; None for numbers.
+    """
+
+    values: npt.NDArray[np.generic]
+    n_classes: int | None = None
+
+
+@dataclass(frozen=True)
+class SupervisedResult:
+    """What a trained network says of the tested samples, and the course of its training.
+
+    `predictions` are probabilities (n_samples, n_classes) or numbers (n_samples,); `metrics` has a row an epoch, and
+    `best_epoch`, counted from 1, is the one whose weights predict.
+    """
+
+    predictions: npt.NDArray[np.float64]
+    metrics: list[dict[str, Any]]
+    best_epoch: int
+
+
+def fit_supervised(
+    encoder: Encoder,
+    labels: Labels,
+    data: TrainingData,
+    test_rows: Sequence[int],
+    *,
+    settings: FinetuneSettings,
+    pretrained: bool,
+    seed: int,
+    folder: Path,
+    view: View | None = None,
+    title: str = "Fine-tuning",
+    engine: tuple[Fabric, Processes] | None = None,
+    progress: Progress = SILENT,
+) -> SupervisedResult:
+    """Train an encoder in place with a linear head, and predict other samples with the weights of the best epoch.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        Pretrained, or with random weights.
+    labels : Labels
+        What is predicted.
+    data : TrainingData
+        Samples, those to train on, and those on which the best epoch is chosen; without any it is the last.
+    test_rows : sequence of int
+        Samples to predict.
+    settings : FinetuneSettings
+        How to train.
+    pretrained : bool
+        Whether the encoder's weights are to be kept in reach: rates by block, and statistics of pretraining.
+    seed : int
+        Names the order of the samples.
+    folder : Path
+        Where ``metrics.csv`` and checkpoints are kept; training continues from the newest one there.
+    view : callable, optional
+        Makes the random view that is shown in place of a sample.
+    title : str
+        What progress calls this training.
+    engine : tuple, optional
+        What `launch` returned.
+    progress : Progress
+        Receives progress messages.
+    """
+    head = ProjectionHead(encoder.n_features, [labels.n_classes or 1], norm="batch")
+    session = SupervisedSession(
+        ContrastiveModel(encoder, head), labels, data, view=view, settings=settings, pretrained=pretrained, seed=seed,
+        engine=engine,
+    )  # fmt: skip
+    resume = newest_checkpoint(folder / "checkpoints") is not None
+    if not resume:
+        session.begin()
+
+    def finish(rows: list[dict[str, Any]], after_batch: Callable[[], None]) -> SupervisedResult:
+        best_epoch = session.take_best() or len(rows)
+        return SupervisedResult(session.predict(test_rows, after_batch), rows, best_epoch)
+
+    course = Course(title, _steps, _measure, is_over=session.is_over, label=f"{title}, ")
+    return run_epochs(session, folder, course, finish, resume=resume, progress=progress)
+
+
+def check_blocks(encoder: Encoder, settings: FinetuneSettings, *, pretrained: bool) -> list[list[nn.Module]]:
+    """Return the blocks of an encoder, or refuse to freeze more of them than can be."""
+    blocks = encoder.features.children_of_blocks()
+    if settings.frozen_blocks > len(blocks) or (settings.frozen_blocks and not pretrained):
+        allowed = f"{len(blocks)} blocks at most" if pretrained else "none of a network from scratch"
+        raise ConfigError(f"finetune.frozen_blocks: {settings.frozen_blocks} asked for, and {allowed} can be.")
+    return blocks
+
+
+def parameter_groups(model: ContrastiveModel, settings: FinetuneSettings, *, pretrained: bool) -> list[dict[str, Any]]:
+    """Return the parameters in groups with the `factor` of their rate, the head's first; frozen blocks are in none.
+
+    The last block of L has the factor f of the settings, block l has f · d^(L - l) with the decay d (Howard & Ruder
+    2018, section 3.2, where d is 1 / 2.6 for each layer of a text model).
+    """
+    if not pretrained:
+        return [{"params": list(model.parameters()), "factor": 1.0}]
+    groups = [{"params": list(model.head.parameters()), "factor": 1.0}]
+    blocks = model.encoder.features.children_of_blocks()
+    for depth, block in enumerate(reversed(blocks)):
+        parameters = [each for layer in block for each in layer.parameters()]
+        frozen = len(blocks) - depth <= settings.frozen_blocks
+        for parameter in parameters:
+            parameter.requires_grad_(not frozen)
+        if parameters and not frozen:
+            groups.append({"params": parameters, "factor": settings.encoder_factor * settings.layer_decay**depth})
+    return groups
+
+
+class SupervisedSession(BaseSession):
+    """Model, labels and data of supervised training on their device, and the weights of the best epoch so far."""
+
+    def __init__(
+        self,
+        model: ContrastiveModel,
+        labels: Labels,
+        data: TrainingData,
+        *,
+        view: View | None,
+        settings: FinetuneSettings,
+        pretrained: bool,
+        seed: int,
+        engine: tuple[Fabric, Processes] | None = None,
+    ) -> None:
+        blocks = check_blocks(model.encoder, settings, pretrained=pretrained)
+        groups = parameter_groups(model, settings, pretrained=pretrained)
+        super().__init__(model, data, settings=settings.of_loop, seed=seed, engine=engine, groups=groups)
+        self.head_layers = list(model.head.children())
+        self.labels, self.view, self.patience = labels, view, settings.patience
+        self.frozen_statistics = settings.batchnorm == "frozen" or (settings.batchnorm == "auto" and pretrained)
+        self._still: list[nn.Module] = [layer for block in blocks[: settings.frozen_blocks] for layer in block]
+        self._still += layers_of(model) if self.frozen_statistics else []
+        self.best: dict[str, Any] | None = None
+        self._encode_labels(balanced=settings.class_weight == "balanced")
+
+    def _encode_labels(self, *, balanced: bool) -> None:
+        """Put labels on the device, numbers standardised over the training rows, and begin the head at their mean."""
+        values, device, classes = self.labels.values, self.fabric.device, self.labels.n_classes
+        known = values[np.asarray(self.data.training_rows)]
+        self.weight, self.scale, bias = None, (0.0, 1.0), torch.zeros(1)
+        if classes is None:
+            self.scale = float(known.astype(float).mean()), float(known.astype(float).std()) or 1.0
+            standard = (values.astype(float) - self.scale[0]) / self.scale[1]
+            self.values = torch.as_tensor(standard, dtype=torch.float32, device=device)
+        else:
+            self.values = torch.as_tensor(values.astype(np.int64), device=device)
+            counts = torch.as_tensor(np.bincount(known.astype(int), minlength=classes), dtype=torch.float32)
+            shares = (counts / len(known)).clamp_min(_LEAST_SHARE)
+            self.weight = (1 / (classes * shares)).to(device) if balanced else None
+            bias = torch.zeros(classes) if balanced else shares.log()
+        linear: Any = self.head_layers[-1]
+        with torch.no_grad():
+            linear.weight.zero_()
+            linear.bias.copy_(bias)
+
+    def begin(self) -> None:
+        """Before the first step: standardise the features that the head sees, where they will not be by batches."""
+        if not self.frozen_statistics:
+            return
+        features = self._outputs(self.data.training_rows, self.encoder)
+        normalise: Any = self.head_layers[0]
+        normalise.running_mean.copy_(features.mean(dim=0))
+        normalise.running_var.copy_(features.var(dim=0, unbiased=False))
+
+    def train(self) -> None:
+        """Put in training mode what is trained; what keeps its statistics stays in evaluation mode."""
+        super().train()
+        for layer in self._still:
+            layer.eval()
+
+    def outputs_of(self, images: Tensor, rows: Tensor, *, epoch: int) -> Tensor:
+        """Return the head's outputs (n, n_out) of a view of each sample."""
+        with torch.no_grad():
+            seen = images if self.view is None else self.view(images, self.names_of(rows), epoch=epoch)
+        made: Tensor = self.head(self.encoder(self.seen(seen)).float())
+        return made.float()
+
+    def loss(self, outputs: Tensor, rows: Tensor) -> Tensor:
+        """Return the mean loss of outputs."""
+        values = self.values[rows.to(self.values.device)]
+        if self.labels.n_classes is None:
+            return mse_loss(outputs[:, 0], values)
+        return cross_entropy(outputs, values, weight=self.weight)
+
+    def _outputs(
+        self, rows: Sequence[int], network: Callable[[Tensor], Tensor], after_batch: Callable[[], None] = lambda: None
+    ) -> Tensor:
+        """Return what a part of the model makes of un-augmented samples, in evaluation mode."""
+        size, made = self.settings.batch_size, []
+        self.model.eval()
+        with torch.no_grad(), self.read([rows[start : start + size] for start in range(0, len(rows), size)]) as reading:
+            for _, images in reading:
+                made.append(network(self.seen(images)).float())
+                after_batch()
+        return torch.cat(made)
+
+    def _whole(self, images: Tensor) -> Tensor:
+        made: Tensor = self.head(self.encoder(images).float())
+        return made
+
+    def validation_loss(self, after_batch: Callable[[], None]) -> float | None:
+        """Return the loss on the validation rows; None without any."""
+        rows = self.data.validation_rows
+        if not len(rows):
+            return None
+        return float(self.loss(self._outputs(rows, self._whole, after_batch), torch.as_tensor(rows)))
+
+    def keep_if_best(self, epoch: int, loss: float | None) -> None:
+        """Keep a copy of the weights where the loss is lower than ever."""
+        if loss is None or (self.best is not None and not loss < self.best["loss"]):
+            return
+        weights = {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
+        self.best = {"epoch": epoch + 1, "loss": loss, "weights": weights}
+
+    def take_best(self) -> int | None:
+        """Go back to the weights of the best epoch, and return its number; None where there were no validation rows."""
+        if self.best is None:
+            return None
+        self.model.load_state_dict(self.best["weights"])
+        return int(self.best["epoch"])
+
+    def is_over(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether the loss on the validation rows has not become lower for as many epochs as the patience."""
+        if self.patience is None or not rows or rows[-1]["val_loss"] is None:
+            return False
+        return len(rows) - 1 - int(np.argmin([row["val_loss"] for row in rows])) >= self.patience
+
+    def predict(self, rows: Sequence[int], after_batch: Callable[[], None]) -> npt.NDArray[np.float64]:
+        """Return probabilities (n, n_classes), or numbers (n,), of un-augmented samples."""
+        outputs = self._outputs(rows, self._whole, after_batch).double()
+        if not outputs.isfinite().all():
+            raise TrainingError(f"the predictions of {len(rows)} tested scans are not all finite: {_ADVICE}.")
+        if self.labels.n_classes is not None:
+            return softmax(outputs, dim=1).cpu().numpy()
+        return outputs[:, 0].cpu().numpy() * self.scale[1] + self.scale[0]
+
+    def tensors(self) -> dict[str, Any]:
+        """Return everything that training changes, for a checkpoint."""
+        return {**super().tensors(), "best": self.best}
+
+    def restore(self, tensors: Mapping[str, Any]) -> None:
+        """Continue from what `tensors` returned."""
+        super().restore(tensors)
+        self.best = tensors["best"]
+
+
+def _steps(
+    session: SupervisedSession, batches: Sequence[Sequence[int]], position: Position
+) -> Generator[tuple[Sequence[int], dict[str, float]], None, None]:
+    """Take one step a batch; see `train_batches`."""
+    n_batches = position.batch + len(batches)
+    with session.read(batches) as reading:
+        for batch, (rows, images) in zip(batches, reading, strict=True):
+            rate = learning_rate_of(position.epoch, session.settings, batch=position.batch, n_batches=n_batches)
+            set_learning_rate(session.optimizer, rate)
+            session.optimizer.zero_grad(set_to_none=True)
+            with drawing(session, position) as occasion:
+                outputs = session.outputs_of(images, rows, epoch=occasion)
+            loss = session.loss(outputs, rows)
+            session.fabric.backward(loss)
+            yield batch, take_step(session, rows, position, loss, outputs.detach(), {}, advice=_ADVICE)
+
+
+def _measure(session: SupervisedSession, epoch: int, *, after_batch: Callable[[], None]) -> dict[str, float | None]:
+    """Estimate statistics anew where they are not frozen, and return the loss on the validation rows."""
+    if not session.frozen_statistics:
+        reestimate(session, session.model, after_batch=after_batch)
+    loss = session.validation_loss(after_batch)
+    session.keep_if_best(epoch, loss)
+    return {"val_loss": loss}

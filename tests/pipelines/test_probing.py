@@ -1,0 +1,162 @@
+"""What the workflow measures on embeddings: the SGD classifier, cosines of classes, errors of colours; its figures."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics.pairwise import cosine_similarity
+
+from neurocontrast.embedding.table import write_embeddings
+from neurocontrast.exceptions import DataError
+from pipelines.natural.experiment import Experiment
+from pipelines.natural.figures import draw_experiment
+from pipelines.natural.probing import class_cosines, fit_sgd, read_splits, write_curve, write_probes
+
+CLASSES = ("bird", "car", "cat", "dog", "ship", "truck")
+
+
+def _write(path, *, spread=1.0, n=240, **columns):
+    """Write embeddings whose first six features tell the class, and the next three a colour of 0 to 1."""
+    generator = np.random.default_rng(0)
+    codes = np.arange(n) % len(CLASSES)
+    colour = generator.uniform(size=(n, 3))
+    features = np.hstack([np.eye(len(CLASSES))[codes] + spread * generator.normal(size=(n, 6)) / 4, colour])
+    splits = np.array(["train", "validation", "test"], dtype=object)[(np.arange(n) // len(CLASSES)) % 3]
+    table = pd.DataFrame({"participant_id": [f"i{place}" for place in range(n)], "split": splits})
+    table["label"] = [CLASSES[code] for code in codes]
+    for channel, name in enumerate(("red", "green", "blue")):
+        table[f"background_{name}"] = colour[:, channel] + 0.01 * generator.normal(size=n)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_embeddings(path, table.assign(**columns), features.astype(np.float32), {})
+
+
+def _experiment(tmp_path, **changes):
+    (tmp_path / "recipe.yaml").write_text("images: {dataset: cifar10}\n")
+    content = {
+        "title": "Cosines", "question": "?", "recipe": str(tmp_path / "recipe.yaml"), "reference": "a", "seeds": [0, 1],
+        "variants": {"a": {"label": "A"}, "b": {"label": "B"}}, "measures": ["accuracy"], "figures": [],
+    }  # fmt: skip
+    return Experiment.model_validate(content | changes)
+
+
+def test_the_rate_rises_and_falls_as_section_4_3_says(monkeypatch):
+    seen, step = [], torch.optim.SGD.step
+
+    def watching(self, *arguments, **keywords):
+        seen.append(self.param_groups[0]["lr"])
+        return step(self, *arguments, **keywords)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", watching)
+    fit_sgd(np.eye(4), np.arange(4), seed=0, epochs=100, batch_size=4)
+    assert len(seen) == 100
+    assert (seen[0], seen[10], seen[-1]) == pytest.approx((0.05, 5.0, 0.05))
+    assert np.diff(seen[:11]) == pytest.approx(0.495)
+    assert seen[10:] == sorted(seen[10:], reverse=True)
+
+
+def test_the_classifier_learns_what_can_be_told_and_follows_its_seed_alone():
+    generator = np.random.default_rng(0)
+    codes = np.arange(600) % 3
+    features = np.eye(3)[codes] + 0.1 * generator.normal(size=(600, 3))
+    model = fit_sgd(features[:300], codes[:300], seed=1, epochs=20)
+    found = model(torch.as_tensor(features[300:], dtype=torch.float32)).argmax(1).numpy()
+    assert (found == codes[300:]).mean() == 1
+    assert torch.equal(model.weight, fit_sgd(features[:300], codes[:300], seed=1, epochs=20).weight)
+    assert not torch.equal(model.weight, fit_sgd(features[:300], codes[:300], seed=2, epochs=20).weight)
+
+
+def test_cosines_are_the_means_of_all_pairs_without_an_image_and_itself(tmp_path):
+    _write(tmp_path / "head.parquet")
+    _, tested = read_splits(tmp_path / "head.parquet")
+    found, all_pairs = class_cosines(tested), cosine_similarity(tested.features)
+    own, other = tested.labels == "cat", tested.labels == "dog"
+    assert found.loc["cat", "dog"] == pytest.approx(all_pairs[np.ix_(own, other)].mean(), rel=1e-5)
+    within = all_pairs[np.ix_(own, own)][~np.eye(own.sum(), dtype=bool)]
+    assert found.loc["cat", "cat"] == pytest.approx(within.mean(), rel=1e-5)
+    assert found.loc["dog", "cat"] == pytest.approx(found.loc["cat", "dog"])
+
+
+def test_only_what_is_asked_for_is_measured_and_written(tmp_path):
+    _write(tmp_path / "encoder.parquet")
+    _write(tmp_path / "head.parquet")
+    asked = ["accuracy", "sgd_accuracy", "sgd_top5_accuracy", "colour_mse", "within_cosine"]
+    values = write_probes(tmp_path, experiment=_experiment(tmp_path, measures=asked), seed=0)
+    written = json.loads((tmp_path / "probes.json").read_text())
+    assert set(written) == set(asked) - {"accuracy"}
+    assert 0.8 < written["sgd_accuracy"] <= written["sgd_top5_accuracy"] <= 1
+    fitted, tested = read_splits(tmp_path / "encoder.parquet")
+    colours = [f"background_{name}" for name in ("red", "green", "blue")]
+    model = LinearRegression().fit(fitted.features, fitted.table[colours])
+    error = ((255 * (model.predict(tested.features) - tested.table[colours].to_numpy())) ** 2).mean()
+    assert values["colour_mse"] == pytest.approx(error, rel=1e-3)
+
+
+def test_the_curve_is_the_accuracy_on_test_images_after_each_milestone(tmp_path):
+    for epoch, spread in ((1, 8.0), (4, 0.5)):
+        _write(tmp_path / f"epoch-{epoch}.parquet", spread=spread)
+    curve = write_curve(tmp_path, experiment=_experiment(tmp_path, milestones=[1, 4]))
+    assert curve["epoch"].tolist() == [1, 4]
+    assert curve["accuracy"].iloc[0] < curve["accuracy"].iloc[1] == 1
+    assert pd.read_csv(tmp_path / "curve.tsv", sep="\t")["accuracy"].tolist() == curve["accuracy"].tolist()
+
+
+def test_embeddings_that_lack_something_are_refused(tmp_path):
+    experiment = _experiment(tmp_path, measures=["colour_mse"], milestones=[1])
+    _write(tmp_path / "epoch-1.parquet", split=["train", "test"] * 120)
+    with pytest.raises(DataError, match="no validation images"):
+        write_curve(tmp_path, experiment=experiment)
+    table = pd.DataFrame({"participant_id": ["a", "b"], "split": "test", "label": ["x", "y"]})
+    write_embeddings(tmp_path / "encoder.parquet", table, np.eye(2, dtype=np.float32), {})
+    with pytest.raises(DataError, match="no column background_red"):
+        write_probes(tmp_path, experiment=experiment, seed=0)
+    write_embeddings(tmp_path / "head.parquet", table.drop(columns="label"), np.eye(2, dtype=np.float32), {})
+    with pytest.raises(DataError, match="lacks the column label"):
+        read_splits(tmp_path / "head.parquet")
+
+
+def _draw(tmp_path, experiment):
+    empty = pd.DataFrame()
+    draw_experiment(tmp_path, experiment, empty, empty, curves=empty)
+    assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".png", ".svg", ".tsv"}
+
+
+def test_figures_of_cosines_have_every_class_and_all_pairs_of_the_last(tmp_path):
+    for variant in ("a", "b"):
+        for seed in (0, 1):
+            _write(tmp_path / variant / f"seed-{seed}" / "head.parquet")
+    experiment = _experiment(tmp_path, figures=["cosines", "histograms"])
+    _draw(tmp_path, experiment)
+    cosines = pd.read_csv(tmp_path / "figures" / "cosines.tsv", sep="\t")
+    assert cosines["class"].tolist() == [*CLASSES, *CLASSES]
+    shares = pd.read_csv(tmp_path / "figures" / "histograms.tsv", sep="\t")
+    assert set(shares["pairs"]) == {"truck, truck", "truck, another class"}
+    assert shares.groupby(["variant", "pairs"])["share"].sum().tolist() == pytest.approx([1.0] * 4)
+    wrong = _experiment(tmp_path, figures=["histograms"], target_class="lorry")
+    with pytest.raises(DataError, match="no test image is of 'lorry'"):
+        _draw(tmp_path, wrong)
+
+
+def test_the_operator_is_drawn_beside_the_kernel_of_the_run(tmp_path):
+    n = 12
+    table = pd.DataFrame({"participant_id": [f"i{place}" for place in range(n)], "split": "train"})
+    table["path"] = [f"images.npy#{place}" for place in range(n)]
+    table["label"] = ["cat", "dog"] * (n // 2)
+    table["attr_tail"], table["attr_bark"] = 1, [0, 1] * (n // 2)
+    table.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
+    objective = {"loss": "weakly_supervised_cclk", "kernel": [{"column": "attributes", "type": "cosine"}], "ridge": 0.5}
+    data = {"kind": "images", "participants": str(tmp_path / "participants.tsv"), "vectors": {"attributes": ["attr_*"]}}
+    for variant in ("a", "b"):
+        config = {"data": data, "objective": {"loss": "ntxent"} if variant == "a" else objective}
+        (tmp_path / variant / "seed-0" / "run").mkdir(parents=True)
+        (tmp_path / variant / "seed-0" / "run" / "config.yaml").write_text(yaml.safe_dump(config))
+    _draw(tmp_path, _experiment(tmp_path, figures=["operator"]))
+    drawn = pd.read_csv(tmp_path / "figures" / "operator.tsv", sep="\t")
+    kernel = drawn["kernel"].to_numpy().reshape(n, n)
+    assert kernel[0, 1] == pytest.approx(1), "images are sorted by class"
+    assert drawn["operator"].to_numpy().reshape(n, n) == pytest.approx(
+        np.linalg.solve(kernel + 0.5 * np.eye(n), kernel), abs=1e-5
+    )

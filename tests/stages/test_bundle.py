@@ -1,0 +1,345 @@
+"""A run and its probe as a MONAI bundle, which gives the same numbers without this package."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from monai.bundle import ConfigWorkflow
+
+import neurocontrast as nc
+from neurocontrast.bundling.scripts import MODULES, sources_of
+from neurocontrast.cli.app import run as neurocontrast
+from neurocontrast.embedding.table import read_embeddings
+from neurocontrast.encoders import EncoderSettings, ReadOut, build_encoder, save_encoder
+from neurocontrast.encoders.building import load_encoder
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.transforms import Preprocessing
+from neurocontrast.transforms.described import DescribedTransforms, build_transforms
+
+FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "C": (1e-2, 1.0)}
+BOX = {"spacing_mm": 7.0, "shape": (24, 32, 24)}
+LANDMARKS = tuple(float(each) for each in np.linspace(0, 1, 11) ** 2)
+ENCODERS = {
+    "lenet": EncoderSettings(name="lenet"),
+    "grid": EncoderSettings(name="lenet", norm="group", read_out=ReadOut(blocks=(1, 3), grid=(2, 3, 2))),
+    "pca": EncoderSettings(name="pca", n_components=4),
+    "densenet": EncoderSettings(name="densenet_small", read_out=ReadOut(blocks=(2, 4), grid=(2, 2, 2))),
+}
+PREPARED = {
+    "zscore": Preprocessing(**BOX),
+    "brain": Preprocessing(**BOX, normalise="zscore-brain"),
+    "percentile": Preprocessing(**BOX, normalise="percentile", erode_mm=8.0, smooth_mm=6.0),
+    "white-matter": Preprocessing(**BOX, normalise="white-matter"),
+    "histogram": Preprocessing(**BOX, normalise="histogram", landmarks=LANDMARKS),
+    "own-spacing": Preprocessing(spacing_mm=None, shape=(24, 30, 24)),
+    "larger": Preprocessing(spacing_mm=5.0, shape=(40, 48, 40)),
+}
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory):
+    return nc.simulate(tmp_path_factory.mktemp("people") / "made", n_subjects=26, n_sites=2, spacing_mm=8.0, seed=9)
+
+
+def make_run(folder: Path, encoder: str, prepared: str, **contract) -> Path:
+    """Write an encoder with random weights as a run of `pretrain` would."""
+    preprocessing, settings = PREPARED[prepared], ENCODERS[encoder]
+    built = build_encoder(settings, n_voxels=50, seed=3)
+    if settings.is_linear:
+        places = torch.arange(50) * 97
+        built.features.layers.set_components(places, torch.rand(50), torch.randn(4, 50))
+        contract["n_voxels"] = 50
+    about = {"preprocessing": preprocessing.contract(), "cache_dtype": "float16", **contract}
+    save_encoder(folder, built, about)
+    return folder
+
+
+def embedded(run: Path, participants: Path, folder: Path) -> np.ndarray:
+    cache = {"data": {"cache_dir": str(folder / "cache")}}
+    table = nc.embed(run, participants=participants, out=folder / "emb.parquet", config=cache)
+    return read_embeddings(table).features
+
+
+def run_bundle(bundle: Path, scans: Path, output: Path) -> list[dict]:
+    """Run a bundle in this process, whose modules it must not leave behind."""
+    config = str(bundle / "configs" / "inference.yaml")
+    try:
+        workflow = ConfigWorkflow(
+            config_file=config, workflow_type="inference", logging_file=False,
+            bundle_root=str(bundle), dataset_dir=str(scans), output=str(output),
+        )  # fmt: skip
+        sys.path.insert(0, str(bundle))
+        workflow.initialize()
+        assert workflow.check_properties() == []
+        workflow.run()
+    finally:
+        sys.path[:] = [path for path in sys.path if path != str(bundle)]
+        for name in [name for name in sys.modules if name.partition(".")[0] == "scripts"]:
+            del sys.modules[name]
+    return [json.loads(line) for line in output.read_text().splitlines()]
+
+
+def few(participants: Path, target: Path, n: int) -> Path:
+    table = pd.read_csv(participants, sep="\t").head(n)
+    table["path"] = [str(participants.parent / path) for path in table["path"]]
+    table.to_csv(target, sep="\t", index=False)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("encoder", "prepared"),
+    [
+        *[("lenet", name) for name in PREPARED],
+        ("grid", "zscore"),
+        ("pca", "percentile"),
+        ("densenet", "larger"),
+    ],
+)
+def test_a_bundle_gives_the_features_of_embed(people, tmp_path, encoder, prepared):
+    run = make_run(tmp_path / "run", encoder, prepared)
+    scans = few(people, tmp_path / "t.tsv", 2)
+    bundle = nc.bundle(run, out=tmp_path / "bundle")
+    found = run_bundle(bundle, scans, tmp_path / "o.jsonl")
+    assert [each["error"] for each in found] == [None, None]
+    wanted = embedded(run, scans, tmp_path)
+    np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize(("target", "probe"), [("diagnosis", "logistic"), ("age", "ridge"), ("diagnosis", "svm")])
+def test_a_bundle_predicts_as_predict_does(people, tmp_path, target, probe):
+    run = make_run(tmp_path / "run", "lenet", "zscore")
+    embedded(run, people, tmp_path)
+    evaluation = nc.evaluate(
+        tmp_path / "emb.parquet", target=target, probe=probe, out=tmp_path / "e", n_folds=3, **FAST
+    )
+    wanted = pd.read_csv(nc.predict(evaluation, tmp_path / "emb.parquet", out=tmp_path / "p.tsv"), sep="\t").head(5)
+    bundle = nc.bundle(run, evaluation, out=tmp_path / "bundle")
+    found = pd.DataFrame(run_bundle(bundle, few(people, tmp_path / "t.tsv", 5), tmp_path / "o.jsonl"))
+    np.testing.assert_allclose(found["y_score"], wanted["y_score"], rtol=1e-4)
+    np.testing.assert_allclose(found["mahalanobis"], wanted["mahalanobis"], rtol=1e-3)
+    assert found["outside"].tolist() == wanted["outside"].tolist()
+    if target == "diagnosis":
+        assert found["y_pred"].tolist() == wanted["y_pred"].tolist()
+    card = (bundle / "docs" / "README.md").read_text()
+    assert f"## Probe of {target}" in card
+    assert "not for people" in card
+
+
+def test_several_classes_are_predicted_as_by_the_probe(people, tmp_path):
+    run = make_run(tmp_path / "run", "lenet", "zscore")
+    three = pd.read_csv(people, sep="\t")
+    three["diagnosis"] = ["a", "b", "b", "c"] * 6 + ["a", "b"]
+    three["path"] = [str(people.parent / path) for path in three["path"]]
+    three.to_csv(tmp_path / "three.tsv", sep="\t", index=False)
+    embedded(run, tmp_path / "three.tsv", tmp_path)
+    evaluation = nc.evaluate(tmp_path / "emb.parquet", out=tmp_path / "e", n_folds=3, threshold="prevalence", **FAST)
+    wanted = pd.read_csv(nc.predict(evaluation, tmp_path / "emb.parquet", out=tmp_path / "p.tsv"), sep="\t")
+    bundle = nc.bundle(run, evaluation, out=tmp_path / "bundle")
+    found = pd.DataFrame(run_bundle(bundle, tmp_path / "three.tsv", tmp_path / "o.jsonl"))
+    for name in ("score_a", "score_b", "score_c"):
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-4)
+    assert found["y_pred"].tolist() == wanted["y_pred"].tolist()
+
+
+def test_a_bad_scan_stops_no_other(people, tmp_path):
+    bundle = nc.bundle(make_run(tmp_path / "run", "lenet", "zscore"), out=tmp_path / "bundle")
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    (inbox / "a.nii.gz").write_bytes(b"no image")
+    shutil.copy(people.parent / pd.read_csv(people, sep="\t")["path"][0], inbox / "b.nii.gz")
+    with pytest.raises(SystemExit) as end:
+        run_bundle(bundle, inbox, tmp_path / "o.jsonl")
+    assert end.value.code == 1
+    bad, good = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert "not a NIfTI image" in bad["error"]
+    assert bad["features"] is None
+    assert len(good["features"]) == 32
+
+
+def test_transforms_from_a_file_are_bundled(people, tmp_path):
+    targets = [
+        {"_target_": "neurocontrast.transforms.LoadScand", "keys": ["image"]},
+        {"_target_": "monai.transforms.Resized", "keys": ["image"], "spatial_size": [16, 16, 16]},
+        {"_target_": "monai.transforms.NormalizeIntensityd", "keys": ["image"], "nonzero": True},
+    ]
+    described = DescribedTransforms(build_transforms(targets, source="t"), (1, 16, 16, 16), targets)
+    run = make_run(tmp_path / "run", "lenet", "zscore", preprocessing=described.contract())
+    scans = few(people, tmp_path / "t.tsv", 2)
+    found = run_bundle(nc.bundle(run, out=tmp_path / "bundle"), scans, tmp_path / "o.jsonl")
+    wanted = embedded(run, scans, tmp_path)
+    np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_maps_in_several_columns_are_bundled(people, tmp_path):
+    run = make_run(tmp_path / "run", "lenet", "zscore")
+    settings = ENCODERS["lenet"]
+    maps = Preprocessing(**BOX, normalise="none", smooth_mm=8.0, n_channels=2)
+    about = {"preprocessing": maps.contract(), "cache_dtype": "float32", "channels": ["gm", "wm"]}
+    save_encoder(run, build_encoder(settings, n_channels=2), about)
+    table = pd.read_csv(people, sep="\t").head(3)
+    table["gm"] = [str(people.parent / path) for path in table["path"]]
+    table["wm"] = table["gm"].to_numpy()[::-1]
+    table.drop(columns="path").to_csv(tmp_path / "maps.tsv", sep="\t", index=False)
+    found = run_bundle(nc.bundle(run, out=tmp_path / "bundle"), tmp_path / "maps.tsv", tmp_path / "o.jsonl")
+    wanted = embedded(run, tmp_path / "maps.tsv", tmp_path)
+    np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_torchscript_of_the_encoder_gives_its_features(tmp_path):
+    run = make_run(tmp_path / "run", "grid", "zscore")
+    bundle = nc.bundle(run, out=tmp_path / "bundle", torchscript=True)
+    scripted = torch.jit.load(bundle / "models" / "model.ts")
+    volume = torch.randn(1, 1, *BOX["shape"])
+    with torch.no_grad():
+        wanted = load_encoder(run)[0](volume)
+        np.testing.assert_allclose(scripted(volume), wanted, atol=1e-4 * float(wanted.abs().max()))
+
+
+def test_the_folder_is_what_the_specification_asks_for(tmp_path):
+    (tmp_path / "mine.txt").write_text("Copyright 2026 somebody. CC BY-SA 3.0.\n")
+    bundle = nc.bundle(make_run(tmp_path / "run", "lenet", "zscore"), out=tmp_path / "b", licence=tmp_path / "mine.txt")
+    about = json.loads((bundle / "configs" / "metadata.json").read_text())
+    texts = (
+        "version",
+        "monai_version",
+        "pytorch_version",
+        "numpy_version",
+        "task",
+        "description",
+        "authors",
+        "copyright",
+    )
+    assert all(isinstance(about[name], str) and about[name] for name in texts)
+    formats = about["network_data_format"]
+    for part, name in (("inputs", "image"), ("outputs", "pred")):
+        tensor = formats[part][name]
+        assert set(tensor) == {"type", "format", "modality", "num_channels", "spatial_shape", "dtype", "value_range",
+                               "is_patch_data", "channel_def"}  # fmt: skip
+        assert len(tensor["channel_def"]) == tensor["num_channels"]
+    assert formats["inputs"]["image"]["spatial_shape"] == [24, 32, 24]
+    assert formats["outputs"]["pred"]["num_channels"] == 32
+    licence = (bundle / "docs" / "license.txt").read_text()
+    assert licence.startswith("Copyright 2026 somebody.")
+    assert "BSD 3-Clause" in licence
+    config = yaml.safe_load((bundle / "configs" / "inference.yaml").read_text())
+    assert {"bundle_root", "device", "dataset_dir", "dataset", "evaluator", "network_def", "inferer", "run"} <= set(
+        config
+    )
+    assert torch.load(bundle / "models" / "model.pt", weights_only=True)
+
+
+def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(people, tmp_path):
+    run, out = make_run(tmp_path / "run", "lenet", "zscore"), tmp_path / "bundle"
+    contract = json.loads((run / "encoder.json").read_text())
+
+    def changed(**changes) -> Path:
+        other = shutil.copytree(run, Path(tempfile.mkdtemp(dir=tmp_path)) / "run")
+        (other / "encoder.json").write_text(json.dumps(contract | changes))
+        return other
+
+    python = {
+        "transform_version": 1,
+        "monai": "1.6.1",
+        "image_shape": [1, 16, 16, 16],
+        "transforms": [{"class": "m.Own"}],
+    }
+    random = {**python, "targets": [{"_target_": "neurocontrast.transforms.RandBlurd", "keys": ["image"]}]}
+    for other, error, message in [
+        (changed(preprocessing=python), CheckpointError, "given from Python"),
+        (changed(preprocessing=random), ConfigError, "cannot be bundled: RandBlurd is a view"),
+        (changed(preprocessing={"kind": "images"}), ConfigError, "trained on natural images"),
+        (changed(format=9), CheckpointError, "format 9 is not known"),
+        (changed(preprocessing={**contract["preprocessing"], "transform_version": 7}), CheckpointError, "version is 7"),
+        (changed(weights={"file": "nowhere.safetensors", "sha256": "0"}), CheckpointError, "the weights are missing"),
+        (tmp_path, CheckpointError, r"no encoder\.json there"),
+    ]:
+        with pytest.raises(error, match=message):
+            nc.bundle(other, out=out)
+    with pytest.raises(ConfigError, match=r"licence: .* cannot be read"):
+        nc.bundle(run, out=out, licence=tmp_path / "nowhere.txt")
+    with pytest.raises(CheckpointError, match="there is no probe"):
+        nc.bundle(run, run, out=out)
+    assert not out.exists()
+    nc.bundle(run, out=out)
+    with pytest.raises(ConfigError, match="not empty"):
+        nc.bundle(run, out=out)
+    with pytest.raises(ConfigError, match="is not a bundle"):
+        nc.bundle(run, out=run, overwrite=True)
+    assert nc.bundle(run, out=out, overwrite=True) == out
+
+
+def test_code_that_needs_more_than_a_bundle_has_is_refused():
+    with pytest.raises(ConfigError, match=r"cannot be bundled: neurocontrast\.settings needs pydantic"):
+        sources_of(["neurocontrast.settings"])
+
+
+def test_the_code_of_a_bundle_imports_nothing_of_this_package():
+    found = sources_of(MODULES)
+    assert {"inference.py", "network.py", "probe.py", "encoder.py", "loading.py"} <= set(found)
+    for name, text in found.items():
+        imported = {node.module for node in ast.parse(text).body if isinstance(node, ast.ImportFrom)}
+        assert not {each for each in imported if each.startswith("neurocontrast")}, name
+        assert {f"{each.partition('.')[2]}.py" for each in imported if each.startswith("scripts.")} <= set(found), name
+
+
+def test_a_probe_of_other_features_is_refused(people, tmp_path):
+    run = make_run(tmp_path / "run", "lenet", "zscore")
+    embedded(run, people, tmp_path)
+    options = {"out": tmp_path / "e", "n_folds": 3, **FAST}
+    evaluation = nc.evaluate(tmp_path / "emb.parquet", **options)
+    other = save_encoder_of(tmp_path / "other", seed=8)
+    with pytest.raises(DataError, match="Features of two encoders have nothing in common"):
+        nc.bundle(other, evaluation, out=tmp_path / "b")
+    recentred = nc.evaluate(tmp_path / "emb.parquet", **{**options, "out": tmp_path / "r", "recentre": "site"})
+    with pytest.raises(ConfigError, match="recentred by site"):
+        nc.bundle(run, recentred, out=tmp_path / "b")
+    (evaluation / "probe" / "probe.npz").unlink()
+    with pytest.raises(CheckpointError, match=r"probe\.npz: missing"):
+        nc.bundle(run, evaluation, out=tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+
+
+def save_encoder_of(folder: Path, *, seed: int) -> Path:
+    save_encoder(folder, build_encoder(ENCODERS["lenet"], seed=seed), {"preprocessing": PREPARED["zscore"].contract()})
+    return folder
+
+
+def test_the_command_line_bundles(tmp_path, capsys):
+    run = make_run(tmp_path / "run", "lenet", "zscore")
+    assert neurocontrast(["bundle", str(run), "--out", str(tmp_path / "b")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "b")
+    assert neurocontrast(["bundle", str(run), "--out", str(tmp_path / "b")]) == 2
+    assert "not empty" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_bundle_runs_where_this_package_is_not(people, tmp_path):
+    run = make_run(tmp_path / "run", "densenet", "larger")
+    bundle = nc.bundle(run, out=tmp_path / "bundle")
+    scans = few(people, tmp_path / "t.tsv", 2)
+    code = (
+        "import sys\n"
+        "class Forbidden:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in {'neurocontrast', 'pydantic', 'sklearn', 'safetensors', 'isal'}:\n"
+        "            raise ModuleNotFoundError(name=name)\n"
+        "sys.meta_path.insert(0, Forbidden())\n"
+        "from monai.bundle import run\n"
+        f"run(config_file='configs/inference.yaml', dataset_dir={str(scans)!r}, output={str(tmp_path / 'o.jsonl')!r})\n"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, cwd=bundle)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    wanted = embedded(run, scans, tmp_path)
+    np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())

@@ -1,0 +1,151 @@
+import json
+import os
+import signal
+
+import numpy as np
+import pandas as pd
+import pytest
+from small_run import Listening
+
+import neurocontrast
+from neurocontrast.cli import run
+from neurocontrast.exceptions import CheckpointError, ConfigError, LeakageError, TrainingInterrupted
+
+OPTIONS = {"n_folds": 2, "n_bootstraps": 20, "voxels": "off", "allow_overlap": True}
+TRAINED = ("evaluation.json", "predictions.tsv", "folds.tsv", "sites.tsv", "splits.tsv", "finetuning.tsv")
+
+
+@pytest.fixture
+def tune(whole, cohort, cache, tmp_path):
+    def tuned(name="tuned", *, of=whole, participants=cohort, finetune=None, **options):
+        chosen = {"epochs": 3, "batch_size": 4, "learning_rate": 1e-2, "accelerator": "cpu", **(finetune or {})}
+        config = {"data": {"cache_dir": str(cache), "n_workers": 1}, "finetune": chosen}
+        given = {"target": "diagnosis", **OPTIONS, **options}
+        return neurocontrast.finetune(of, participants=participants, out=tmp_path / name, config=config, **given)
+
+    return tuned
+
+
+def read(folder):
+    return json.loads((folder / "evaluation.json").read_text())
+
+
+def predicted(folder):
+    return (folder / "predictions.tsv").read_text()
+
+
+class Interrupting(Listening):
+    """Sends this process a signal once a line begins as given."""
+
+    def __init__(self, line):
+        super().__init__()
+        self.line = line
+
+    def message(self, text):
+        super().message(text)
+        if text.startswith(self.line):
+            self.line = "never again"
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_frozen_tuned_and_from_scratch_are_compared_on_the_same_folds(tune, whole, cohort, cache, tmp_path):
+    embedded = neurocontrast.embed(
+        whole, participants=cohort, out=tmp_path / "e.parquet", config={"data": {"cache_dir": str(cache)}}
+    )
+    frozen = neurocontrast.evaluate(embedded, out=tmp_path / "frozen", target="diagnosis", **OPTIONS)
+    tuned, scratch = tune(), tune("scratch", from_scratch=True)
+    assert all((tuned / name).is_file() for name in TRAINED)
+    assert (frozen / "splits.tsv").read_text() == (tuned / "splits.tsv").read_text()
+    assert read(frozen)["baseline"] == read(tuned)["baseline"]
+    assert read(tuned)["finetuning"]["begins_with"] == "pretrained weights"
+    assert read(scratch)["finetuning"]["begins_with"] == "random weights"
+    assert predicted(tuned) != predicted(scratch)
+    compared = neurocontrast.compare([frozen, tuned, scratch], out=tmp_path / "compared")
+    models = pd.read_csv(compared / "models.tsv", sep="\t")
+    assert set(models["model"]) == {"frozen", "tuned", "scratch"}
+    assert "trained end to end" in neurocontrast.report(tuned, figures=False).read_text()
+
+
+def test_numbers_and_several_classes_are_predicted(tune, cohort, tmp_path):
+    found = read(tune("age", target="age"))
+    assert found["kind"] == "continuous"
+    assert 0 < found["metrics"]["mae"]["pooled"] < 60
+    table = pd.read_csv(cohort, sep="\t")
+    table["path"] = [str(cohort.parent / path) for path in table["path"]]
+    table["diagnosis"] = np.resize(["a", "b", "c"], len(table))
+    table.to_csv(tmp_path / "classes.tsv", sep="\t", index=False)
+    folder = tune("several", participants=tmp_path / "classes.tsv")
+    scores = pd.read_csv(folder / "predictions.tsv", sep="\t")[["score_a", "score_b", "score_c"]]
+    assert np.allclose(scores.sum(axis=1), 1.0)
+
+
+def test_after_a_signal_finished_folds_are_kept_and_the_numbers_are_the_same(tune, tmp_path):
+    whole = tune()
+    stopping = Interrupting("Fold 2 of 2, epoch 1/3")
+    with pytest.raises(TrainingInterrupted, match=r"after 1 of 3 epochs.*--resume"):
+        tune("stopped", progress=stopping)
+    work = tmp_path / "stopped" / "finetuning"
+    first = work / "fold-000" / "finished.json"
+    assert first.is_file()
+    assert not (tmp_path / "stopped" / "evaluation.json").exists()
+    with pytest.raises(ConfigError, match=r"not finished\. Continue it with --resume"):
+        tune("stopped")
+    with pytest.raises(CheckpointError, match=r"finetune.epochs: was 3, is 2"):
+        tune("stopped", resume=True, finetune={"epochs": 2})
+    listening = Listening()
+    resumed = tune("stopped", resume=True, progress=listening)
+    assert not any(text.startswith(("Fold 1 of 2, epoch", "Fold 2 of 2, epoch 1/")) for text in listening.said)
+    assert predicted(resumed) == predicted(whole)
+    assert not work.exists()
+    tune("stopped", resume=True, progress=listening)
+    assert "nothing to continue" in listening.said[-1]
+
+
+def test_who_was_in_pretraining_is_refused_unless_the_network_begins_anew(tune, tmp_path):
+    with pytest.raises(LeakageError, match="in the pretraining cohort"):
+        tune(allow_overlap=False)
+    assert not (tmp_path / "tuned").exists()
+    assert read(tune("scratch", from_scratch=True, allow_overlap=False, finetune={"epochs": 1}))["n_overlap"] == 0
+
+
+def test_sites_are_left_out_as_in_evaluate_and_in_the_choice_of_the_epoch(tune):
+    folder = tune(splits="leave-site-out", inner_splits="leave-site-out", n_folds=5, finetune={"epochs": 1})
+    folds = pd.read_csv(folder / "folds.tsv", sep="\t")
+    assert folds["held_out_site"].nunique() == len(folds) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"probe": "sklearn.svm:SVC"}, "'probe' is for frozen features"),
+        ({"harmonise": "combat", "n_permutations": 10}, "'n_permutations', 'harmonise' are for frozen features"),
+        ({"target": "diagnosys"}, "Did you mean 'diagnosis'"),
+        ({"finetune": {"frozen_blocks": 4}}, "frozen_blocks: 4 asked for, and 3 blocks at most"),
+        ({"finetune": {"frozen_blocks": 1}, "from_scratch": True}, "none of a network from scratch"),
+        ({"finetune": {"frozen_blocks": 1, "batchnorm": "batch"}}, "batchnorm: batch"),
+        ({"finetune": {"patience": 0}}, "finetune.patience"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_with_nothing_written(tune, tmp_path, options, said):
+    with pytest.raises(ConfigError, match=said):
+        tune(**options)
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_a_linear_encoder_is_refused(tune, cohort, cache, tmp_path):
+    data = {"participants": str(cohort), "cache_dir": str(cache), "spacing_mm": 10, "shape": [16, 20, 16]}
+    linear = neurocontrast.pretrain({"data": data, "encoder": {"name": "pca", "n_components": 2}}, out=tmp_path / "pca")
+    with pytest.raises(ConfigError, match="'pca', whose components are computed in one pass and not trained"):
+        tune(of=linear)
+
+
+def test_the_command_ends_with_the_metric_of_the_network_beside_the_covariates(whole, cohort, cache, tmp_path, capsys):
+    chosen = {"finetune.epochs": 1, "finetune.accelerator": "cpu", "data.cache_dir": cache, "evaluation.voxels": "off"}
+    given = [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
+    arguments = ["finetune", whole, "--target", "age", "--participants", cohort, "--out", tmp_path / "out", *given]
+    assert run([*map(str, arguments), "--n-folds", "2", "--allow-overlap", "--from-scratch"]) == 0
+    shown = capsys.readouterr().out
+    assert "network from scratch" in shown
+    assert "covariates only" in shown
+    assert run([*map(str, arguments), "--n-folds", "2"]) == 2
+    assert "is not empty" in capsys.readouterr().err

@@ -1,0 +1,189 @@
+import json
+import os
+import shutil
+import signal
+
+import pytest
+import safetensors.torch
+import torch
+from small_run import Listening, weights, with_maps
+
+import neurocontrast
+from neurocontrast.embedding import read_embeddings
+from neurocontrast.encoders import load_encoder, load_model
+from neurocontrast.exceptions import CheckpointError, ConfigError, TrainingInterrupted
+from neurocontrast.files import digest_of_file
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+class Stopping(type(Listening())):
+    """Stops a run after its first epoch."""
+
+    def message(self, text):
+        super().message(text)
+        if text.startswith("epoch 1/"):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """A cohort of other people."""
+    folder = tmp_path_factory.mktemp("other")
+    return neurocontrast.simulate(folder / "simulated", n_subjects=12, n_sites=1, spacing_mm=8.0, seed=6)
+
+
+def test_a_run_starts_from_the_weights_of_another_and_says_so(whole, settings, other, tmp_path):
+    config, said = settings(f"data.participants={other}", "training.epochs=0", f"training.init={whole}"), Listening()
+    out = neurocontrast.pretrain(config, out=tmp_path / "run", progress=said)
+    before, after = load_model(whole)[0], load_model(out)[0]
+    assert all(map(torch.equal, before.parameters(), after.parameters()))
+    assert f"starting from {whole.name}: all weights; projection head taken over" in said.said
+    start = read(out / "encoder.json")["init"]
+    assert start == read(out / "provenance.json")["init"]
+    assert (start["sha256"], start["subjects_known"]) == (digest_of_file(whole / "encoder.safetensors"), True)
+
+
+def test_who_was_in_the_pretraining_before_stays_known(whole, settings, other, cohort, tmp_path):
+    config = settings(f"data.participants={other}", f"training.init={whole}")
+    out = neurocontrast.pretrain(config, out=tmp_path / "run")
+    seen = set(read(out / "provenance.json")["pretraining_subjects"])
+    assert set(read(whole / "provenance.json")["pretraining_subjects"]) < seen
+    embedded = neurocontrast.embed(out, participants=cohort, out=tmp_path / "e.parquet", config=settings())
+    assert set(read_embeddings(embedded).info["pretraining_subjects"]) == seen
+
+
+def test_another_head_begins_anew_and_another_preparation_is_told(whole, settings, tmp_path):
+    said = Listening()
+    config = settings(
+        "encoder.projection=[8,3]", "data.normalise=zscore-brain", "training.epochs=0", f"training.init={whole}"
+    )
+    out = neurocontrast.pretrain(config, out=tmp_path / "run", progress=said)
+    assert all(map(torch.equal, load_encoder(whole)[0].parameters(), load_encoder(out)[0].parameters()))
+    assert f"starting from {whole.name}: all weights; projection head new" in said.said
+    assert any(
+        "prepared otherwise for these weights: normalise was zscore, is zscore-brain." in text for text in said.said
+    )
+
+
+def test_one_channel_becomes_several_and_several_one(whole, settings, cohort, tmp_path):
+    table, two = with_maps(cohort), ["data.channels=[gm,wm]", "training.epochs=0"]
+    config = settings(f"data.participants={table}", *two, f"training.init={whole}")
+    out = neurocontrast.pretrain(config, out=tmp_path / "two")
+    one, both = load_encoder(whole)[0], load_encoder(out)[0]
+    volumes = torch.rand(3, 1, 16, 20, 16, generator=torch.Generator().manual_seed(0))
+    # BatchNorm is measured anew on the maps, so weights are compared before it.
+    first = [encoder.features.layers[0] for encoder in (one, both)]
+    torch.testing.assert_close(first[1](volumes.repeat(1, 2, 1, 1, 1)), first[0](volumes))
+    assert read(out / "encoder.json")["init"]["encoder"] == "all weights, the first convolution adapted"
+    again = neurocontrast.pretrain(settings("training.epochs=0", f"training.init={out}"), out=tmp_path / "one")
+    torch.testing.assert_close(load_encoder(again)[0].features.layers[0].weight, first[0].weight)
+    three = settings(f"data.participants={table}", "data.channels=[gm,wm,t1]", f"training.init={out}")
+    with pytest.raises(CheckpointError, match="channels: 2 there, 3 here, and nothing says which of them is which"):
+        neurocontrast.pretrain(three, out=tmp_path / "three")
+    assert not (tmp_path / "three").exists()
+
+
+def test_a_run_that_was_stopped_continues_without_the_weights_it_started_from(whole, settings, tmp_path):
+    source = shutil.copytree(whole, tmp_path / "source")
+    config = settings(f"training.init={source}")
+    straight = neurocontrast.pretrain(config, out=tmp_path / "straight")
+    assert weights(straight) != weights(whole)
+    out = tmp_path / "run"
+    with pytest.raises(TrainingInterrupted):
+        neurocontrast.pretrain(config, out=out, progress=Stopping())
+    shutil.rmtree(source)
+    neurocontrast.pretrain(out=out, resume=True)
+    assert weights(out) == weights(straight)
+    # Killed before its first checkpoint, it begins at the weights that it keeps.
+    for name in ("encoder.json", "metrics.csv"):
+        (out / name).unlink()
+    shutil.rmtree(out / "checkpoints")
+    neurocontrast.pretrain(config, out=out, resume=True)
+    assert weights(out) == weights(straight)
+
+
+def test_a_run_does_not_continue_from_other_weights(whole, settings, tmp_path):
+    out = neurocontrast.pretrain(settings(f"training.init={whole}"), out=tmp_path / "run")
+    for init in ("null", out):
+        with pytest.raises(CheckpointError, match=r"training\.init: was .*whole, is .*, and these are other weights"):
+            neurocontrast.pretrain(settings(f"training.init={init}", "training.epochs=3"), out=out, resume=True)
+    with pytest.raises(CheckpointError, match=r"training\.init: was None, is "):
+        neurocontrast.pretrain(settings(f"training.init={out}"), out=whole, resume=True)
+
+
+def test_an_encoder_file_alone_is_enough(whole, settings, tmp_path):
+    file, said = shutil.copy(whole / "encoder.safetensors", tmp_path / "alone.safetensors"), Listening()
+    config = settings("training.epochs=0", f"training.init={file}")
+    out = neurocontrast.pretrain(config, out=tmp_path / "run", progress=said)
+    assert all(map(torch.equal, load_encoder(whole)[0].parameters(), load_encoder(out)[0].parameters()))
+    assert any("alone.safetensors does not say who was in its pretraining" in text for text in said.said)
+
+
+def test_all_that_differs_is_named_and_nothing_is_written(whole, settings, tmp_path):
+    config = settings(
+        "encoder.norm=group", "encoder.name=densenet_small", "data.shape=[32,32,32]", f"training.init={whole}"
+    )
+    with pytest.raises(CheckpointError) as caught:
+        neurocontrast.pretrain(config, out=tmp_path / "run")
+    message = str(caught.value)
+    assert "encoder.name: is lenet there, densenet_small here" in message
+    assert "encoder.norm: is batch there, group here" in message
+    assert "and " in message.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
+
+
+def plant(path, kind, whole):
+    if kind == "missing":
+        return path / "none"
+    if kind == "pickle":
+        torch.save({"a": 1}, path / "w.pt")
+        return path / "w.pt"
+    if kind == "short":
+        (path / "w.safetensors").write_bytes((whole / "encoder.safetensors").read_bytes()[:-9])
+        return path / "w.safetensors"
+    if kind == "shape":
+        tensors = safetensors.torch.load_file(whole / "encoder.safetensors")
+        tensors["features.layers.1.bias"] = torch.zeros(3)
+        del tensors["features.layers.4.bias"]
+        safetensors.torch.save_file(tensors, path / "w.safetensors")
+        return path / "w.safetensors"
+    run = shutil.copytree(whole, path / "run")
+    contract = read(run / "encoder.json")
+    contract["format"] = 9
+    (run / "encoder.json").write_text(json.dumps(contract))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("missing", r"there is no '.*none'"),
+        ("pickle", r"neither a run nor a \.safetensors file.*`neurocontrast weights import`"),
+        ("short", "not a readable safetensors file"),
+        ("shape", r"(?s)'features\.layers\.4\.bias' is missing.*'features\.layers\.1\.bias' has shape \[3\]"),
+        ("version", "format 9 is not known"),
+    ],
+)
+def test_what_are_no_weights_is_refused(whole, settings, tmp_path, kind, said):
+    with pytest.raises(CheckpointError, match=said):
+        neurocontrast.pretrain(settings(f"training.init={plant(tmp_path, kind, whole)}"), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_linear_encoder_starts_from_nothing(whole, settings):
+    with pytest.raises(ConfigError, match=r"training\.init: encoder 'pca' is fitted in one pass"):
+        settings("encoder={name: pca, n_components: 3}", f"training.init={whole}")
+
+
+def test_the_command_takes_weights(whole, settings, tmp_path, capsys):
+    from neurocontrast.cli import run
+    from neurocontrast.config import write_config
+
+    write_config(tmp_path / "c.yaml", settings("training.epochs=0"))
+    arguments = ["pretrain", "--config", str(tmp_path / "c.yaml"), "--init", str(whole), "--out", str(tmp_path / "run")]
+    assert run(arguments) == 0
+    assert "starting from whole" in capsys.readouterr().err
+    assert run([*arguments, "--resume"]) == 0

@@ -1,0 +1,214 @@
+"""Scans that come one by one: predicted by a run and an evaluation, and written down as they are finished."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+import neurocontrast as nc
+from neurocontrast.cli.app import run as neurocontrast
+from neurocontrast.evaluation import load_probe
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+
+FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "C": (1e-2, 1.0)}
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    return nc.simulate(tmp_path_factory.mktemp("others") / "made", n_subjects=28, n_sites=2, spacing_mm=8.0, seed=9)
+
+
+@pytest.fixture(scope="module")
+def embeddings(whole, others, tmp_path_factory):
+    return nc.embed(whole, participants=others, out=tmp_path_factory.mktemp("embeddings") / "emb.parquet")
+
+
+@pytest.fixture(scope="module")
+def evaluation(embeddings, tmp_path_factory):
+    return nc.evaluate(embeddings, out=tmp_path_factory.mktemp("evaluations") / "e", n_folds=3, **FAST)
+
+
+@pytest.fixture
+def inbox(cohort, tmp_path):
+    """Return a folder of three scans of people whom the probe has not seen, named as in BIDS."""
+    folder = tmp_path / "inbox"
+    table = pd.read_csv(cohort, sep="\t").head(3)
+    for number, path in enumerate(table["path"]):
+        target = folder / f"sub-new{number}" / f"sub-new{number}_ses-1_T1w.nii.gz"
+        target.parent.mkdir(parents=True)
+        shutil.copy(cohort.parent / path, target)
+    return folder
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_scans_of_a_table_are_predicted_as_their_embeddings_are(whole, others, embeddings, evaluation, tmp_path):
+    by_features = pd.read_csv(nc.predict(evaluation, embeddings, out=tmp_path / "e.tsv"), sep="\t")
+    by_scans = pd.read_csv(nc.predict(evaluation, others, run=whole, out=tmp_path / "s.tsv"), sep="\t")
+    assert by_scans["participant_id"].tolist() == by_features["participant_id"].tolist()
+    for name in ("y_score", "mahalanobis", "mahalanobis_percentile"):
+        np.testing.assert_allclose(by_scans[name], by_features[name], rtol=1e-4, atol=1e-2, err_msg=name)
+    assert by_scans[["y_pred", "trained_on"]].equals(by_features[["y_pred", "trained_on"]])
+    assert by_scans["error"].isna().all()
+
+
+def test_a_folder_gives_one_line_of_json_a_scan(whole, evaluation, inbox, tmp_path):
+    seen = []
+    out = nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv", on_scan=seen.append)
+    written = lines(tmp_path / "p.jsonl")
+    assert seen == written
+    assert [(each["participant_id"], each["session"]) for each in written] == [(f"sub-new{n}", "1") for n in range(3)]
+    table = pd.read_csv(out, sep="\t")
+    np.testing.assert_allclose(table["y_score"], [each["y_score"] for each in written])
+    assert not any(each["trained_on"] for each in written)
+    about = json.loads((tmp_path / "p.json").read_text())
+    assert about["scans"] == {"source": "inbox", "n_failed": 0, "failed": []}
+    assert {path.name for path in tmp_path.iterdir()} == {"p.tsv", "p.json", "p.jsonl", "inbox"}
+
+
+def test_a_scan_outside_the_training_distribution_carries_a_warning(whole, evaluation, inbox, tmp_path):
+    path = next(inbox.rglob("sub-new0*.nii.gz"))
+    image = nib.load(path)
+    noise = np.random.default_rng(0).normal(size=image.shape).astype(np.float32)
+    nib.save(nib.Nifti1Image(noise * (image.get_fdata() > 0), image.affine), path)
+    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv")
+    first = lines(tmp_path / "p.jsonl")[0]
+    assert first["outside"] is True
+    assert any("outside the distribution" in warning for warning in first["warnings"])
+
+
+def test_a_bad_scan_stops_no_other_and_the_exit_code_says_so(whole, evaluation, inbox, tmp_path, capsys):
+    bad = next(inbox.rglob("sub-new1*.nii.gz"))
+    bad.write_bytes(bad.read_bytes()[:500])
+    out = tmp_path / "p.tsv"
+    given = ["predict", str(evaluation), str(inbox), "--run", str(whole), "--out", str(out), "--jsonl"]
+    assert neurocontrast(given) == 1
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert printed == lines(tmp_path / "p.jsonl")
+    assert [each["error"] is None for each in printed] == [True, False, True]
+    assert "cannot be decompressed" in printed[1]["error"] or "truncated" in printed[1]["error"]
+    assert printed[1]["y_score"] is None
+    table = pd.read_csv(out, sep="\t")
+    assert table["y_score"].notna().tolist() == [True, False, True]
+
+
+def test_a_table_with_a_path_to_no_file_fails_for_that_scan_alone(whole, others, evaluation, tmp_path):
+    table = pd.read_csv(others, sep="\t").head(2)
+    table["path"] = [str(others.parent / table["path"][0]), "nowhere.nii.gz"]
+    table.to_csv(tmp_path / "t.tsv", sep="\t", index=False)
+    nc.predict(evaluation, tmp_path / "t.tsv", run=whole, out=tmp_path / "p.tsv")
+    assert [bool(each["error"]) for each in lines(tmp_path / "p.jsonl")] == [False, True]
+
+
+def test_what_was_finished_is_not_predicted_again(whole, evaluation, inbox, tmp_path, monkeypatch):
+    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv")
+    before = (tmp_path / "p.tsv").read_text()
+    journal = tmp_path / "p.jsonl"
+    first, second, third = journal.read_text().splitlines(keepends=True)
+    journal.write_text(first + third + second[:40])  # as a machine that lost its power may leave it
+    for name in ("p.tsv", "p.json"):
+        (tmp_path / name).unlink()
+    embedded = []
+    from neurocontrast.stages import predict_scans
+
+    extract = predict_scans.extract_features
+    monkeypatch.setattr(predict_scans, "extract_features", lambda *a, **k: embedded.append(1) or extract(*a, **k))
+    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv")
+    assert len(embedded) == 1
+    assert (tmp_path / "p.tsv").read_text() == before
+    shutil.copy(next(inbox.rglob("sub-new0*.nii.gz")), next(inbox.rglob("sub-new2*.nii.gz")))  # another scan now
+    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv", overwrite=True)
+    assert len(embedded) == 2
+
+
+def test_calibration_passes_over_scans_that_failed(whole, others, evaluation, tmp_path):
+    table = pd.read_csv(others, sep="\t").head(12)
+    table["participant_id"] = table["subject_id"] = [f"sub-other{n}" for n in range(12)]
+    table["path"] = ["nowhere.nii.gz", *(str(others.parent / path) for path in table["path"][1:])]
+    table["site"] = "new"
+    table.to_csv(tmp_path / "t.tsv", sep="\t", index=False)
+    out = nc.predict(evaluation, tmp_path / "t.tsv", run=whole, calibrate=tmp_path / "t.tsv", out=tmp_path / "p.tsv")
+    found = pd.read_csv(out, sep="\t")
+    assert found["calibrated_on"].tolist() == [False] + [True] * 11
+    assert pd.isna(found["y_pred"][0])
+    np.testing.assert_allclose(found["y_score"].mean(), (table["diagnosis"][1:] == "patient").mean(), atol=1e-3)
+
+
+def test_bad_input_is_refused_before_any_scan_is_read(whole, evaluation, embeddings, inbox, cohort, tmp_path):
+    out = tmp_path / "out" / "p.tsv"
+    (tmp_path / "empty").mkdir()
+    twice = pd.read_csv(cohort, sep="\t").head(2).assign(participant_id="a", subject_id="a", session="1")
+    twice.to_csv(tmp_path / "twice.tsv", sep="\t", index=False)
+    wrong = [
+        ((evaluation, tmp_path / "empty", whole), DataError, "there is no scan in this folder"),
+        ((evaluation, tmp_path / "nowhere", whole), DataError, "nowhere"),
+        ((evaluation, tmp_path / "twice.tsv", whole), DataError, "twice.tsv"),
+        ((evaluation, inbox, tmp_path / "empty"), CheckpointError, r"no encoder\.json there"),
+        ((tmp_path / "empty", inbox, whole), CheckpointError, "there is no probe"),
+        ((evaluation, inbox, None), DataError, "no such embeddings table"),
+    ]
+    for (probe, scans, run), error, message in wrong:
+        with pytest.raises(error, match=message):
+            nc.predict(probe, scans, run=run, out=out)
+    with pytest.raises(ConfigError, match="one process"):
+        nc.predict(evaluation, inbox, run=whole, out=out, config={"embedding": {"devices": 2}})
+    with pytest.raises(DataError, match=r"features of the encoder .* Embed the scans with the same run"):
+        nc.predict(evaluation, inbox, run=whole, out=out, config={"embedding": {"precision": "bf16-mixed"}})
+    assert not out.parent.exists()
+
+
+def test_predictions_of_another_model_are_not_replaced_unasked(whole, evaluation, inbox, tmp_path):
+    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv")
+    (tmp_path / "p.tsv").unlink()
+    (tmp_path / "p.json").unlink()
+    with pytest.raises(ConfigError, match="predictions of another run, evaluation or setting"):
+        nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv", outside_percentile=90)
+    assert len(lines(tmp_path / "p.jsonl")) == 3
+
+
+def test_a_run_of_several_channels_needs_a_table(whole, evaluation, inbox, tmp_path):
+    two = shutil.copytree(whole, tmp_path / "two")
+    contract = json.loads((two / "encoder.json").read_text())
+    (two / "encoder.json").write_text(json.dumps({**contract, "channels": ["gm", "wm"]}))
+    with pytest.raises(DataError, match=r"has 2 files \(gm, wm\), and a folder does not say"):
+        nc.predict(evaluation, inbox, run=two, out=tmp_path / "p.tsv")
+
+
+def test_the_command_line_wants_a_run_for_what_belongs_to_scans(evaluation, embeddings, tmp_path, capsys):
+    assert (
+        neurocontrast(["predict", str(evaluation), str(embeddings), "--out", str(tmp_path / "p.tsv"), "--jsonl"]) == 2
+    )
+    assert "--run RUN" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_after_a_kill_the_same_command_continues(whole, evaluation, others, tmp_path):
+    command = [sys.executable, "-m", "neurocontrast", "predict", evaluation, others, "--run", whole, "--jsonl"]
+    command = [*map(str, command), "--out", str(tmp_path / "p.tsv")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) as process:
+        for _ in range(3):
+            process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+    journal = tmp_path / "p.jsonl"
+    n_before = len(lines(journal))
+    assert 3 <= n_before < 28
+    assert not (tmp_path / "p.tsv").exists()
+    time.sleep(0.1)
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"{n_before} of 28 scans are there already" in done.stderr
+    assert len(lines(journal)) == 28
+    assert load_probe(evaluation).n_scans == 28

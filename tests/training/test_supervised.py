@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+import torch
+from tiny import N_SCANS, Images
+
+from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_encoder
+from neurocontrast.encoders.encoder import ProjectionHead
+from neurocontrast.evaluation import EvaluationSettings
+from neurocontrast.evaluation.splits.inner import validation_split
+from neurocontrast.evaluation.target import Target
+from neurocontrast.training import FinetuneSettings, TrainingData
+from neurocontrast.training.supervised import Labels, SupervisedSession, fit_supervised, parameter_groups
+
+NUMBERS = np.arange(N_SCANS) / N_SCANS
+CLASSES = Labels((np.arange(N_SCANS) % 2).astype(int), 2)
+TRAIN, VALIDATION, TEST = [0, 2, 3, 5, 6, 8, 9, 11, 12], [1, 7, 13], [4, 10]
+
+
+def data(validation=VALIDATION):
+    names = [f"sub-{row:02d}" for row in range(N_SCANS)]
+    return TrainingData(Images(), names, {}, TRAIN, validation)
+
+
+def settings(**choices):
+    return FinetuneSettings(**{"epochs": 4, "batch_size": 4, "learning_rate": 1e-2, "accelerator": "cpu", **choices})
+
+
+def fitted(folder, labels, *, pretrained=True, validation=VALIDATION, test=TEST, **choices):
+    encoder = build_encoder(EncoderSettings(name="lenet"), seed=1)
+    before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    result = fit_supervised(
+        encoder, labels, data(validation), test, settings=settings(**choices), pretrained=pretrained, seed=0,
+        folder=folder,
+    )  # fmt: skip
+    changed = {name for name, tensor in encoder.state_dict().items() if not torch.equal(tensor, before[name])}
+    return result, changed
+
+
+def test_a_number_that_the_image_shows_is_learnt(tmp_path):
+    result, _ = fitted(tmp_path, Labels(NUMBERS), pretrained=False, epochs=40, patience=None)
+    assert np.abs(result.predictions - NUMBERS[TEST]).max() < 0.2
+
+
+def test_the_weights_of_the_best_epoch_predict_and_a_fold_ends_when_patience_does(tmp_path):
+    result, _ = fitted(tmp_path, CLASSES, epochs=30, patience=2)
+    losses = [row["val_loss"] for row in result.metrics]
+    assert result.best_epoch == 1 + int(np.argmin(losses))
+    assert len(losses) == min(30, result.best_epoch + 2)
+    again, _ = fitted(tmp_path / "tried", CLASSES, epochs=30, patience=2, test=VALIDATION)
+    likely = again.predictions[np.arange(3), CLASSES.values[VALIDATION]]
+    assert -np.log(likely).mean() == pytest.approx(min(losses), rel=1e-4)
+
+
+def test_without_validation_scans_the_last_epoch_predicts(tmp_path):
+    result, _ = fitted(tmp_path, CLASSES, validation=[], patience=1)
+    assert result.best_epoch == len(result.metrics) == 4
+
+
+def test_frozen_blocks_and_statistics_stay_as_they_were(tmp_path):
+    _, changed = fitted(tmp_path / "one", CLASSES, frozen_blocks=1)
+    of_first = {name for name in changed if name.startswith(("features.layers.0.", "features.layers.1."))}
+    assert changed
+    assert not of_first
+    assert not {name for name in changed if "running" in name}
+    _, changed = fitted(tmp_path / "all", CLASSES, frozen_blocks=3)
+    assert not changed
+
+
+def test_statistics_of_batches_are_estimated_anew(tmp_path):
+    _, changed = fitted(tmp_path, CLASSES, batchnorm="batch")
+    assert {name for name in changed if "running_mean" in name}
+
+
+def test_rates_fall_from_block_to_block_towards_the_input():
+    encoder = build_encoder(EncoderSettings(name="lenet"))
+    model = ContrastiveModel(encoder, ProjectionHead(encoder.n_features, [2]))
+    groups = parameter_groups(model, settings(encoder_factor=0.5, layer_decay=0.1), pretrained=True)
+    assert [group["factor"] for group in groups] == pytest.approx([1.0, 0.5, 0.05, 0.005])
+    n_parameters = sum(len(group["params"]) for group in groups)
+    assert n_parameters == len(list(model.parameters()))
+    assert len(parameter_groups(model, settings(), pretrained=False)) == 1
+
+
+def test_balanced_weights_make_classes_count_alike():
+    encoder = build_encoder(EncoderSettings(name="lenet"))
+    labels = Labels((np.arange(N_SCANS) == 2).astype(int), 2)
+    session = SupervisedSession(
+        ContrastiveModel(encoder, ProjectionHead(encoder.n_features, [2])), labels, data(), view=None,
+        settings=settings(class_weight="balanced"), pretrained=True, seed=0,
+    )  # fmt: skip
+    assert session.weight.tolist() == pytest.approx([9 / 16, 9 / 2])
+
+
+def test_views_are_shown_in_training_alone(tmp_path):
+    seen = []
+
+    def view(images, names, *, epoch):
+        seen.append((epoch, len(names)))
+        return images.float()
+
+    encoder = build_encoder(EncoderSettings(name="lenet"), seed=1)
+    fit_supervised(encoder, CLASSES, data(), TEST, settings=settings(epochs=2), pretrained=True, seed=0,
+                   folder=tmp_path, view=view)  # fmt: skip
+    assert {epoch for epoch, _ in seen} == {0, 1}
+    assert sum(n for _, n in seen) == 2 * len(TRAIN)
+
+
+def test_the_epoch_is_chosen_on_other_people_of_every_class_or_of_other_sites():
+    n = 40
+    subjects = np.repeat([f"s{number}" for number in range(n // 2)], 2).astype(object)
+    sites = np.repeat(["a", "b"], n // 2).astype(object)
+    target = Target("diagnosis", "binary", np.repeat(np.arange(n // 2) % 2, 2), ("no", "yes"), "yes")
+    train = np.arange(n)
+    fit, tried = validation_split(target, train, subjects, sites=sites, settings=EvaluationSettings(), seed=0)
+    assert not set(subjects[fit]) & set(subjects[tried])
+    assert sorted([*fit, *tried]) == train.tolist()
+    assert set(target.values[tried]) == {0, 1}
+    away = EvaluationSettings(inner_splits="leave-site-out")
+    fit, tried = validation_split(target, train, subjects, sites=sites, settings=away, seed=0)
+    assert not set(sites[fit]) & set(sites[tried])

@@ -2,16 +2,15 @@
 
     python benchmarks/segmenter.py train --data ../shared/data --out OUT [--steps 600] [--synthesised 0.3]
     python benchmarks/segmenter.py segment --prepared PREPARED --out OUT
-    python benchmarks/segmenter.py volumes --out OUT [--seeds 3]
-    python benchmarks/tissue.py --prepared OUT --out OUT/tissue --only "14 mm"
+    python benchmarks/segmenter.py compare --out OUT --tissue TISSUE [--seeds 3]
 
 A small U-Net learns six regions from DLMUSE's maps of london's brains, on a grid of 3 mm. Each step shows one
 brain moved at random; with probability `synthesised` each of fourteen tissues has a random signal in place of the
 scan's own. Contrast, histogram, bias field, sharpness, slices, noise and the rim of the brain change at random in all.
 Every sixth person from the fourth on is held out, as in `preparation.py`: `train` prints their Dice at 2 mm, of the
-segmenter and of expectation-maximisation. `segment` writes the tables and tissue maps as `prepare` does, for
-`tissue.py`, and the volume of each region. `volumes` fits probes on these volumes, by the folds and people of
-`tissue.py`. A finished network and finished maps are kept.
+segmenter and of expectation-maximisation. `segment` writes the tables and tissue maps as `prepare` does, and the volume
+of each region. `compare` fits the linear systems of `tissue.py` and probes of the volumes, and prints their errors
+beside those of its folder TISSUE. A finished network, finished maps and finished encoders are kept.
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ from monai.transforms import Compose, NormalizeIntensity, RandAffined, RandFlipd
 from monai.utils import set_determinism
 from preparation import GREY, WHITE, dice
 from safetensors.torch import load_file, save_file
-from tissue import HOME, held_out, places_of, predictions, score
+from scoring_brains import HOME, difference, mae_of, predictions
+from tissue import NEW, PLACES, Study, table_of
+from tissue_systems import FIVE
 
 from neurocontrast.files import atomic_path, digest_of
 from neurocontrast.prepare.registration import Registration, mni_grid, resample_to_grid
@@ -264,17 +265,33 @@ def main_segment(options: argparse.Namespace) -> None:
     made.rename_axis("scan").to_csv(options.out / "volumes.tsv", sep="\t")
 
 
-def main_volumes(options: argparse.Namespace) -> None:
-    """Print the errors of probes on the logarithms of regional volumes, means over seeds."""
-    table = pd.read_csv(options.out / "participants.tsv", sep="\t", na_values="n/a", dtype={"session": str})
+def main_compare(options: argparse.Namespace) -> None:
+    """Print what the linear systems of `tissue.py` reach on these maps, and the differences from its own."""
+    (options.out / "systems").mkdir(exist_ok=True)
+    study, found = Study(options.out, options.out / "systems", None), []
     volumes = pd.read_csv(options.out / "volumes.tsv", sep="\t", index_col="scan")
-    stems = [Path(path).name.removesuffix("_brain.nii.gz") for path in table["path"]]
-    features, rows = np.log(volumes.loc[stems].to_numpy()), []
+    stems = [Path(path).name.removesuffix("_brain.nii.gz") for path in study.table["path"]]
     for seed in range(options.seeds):
-        held = held_out(table, seed)
-        predicted = predictions(features, table, (table["site"] == HOME).to_numpy() & ~held)
-        rows += score(predicted, table, places_of(table, held))
-    print(pd.DataFrame(rows).groupby("place", sort=False).mean().round(2).to_string())
+        probed, places = study.rows(HOME, seed)
+        for name in FIVE:
+            study.features(name, HOME, seed)
+        predicted = predictions(np.log(volumes.loc[stems].to_numpy()), study.table, probed)
+        rows = study._rows_of(predicted, places, system="volumes of six regions").assign(learned=HOME, seed=seed)
+        found += [rows, study.tested(HOME, seed, only_there=True)]
+    ours, theirs = pd.concat(found), pd.read_csv(options.tissue / "predictions.tsv", sep="\t")
+    theirs = theirs[(theirs["learned"] == HOME) & (theirs["seed"] < options.seeds)]
+    theirs = theirs[theirs["system"].isin([*ours["system"], "regional volumes"])]
+    parts = ["by expectation-maximisation", table_of(theirs), "by the segmenter", table_of(ours)]
+    parts += [
+        "| segmenter − expectation-maximisation | at home | novosibirsk | ucla | both new sites |",
+        "|---" * 5 + "|",
+    ]
+    for name, one in ours.groupby("system", sort=False):
+        other, cells = theirs[theirs["system"] == name], []
+        for where in ([PLACES[0]], [NEW[0]], [NEW[1]], list(NEW)) if len(other) else ():
+            cells.append("{:+.1f} [{:+.1f}, {:+.1f}]".format(*difference(one, other, where, mae_of)).replace("-", "−"))
+        parts.append(f"| {name} | " + " | ".join(cells) + " |")
+    print("\n".join(parts))
 
 
 def segment(net: BasicUNet, path: Path, folder: Path, stem: str) -> list[float]:
@@ -291,7 +308,7 @@ def segment(net: BasicUNet, path: Path, folder: Path, stem: str) -> list[float]:
 
 
 def main() -> None:
-    """Train, segment, or probe volumes."""
+    """Train, segment, or compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
     training = commands.add_parser("train")
@@ -304,10 +321,11 @@ def main() -> None:
     segmenting = commands.add_parser("segment")
     segmenting.add_argument("--prepared", type=Path, required=True)
     segmenting.set_defaults(run=main_segment)
-    probing = commands.add_parser("volumes")
-    probing.add_argument("--seeds", type=int, default=3)
-    probing.set_defaults(run=main_volumes)
-    for command in (training, segmenting, probing):
+    comparing = commands.add_parser("compare")
+    comparing.add_argument("--tissue", type=Path, required=True)
+    comparing.add_argument("--seeds", type=int, default=3)
+    comparing.set_defaults(run=main_compare)
+    for command in (training, segmenting, comparing):
         command.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     options.run(options)

@@ -53,7 +53,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--network", default="lenet")
     parser.add_argument("--pretraining-epochs", type=int, default=50)
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=50)
+    parser.add_argument("--patience", type=int, default=10)
     parser.add_argument("--n-people", type=int, default=120, help="simulated, to learn from and as many to test")
     return parser.parse_args()
 
@@ -119,7 +120,7 @@ def _compare(options, seed: int, folder: Path, run: Path, study: Path, name: str
     config = {
         "seed": seed,
         "data": {"cache_dir": str(options.out / "cache")},
-        "finetune": {"epochs": options.epochs},
+        "finetune": {"epochs": options.epochs, "patience": options.patience},
         "evaluation": {"seed": seed},
     }
     table = neurocontrast.embed(run, participants=study, out=folder / "e.parquet", config=config, overwrite=True)

@@ -33,7 +33,7 @@ from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharin
 from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
 from neurocontrast.stages.sources import brains_of_run, source_of_run
 
-__all__ = ["ScanEmbedder", "describe_embedded", "embed", "load_network", "reading"]
+__all__ = ["ScanEmbedder", "describe_embedded", "embed", "load_network", "reading", "warn_of_imitations"]
 
 _WHAT = "ScanEmbedder embeds scans of brains"
 _Scan = str | os.PathLike | SpatialImage
@@ -137,11 +137,7 @@ def _prepare(
     cohort = listed.select(settings.embedding.where) if settings.embedding.where else listed
     for warning in cohort.warnings:
         progress.warning(warning)
-    if "acquisition" in cohort.table and cohort.table["acquisition"].astype(str).str.startswith("imitated").any():
-        progress.warning(
-            f"{cohort.source.name}: holds imitated acquisitions, from which to learn. Evaluate the real scans: "
-            "participants.tsv beside it, or embedding.where={acquisition: [real]}."
-        )
+    warn_of_imitations(cohort, "embedding.where", progress)
     kept = set(cohort.names())
     excluded = listed.table[[name not in kept for name in listed.names()]]
     steps = [("listed", listed.table, None), ("excluded", excluded, "not selected by embedding.where")]
@@ -150,6 +146,15 @@ def _prepare(
     info = describe_embedded(run, contract, cohort, progress) | {"flow": flow} | reading(settings.embedding)
     source.make_ready(cohort, progress)
     return network, source.images(cohort), cohort.table, info
+
+
+def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
+    """Warn of scans that are no real acquisitions; `key` of the configuration selects others."""
+    if "acquisition" in cohort.table and cohort.table["acquisition"].astype(str).str.startswith("imitated").any():
+        progress.warning(
+            f"{cohort.source.name}: holds imitated acquisitions, from which to learn. Evaluate the real scans: "
+            f"participants.tsv beside it, or {key}={{acquisition: [real]}}."
+        )
 
 
 def describe_embedded(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:

@@ -196,7 +196,8 @@ def _train_folds(plan: FinetunePlan, study: Study, work: Path, progress: Progres
 def _fold_text(fold: _Fold) -> str:
     about = fold.about
     text = f"epoch {about['best_epoch']} of {about['n_epochs']} is taken"
-    loss = fold.metrics[about["best_epoch"] - 1]["val_loss"]
+    text = text if about["best_epoch"] else f"no epoch of {about['n_epochs']} is better than the probe it began as"
+    loss = about["best_loss"]
     return text if loss is None else f"{text}, loss {loss:.4g} on {about['n_validation']} scans of the training fold"
 
 
@@ -245,9 +246,8 @@ def _train(
         progress=progress,
     )
     about = {"repeat": split.repeat, "fold": split.fold, "n_fitted": len(fitted), "n_validation": len(tried)}
-    return _Fold(
-        found.predictions, found.metrics, about | {"n_epochs": len(found.metrics), "best_epoch": found.best_epoch}
-    )
+    about |= {"n_epochs": len(found.metrics), "best_epoch": found.best_epoch}
+    return _Fold(found.predictions, found.metrics, about | {"best_loss": found.best_loss})
 
 
 def _evaluate(folder: Path, plan: FinetunePlan, study: Study, folds: Sequence[_Fold], progress: Progress) -> None:

@@ -25,7 +25,7 @@ from neurocontrast.machine import launched
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import version
 from neurocontrast.settings import settings_from
-from neurocontrast.stages.embed import describe_embedded
+from neurocontrast.stages.embed import describe_embedded, warn_of_imitations
 from neurocontrast.stages.evaluate import plan_line, shareable
 from neurocontrast.stages.sources import BrainVolumes, brains_of_run
 from neurocontrast.stages.voxels import with_voxels
@@ -149,6 +149,7 @@ def plan_finetuning(
     text = f"{encoder.settings.name}, {weights} weights to begin with"
     study = replace(study, elsewhere=TrainedElsewhere(name, text, _NOT_STORED))
     cohort = listed.subset(study.features[:, 0].astype(int))
+    warn_of_imitations(cohort, "evaluation.where", progress)
     return FinetunePlan(settings, encoder, contract, source, cohort, study, info, from_scratch)
 
 

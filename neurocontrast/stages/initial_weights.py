@@ -81,18 +81,28 @@ def start_from(model: ContrastiveModel, path: Path) -> InitialWeights:
     fitted, n_channels = _adapted(tensors, encoder, path, problems)
     encoder.load_state_dict(fitted)
     head = _take_head(model, folder, contract)
-    subjects = read_provenance(folder)["pretraining_subjects"] if (folder / "provenance.json").is_file() else None
+    subjects, all_known = _people_of(folder)
     facts = {
         "name": folder.resolve().name,
         "sha256": digest_of_weights(path),
         "encoder": "all weights" if n_channels == encoder.n_channels else "all weights, the first convolution adapted",
         "n_channels": n_channels,
         "head": "taken over" if head else "new",
-        "subjects_known": subjects is not None,
+        "subjects_known": all_known,
     }
     if contract.get("imported"):
         facts["imported"] = contract["imported"]
-    return InitialWeights(facts, subjects or [], contract)
+    return InitialWeights(facts, subjects, contract)
+
+
+def _people_of(folder: Path) -> tuple[list[str], bool]:
+    """Return digests of who was in the pretraining of weights, and whether these are all."""
+    # Weights of a run that is not finished: the run above knows.
+    run = folder.resolve().parent.parent if folder.resolve().parent.name == "checkpoints" else folder
+    if not (run / "provenance.json").is_file():
+        return [], False
+    provenance = read_provenance(run)
+    return provenance["pretraining_subjects"], (provenance.get("init") or {}).get("subjects_known", True)
 
 
 def restore_initial(model: ContrastiveModel, folder: Path) -> None:

@@ -187,6 +187,11 @@ class FinetuneSettings(Settings):
         Rate of a block, as a part of that of the block after it; 1 for one rate. For pretrained encoders alone.
     frozen_blocks : int
         First blocks of the encoder that stay as they are; all blocks leave the head alone to be trained.
+    head : {'probe', 'mean'}
+        How the head of a pretrained encoder begins. ``probe``: as the logistic or ridge regression on the frozen
+        features of the training fold whose penalty suits the validation scans best (Kumar et al. 2022), which is taken
+        where no epoch is better. ``mean``: as what is said without a scan, the shares of the classes or the mean, which
+        is how it begins from scratch and on statistics of batches.
     batchnorm : {'auto', 'frozen', 'batch'}
         ``frozen`` keeps the encoder's statistics of pretraining, and standardises the features that the head sees as
         they were over the training fold before the first step. ``batch`` trains on the statistics of each batch, and
@@ -213,16 +218,17 @@ class FinetuneSettings(Settings):
         Minutes between checkpoints within an epoch; 0: only after epochs.
     """
 
-    epochs: PositiveInt = 30
+    epochs: PositiveInt = 50
     batch_size: Annotated[int, Field(ge=2)] = 16
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0e-3
     encoder_factor: Annotated[float, Field(gt=0, le=1)] = 0.1
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 0.75
     frozen_blocks: NonNegativeInt = 0
+    head: Literal["probe", "mean"] = "probe"
     batchnorm: Literal["auto", "frozen", "batch"] = "auto"
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0e-2
     class_weight: Literal["none", "balanced"] = "none"
-    patience: PositiveInt | None = 5
+    patience: PositiveInt | None = 10
     augment: bool = True
     warmup_epochs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None

@@ -34,6 +34,8 @@ View = Callable[..., Tensor]
 
 _ADVICE = "lower finetune.learning_rate, or set finetune.warmup_epochs or finetune.clip_norm"
 _LEAST_SHARE = 1e-6
+_PENALTIES = (5, 4, 3, 2, 1, 0)
+"""Powers of ten of the penalties that are tried for the probe that the head begins as, the strongest first."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,14 @@ class SupervisedResult:
     """What a trained network says of the tested samples, and the course of its training.
 
     `predictions` are probabilities (n_samples, n_classes) or numbers (n_samples,); `metrics` has a row an epoch, and
-    `best_epoch`, counted from 1, is the one whose weights predict.
+    `best_epoch` is the one whose weights predict, 0 where nothing was better than how training began, and `best_loss`
+    is its loss on the validation samples; None without any.
     """
 
     predictions: npt.NDArray[np.float64]
     metrics: list[dict[str, Any]]
     best_epoch: int
+    best_loss: float | None = None
 
 
 def fit_supervised(
@@ -119,8 +123,8 @@ def fit_supervised(
         session.begin()
 
     def finish(rows: list[dict[str, Any]], after_batch: Callable[[], None]) -> SupervisedResult:
-        best_epoch = session.take_best() or len(rows)
-        return SupervisedResult(session.predict(test_rows, after_batch), rows, best_epoch)
+        best = session.take_best() or {"epoch": len(rows), "loss": None}
+        return SupervisedResult(session.predict(test_rows, after_batch), rows, best["epoch"], best["loss"])
 
     course = Course(title, _steps, _measure, is_over=session.is_over, label=f"{title}, ")
     return run_epochs(session, folder, course, finish, resume=resume, progress=progress)
@@ -176,6 +180,7 @@ class SupervisedSession(BaseSession):
         self.head_layers = list(model.head.children())
         self.labels, self.view, self.patience = labels, view, settings.patience
         self.frozen_statistics = settings.batchnorm == "frozen" or (settings.batchnorm == "auto" and pretrained)
+        self.starts_as_probe = pretrained and self.frozen_statistics and settings.head == "probe"
         self._still: list[nn.Module] = [layer for block in blocks[: settings.frozen_blocks] for layer in block]
         self._still += layers_of(model) if self.frozen_statistics else []
         self.best: dict[str, Any] | None = None
@@ -202,13 +207,42 @@ class SupervisedSession(BaseSession):
             linear.bias.copy_(bias)
 
     def begin(self) -> None:
-        """Before the first step: standardise the features that the head sees, where they will not be by batches."""
+        """Before the first step: standardise the features that the head sees, where they will not be by batches.
+
+        Then begin the head as a probe of these features, where that is asked for.
+        """
         if not self.frozen_statistics:
             return
         features = self._outputs(self.data.training_rows, self.encoder)
         normalise: Any = self.head_layers[0]
         normalise.running_mean.copy_(features.mean(dim=0))
         normalise.running_var.copy_(features.var(dim=0, unbiased=False))
+        if self.starts_as_probe:
+            self._begin_as_probe(normalise.eval()(features).double().cpu().numpy())
+
+    def _begin_as_probe(self, features: npt.NDArray[np.float64]) -> None:
+        """Fit the head to standardised features of the training rows; of several penalties keep the best."""
+        # Not at the top: only this one of all trainings needs scikit-learn.
+        from sklearn.linear_model import LogisticRegression, Ridge
+
+        known, classes = self.values[list(self.data.training_rows)].cpu().numpy(), self.labels.n_classes
+        linear: Any = self.head_layers[-1]
+        weights = "balanced" if self.weight is not None else None
+        for power in _PENALTIES if len(self.data.validation_rows) else _PENALTIES[2:3]:
+            if classes is None:
+                model = Ridge(alpha=10.0**power).fit(features, known)
+                made = model.coef_[None], np.atleast_1d(model.intercept_)
+            else:
+                model = LogisticRegression(C=10.0**-power, class_weight=weights, max_iter=1000).fit(features, known)
+                made = model.coef_, model.intercept_
+                if len(model.classes_) == 2:  # one decision value, as the difference of two outputs
+                    made = np.vstack([-made[0], made[0]]) / 2, np.concatenate([-made[1], made[1]]) / 2
+            with torch.no_grad():
+                rows = slice(None) if classes is None else torch.as_tensor(model.classes_, device=linear.weight.device)
+                for parameter, values in zip((linear.weight, linear.bias), made, strict=True):
+                    parameter[rows] = torch.as_tensor(values, dtype=parameter.dtype, device=parameter.device)
+            self.keep_if_best(-1, self.validation_loss(lambda: None))
+        self.take_best()
 
     def train(self) -> None:
         """Put in training mode what is trained; what keeps its statistics stays in evaluation mode."""
@@ -260,18 +294,17 @@ class SupervisedSession(BaseSession):
         weights = {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
         self.best = {"epoch": epoch + 1, "loss": loss, "weights": weights}
 
-    def take_best(self) -> int | None:
-        """Go back to the weights of the best epoch, and return its number; None where there were no validation rows."""
-        if self.best is None:
-            return None
-        self.model.load_state_dict(self.best["weights"])
-        return int(self.best["epoch"])
+    def take_best(self) -> dict[str, Any] | None:
+        """Go back to the weights of the best epoch, and return what is known of it; None without validation rows."""
+        if self.best is not None:
+            self.model.load_state_dict(self.best["weights"])
+        return self.best
 
     def is_over(self, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Return whether the loss on the validation rows has not become lower for as many epochs as the patience."""
-        if self.patience is None or not rows or rows[-1]["val_loss"] is None:
+        if self.patience is None or self.best is None:
             return False
-        return len(rows) - 1 - int(np.argmin([row["val_loss"] for row in rows])) >= self.patience
+        return len(rows) - self.best["epoch"] >= self.patience
 
     def predict(self, rows: Sequence[int], after_batch: Callable[[], None]) -> npt.NDArray[np.float64]:
         """Return probabilities (n, n_classes), or numbers (n,), of un-augmented samples."""

@@ -55,6 +55,24 @@ def test_who_was_in_the_pretraining_before_stays_known(whole, settings, other, c
     assert set(read_embeddings(embedded).info["pretraining_subjects"]) == seen
 
 
+def test_who_was_in_the_pretraining_is_known_of_a_checkpoint_and_of_what_began_unknown(
+    whole, settings, other, tmp_path
+):
+    config = (f"data.participants={other}", "training.epochs=0")
+    epoch = settings(*config, f"training.init={whole}/checkpoints/epoch-0001")
+    out = neurocontrast.pretrain(epoch, out=tmp_path / "run")
+    seen = set(read(whole / "provenance.json")["pretraining_subjects"])
+    assert seen < set(read(out / "provenance.json")["pretraining_subjects"])
+    alone = shutil.copy(whole / "encoder.safetensors", tmp_path / "alone.safetensors")
+    first = neurocontrast.pretrain(settings(*config, f"training.init={alone}"), out=tmp_path / "first")
+    said = Listening()
+    neurocontrast.pretrain(settings(*config, f"training.init={first}"), out=tmp_path / "second", progress=said)
+    assert not read(tmp_path / "second/encoder.json")["init"]["subjects_known"]
+    table = settings().data.participants
+    neurocontrast.embed(first, participants=table, out=tmp_path / "e.parquet", config=settings(), progress=said)
+    assert any("started from weights that do not say who was in their pretraining" in text for text in said.said)
+
+
 def test_another_head_begins_anew_and_another_preparation_is_told(whole, settings, tmp_path):
     said = Listening()
     config = settings(

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression, Ridge
 from tiny import N_SCANS, Images
 
 from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_encoder
@@ -42,13 +43,36 @@ def test_a_number_that_the_image_shows_is_learnt(tmp_path):
 
 
 def test_the_weights_of_the_best_epoch_predict_and_a_fold_ends_when_patience_does(tmp_path):
-    result, _ = fitted(tmp_path, CLASSES, epochs=30, patience=2)
+    result, _ = fitted(tmp_path, CLASSES, epochs=30, patience=2, head="mean")
     losses = [row["val_loss"] for row in result.metrics]
     assert result.best_epoch == 1 + int(np.argmin(losses))
     assert len(losses) == min(30, result.best_epoch + 2)
-    again, _ = fitted(tmp_path / "tried", CLASSES, epochs=30, patience=2, test=VALIDATION)
+    again, _ = fitted(tmp_path / "tried", CLASSES, epochs=30, patience=2, head="mean", test=VALIDATION)
     likely = again.predictions[np.arange(3), CLASSES.values[VALIDATION]]
     assert -np.log(likely).mean() == pytest.approx(min(losses), rel=1e-4)
+
+
+@pytest.mark.parametrize("labels", [CLASSES, Labels(np.arange(N_SCANS) // 2 % 3, 3), Labels(NUMBERS)])
+def test_the_head_begins_as_a_probe_of_frozen_features(tmp_path, labels):
+    encoder = build_encoder(EncoderSettings(name="lenet"), seed=1).eval()
+    with torch.no_grad():
+        x = encoder(torch.stack([Images()[row]["image"] for row in range(N_SCANS)])).double().numpy()
+    x = (x - x[TRAIN].mean(axis=0)) / np.sqrt(x[TRAIN].var(axis=0) + 1e-5)
+    result, _ = fitted(tmp_path, labels, epochs=1, learning_rate=1e-12)
+    wanted = []
+    for strength in 10.0 ** np.arange(6):
+        if labels.n_classes is None:
+            wanted.append(Ridge(strength).fit(x[TRAIN], NUMBERS[TRAIN]).predict(x[TEST]))
+        else:
+            probe = LogisticRegression(C=1 / strength, max_iter=1000).fit(x[TRAIN], labels.values[TRAIN])
+            wanted.append(probe.predict_proba(x[TEST]))
+    assert min(np.abs(result.predictions - each).max() for each in wanted) < 2e-3
+
+
+def test_where_no_epoch_is_better_the_probe_is_taken_until_patience_ends(tmp_path):
+    result, _ = fitted(tmp_path, Labels(NUMBERS), epochs=9, patience=3, learning_rate=10.0)
+    assert (result.best_epoch, len(result.metrics)) == (0, 3)
+    assert result.best_loss < min(row["val_loss"] for row in result.metrics)
 
 
 def test_without_validation_scans_the_last_epoch_predicts(tmp_path):
@@ -57,12 +81,12 @@ def test_without_validation_scans_the_last_epoch_predicts(tmp_path):
 
 
 def test_frozen_blocks_and_statistics_stay_as_they_were(tmp_path):
-    _, changed = fitted(tmp_path / "one", CLASSES, frozen_blocks=1)
+    _, changed = fitted(tmp_path / "one", CLASSES, frozen_blocks=1, validation=[])
     of_first = {name for name in changed if name.startswith(("features.layers.0.", "features.layers.1."))}
     assert changed
     assert not of_first
     assert not {name for name in changed if "running" in name}
-    _, changed = fitted(tmp_path / "all", CLASSES, frozen_blocks=3)
+    _, changed = fitted(tmp_path / "all", CLASSES, frozen_blocks=3, validation=[])
     assert not changed
 
 

@@ -33,6 +33,7 @@ _LIMITS = """## Limits
 - Features and predictions of scans unlike the training scans (another scanner, sequence, age, disease or brain
   extraction) may be wrong without looking so.{outside}
 - What an encoder keeps of the site, a probe may use. Compare with age, sex and site alone, site by site.
+- A bundle brings code, and its configuration is run as code: take one only from people you trust.
 - Biases between groups have been measured only where the evaluation says so.
 """
 

@@ -33,6 +33,7 @@ _LIMITS = """## Limits
 - Features and predictions of scans unlike the training scans (another scanner, sequence, age, disease or brain
   extraction) may be wrong without looking so.{outside}
 - What an encoder keeps of the site, a probe may use. Compare with age, sex and site alone, site by site.
+- A bundle brings code, and its configuration is run as code: take one only from people you trust.
 - Biases between groups have been measured only where the evaluation says so.
 """
 
@@ -120,8 +121,8 @@ def _evaluated(probe: FittedProbe, evaluation: Evaluation | None) -> str:
     lines = [
         f"## Probe of {probe.target}",
         "",
-        f"- Predicts {what.get(probe.kind, ', '.join(probe.classes))}, by {probe.name} on the features, fitted on "
-        f"{probe.n_scans} scans of {len(probe.trained_on)} people.",
+        f"- Predicts {what.get(probe.kind, ', '.join(probe.classes))}, by a probe ({probe.name}) on the features, "
+        f"fitted on {probe.n_scans} scans of {len(probe.trained_on)} people.",
     ]
     if probe.distribution is not None:
         lines.append(f"- Sites of these people: {', '.join(probe.distribution.sites)}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,4 @@ def _imports(node: ast.AST) -> Iterator[str]:
 
 
 def _is_standard(name: str) -> bool:
-    import sys
-
     return name.partition(".")[0] in sys.stdlib_module_names

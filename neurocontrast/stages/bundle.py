@@ -93,7 +93,7 @@ def bundle(
     scored = None if evaluation is None else _evaluation_of(Path(evaluation))
     texts = _texts(folder, encoder, contract, source, probe, scored, outside_percentile)
     texts["docs/license.txt"] = _licences(licence)
-    with atomic_folder(target) as made, progress.task("Writing the bundle", None, "files"):
+    with atomic_folder(target) as made:
         for name, text in texts.items():
             (made / name).parent.mkdir(exist_ok=True)
             (made / name).write_text(text, encoding="utf-8")
@@ -102,6 +102,7 @@ def bundle(
         if probe is not None:
             torch.save(probe_state(probe), made / "models" / "probe.pt")
         if torchscript:
+            progress.message("Tracing the encoder, and comparing what the trace makes of another volume.")
             _write_torchscript(encoder, source.transforms.image_shape, made / "models" / "model.ts")
     return target
 

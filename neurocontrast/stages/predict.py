@@ -59,8 +59,8 @@ def predict(
     probe : path
         Evaluation directory, or its folder ``probe``.
     embeddings : path
-        Table written by `embed`, with the run whose embeddings the probe was fitted on. With `run`: a folder of scans
-        (NIfTI, FreeSurfer, at any depth), or a table with one row a scan.
+        Table written by `embed`, with the run whose embeddings the probe was fitted on. With `run`: a scan (NIfTI,
+        FreeSurfer), a folder of scans at any depth, or a table with one row a scan.
     out : path
         Table to write, ending in ``.tsv``: identifiers, site, ``y_score`` (probability of the positive class, or
         number; of several classes ``score_<class>``), ``y_pred``, ``trained_on`` (subjects that the probe was fitted
@@ -128,6 +128,8 @@ def _read_features(
     fitted: FittedProbe, path: Path
 ) -> tuple[pd.DataFrame, npt.NDArray[np.floating], dict[str, Any], str | None]:
     """Return the rows and features of an embeddings table, what is recorded of it, and a doubt about its encoder."""
+    if path.is_dir() or path.name.lower().endswith((".tsv", ".csv", ".nii", ".nii.gz", ".mgz")):
+        raise ConfigError(f"embeddings: '{path}' are scans: say which run embeds them, by --run RUN (run=...).")
     read = read_embeddings(path)
     check_same_blocks(fitted.blocks, blocks_of(read.info, read.features.shape[1]), parameter=path.name)
     doubt = check_same_encoder(

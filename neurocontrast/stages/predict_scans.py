@@ -29,7 +29,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.provenance import subject_digest
 from neurocontrast.stages.embed import load_network, reading
 from neurocontrast.stages.sources import BrainVolumes, brains_of_run
-from neurocontrast.transforms.loading import read_scan_header, scans_below
+from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_below
 
 __all__ = ["IncomingScans", "Journal", "open_scans"]
 
@@ -217,7 +217,7 @@ def open_scans(
     run : Path
         Run directory.
     scans : Path
-        Folder of scans, or table with one row a scan.
+        Scan, folder of scans, or table with one row a scan.
     fitted : FittedProbe
         The probe, by which a run of another encoder is refused.
     images_root : path, optional
@@ -245,22 +245,23 @@ def open_scans(
     )
     data = settings.data if isinstance(settings.data, DataSettings) else DataSettings()
     source = brains_of_run(run, contract, data, what="predict takes scans of brains")
-    if scans.is_dir():
-        cohort = _cohort_below(scans, source.channels or ("t1",), fitted)
+    if scans.is_dir() or (scans.is_file() and is_scan(scans)):
+        cohort = _cohort_of_files(scans, source.channels or ("t1",), fitted)
     else:
         cohort = source.read_cohort(scans, images_root=images_root, check_images=False)
     cohort = cohort.select(settings.embedding.where) if settings.embedding.where else cohort
     return IncomingScans(cohort, tidy_table(cohort.table), network, source, settings, info)
 
 
-def _cohort_below(folder: Path, channels: tuple[str, ...], fitted: FittedProbe) -> Cohort:
-    """Return the scans of a folder, named after their files: a participant and a session, where they are as in BIDS."""
+def _cohort_of_files(place: Path, channels: tuple[str, ...], fitted: FittedProbe) -> Cohort:
+    """Return a scan, or those of a folder, named after their files: participant and session, where as in BIDS."""
     if len(channels) > 1:
         raise DataError(
-            f"{folder}: a scan of this run has {len(channels)} files ({', '.join(channels)}), and a folder does not "
+            f"{place}: a scan of this run has {len(channels)} files ({', '.join(channels)}), and their names do not "
             "say which belong together. Give a table with these columns."
         )
-    paths = [path.absolute() for path in scans_below(folder)]
+    folder = (place if place.is_dir() else place.parent).absolute()
+    paths = [path.absolute() for path in (scans_below(place) if place.is_dir() else [place])]
     known = [_BIDS.match(path.name) for path in paths]
     names = pd.DataFrame(
         {
@@ -269,14 +270,14 @@ def _cohort_below(folder: Path, channels: tuple[str, ...], fitted: FittedProbe) 
         }
     )
     whole = names.duplicated(keep=False) | names["participant_id"].isna()  # told apart by their paths alone
-    of_file = [path.relative_to(folder.absolute()).as_posix().partition(".")[0] for path in paths]
+    of_file = [path.relative_to(folder).as_posix().partition(".")[0] for path in paths]
     names["participant_id"] = np.where(whole, of_file, names["participant_id"])
     names["session"] = np.where(whole, "", names["session"])
     subjects = [
         _subject(found["subject"], fitted) if found else name
         for found, name in zip(known, names["participant_id"], strict=True)
     ]
-    return Cohort(names.assign(subject_id=subjects, path=list(map(str, paths))), folder, folder)
+    return Cohort(names.assign(subject_id=subjects, path=list(map(str, paths))), place, folder)
 
 
 def _subject(label: str, fitted: FittedProbe) -> str:

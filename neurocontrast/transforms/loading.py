@@ -183,13 +183,18 @@ def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
         raise DataError(f"{name}: {_reason(name, error)}") from error
 
 
+def is_scan(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a file has the name of a NIfTI or FreeSurfer volume."""
+    return os.fspath(path).lower().endswith(_ENDINGS)
+
+
 def scans_below(folder: str | os.PathLike[str]) -> list[Path]:
     """Return the NIfTI and FreeSurfer files below a folder, sorted; what is hidden, by a name with a dot, is left."""
     root = Path(folder)
     found = [
         path
         for path in sorted(root.rglob("*"))
-        if path.name.lower().endswith(_ENDINGS) and not any(p.startswith(".") for p in path.relative_to(root).parts)
+        if is_scan(path) and not any(part.startswith(".") for part in path.relative_to(root).parts)
     ]
     if not found:
         raise DataError(f"{folder}: there is no scan in this folder: no file that ends in {', '.join(_ENDINGS)}.")

@@ -79,6 +79,15 @@ def test_a_folder_gives_one_line_of_json_a_scan(whole, evaluation, inbox, tmp_pa
     assert {path.name for path in tmp_path.iterdir()} == {"p.tsv", "p.json", "p.jsonl", "inbox"}
 
 
+def test_one_scan_can_be_given_by_its_file(whole, evaluation, inbox, tmp_path):
+    scan = next(inbox.rglob("sub-new1*.nii.gz"))
+    nc.predict(evaluation, scan, run=whole, out=tmp_path / "one.tsv")
+    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "all.tsv")
+    one, three = (pd.read_csv(tmp_path / f"{name}.tsv", sep="\t") for name in ("one", "all"))
+    assert one["participant_id"].tolist() == ["sub-new1"]
+    assert one["mahalanobis"].tolist() == [three["mahalanobis"][1]]
+
+
 def test_a_scan_outside_the_training_distribution_carries_a_warning(whole, evaluation, inbox, tmp_path):
     path = next(inbox.rglob("sub-new0*.nii.gz"))
     image = nib.load(path)
@@ -158,7 +167,8 @@ def test_bad_input_is_refused_before_any_scan_is_read(whole, evaluation, embeddi
         ((evaluation, tmp_path / "twice.tsv", whole), DataError, "twice.tsv"),
         ((evaluation, inbox, tmp_path / "empty"), CheckpointError, r"no encoder\.json there"),
         ((tmp_path / "empty", inbox, whole), CheckpointError, "there is no probe"),
-        ((evaluation, inbox, None), DataError, "no such embeddings table"),
+        ((evaluation, inbox, None), ConfigError, "are scans: say which run embeds them"),
+        ((evaluation, cohort, None), ConfigError, "are scans: say which run embeds them"),
     ]
     for (probe, scans, run), error, message in wrong:
         with pytest.raises(error, match=message):
@@ -183,7 +193,7 @@ def test_a_run_of_several_channels_needs_a_table(whole, evaluation, inbox, tmp_p
     two = shutil.copytree(whole, tmp_path / "two")
     contract = json.loads((two / "encoder.json").read_text())
     (two / "encoder.json").write_text(json.dumps({**contract, "channels": ["gm", "wm"]}))
-    with pytest.raises(DataError, match=r"has 2 files \(gm, wm\), and a folder does not say"):
+    with pytest.raises(DataError, match=r"has 2 files \(gm, wm\), and their names do not say"):
         nc.predict(evaluation, inbox, run=two, out=tmp_path / "p.tsv")
 
 

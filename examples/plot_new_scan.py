@@ -1,9 +1,14 @@
-"""A new scan arrives: features, prediction and warning, from a run and an evaluation that were made before.
+"""
+A new scan arrives: prediction, warning, error
+==============================================
 
-Uses the sample cohort of this repository (sample/README.md). Runs in about a minute.
+A run and an evaluation of real brains were made before. Scans of other scanners arrive, one of them damaged: each is
+predicted by itself, as soon as it is read, and says how far it lies from those that were learned from.
 """
 
-# %% Before: an encoder of tissue maps and a probe of age, learned from people of one scanner
+# %%
+# Before: an encoder of tissue maps and a probe of age, learned from people of one scanner
+# ----------------------------------------------------------------------------------------
 import json
 import tempfile
 from pathlib import Path
@@ -15,7 +20,7 @@ from neurocontrast.datasets import load_sample
 
 sample = load_sample()
 folder = Path(tempfile.mkdtemp(prefix="neurocontrast-example-"))
-recipe = Path(__file__).resolve().parent.parent / "configs" / "brain" / "tissue_linear.yaml"
+recipe = Path(neurocontrast.__file__).parents[1] / "configs" / "brain" / "tissue_linear.yaml"
 changes = [f"data.cache_dir={folder / 'cache'}", "encoder={name: pca, n_components: 20}", "data.channels=[gm,wm]"]
 config = neurocontrast.load_config(
     recipe, [*changes, f"data.participants={sample.participants}", "data.where={split: [train]}"]
@@ -26,7 +31,9 @@ embeddings = neurocontrast.embed(run, participants=sample.participants, out=fold
 quick = {"allow_overlap": True, "confounds": False, "umap": False, "n_bootstraps": 0}
 evaluation = neurocontrast.evaluate(embeddings, target="age", out=folder / "age", **quick)
 
-# %% New scans: two people of other scanners, and a file that was cut off on its way
+# %%
+# New scans: a person of each scanner, and files that were cut off on their way
+# ----------------------------------------------------------------------------
 new = sample.table[sample.table["split"] == "test"].groupby("site").head(1)[["participant_id", "gm", "wm"]]
 damaged = {"participant_id": "sub-damaged"}
 for tissue in ("gm", "wm"):
@@ -36,7 +43,9 @@ arrived = pd.concat([new, pd.DataFrame([damaged])])
 arrived.to_csv(folder / "arrived.tsv", sep="\t", index=False)
 
 
-# %% Each is predicted by itself; what a scan gives is there as soon as it is finished
+# %%
+# Each is predicted by itself; what a scan gives is there as soon as it is finished
+# ---------------------------------------------------------------------------------
 def show(scan: dict) -> None:
     if scan["error"]:
         print(f"{scan['participant_id']}: FAILED: {scan['error'].replace(str(folder), '…')}")
@@ -50,5 +59,7 @@ predictions = neurocontrast.predict(
 print(pd.read_csv(predictions, sep="\t")[["participant_id", "y_score", "mahalanobis_percentile", "outside"]].round(1))
 print(json.loads(predictions.with_suffix(".json").read_text())["scans"]["n_failed"], "failed")
 
-# %% The same for a place without neurocontrast: a MONAI bundle
+# %%
+# The same for a place without neurocontrast: a MONAI bundle
+# ----------------------------------------------------------
 print("Bundle:", neurocontrast.bundle(run, evaluation, out=folder / "bundle"))

@@ -73,6 +73,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "min_reported_time": 5,
     "show_memory": False,
+    "write_computation_times": False,  # a page that loads scripts from elsewhere
     "download_all_examples": False,
     "show_signature": False,
     "capture_repr": (),

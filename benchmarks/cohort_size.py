@@ -1,7 +1,7 @@
 """When is pretraining worth it? Error of age against the number of people to learn from, in simulated cohorts.
 
     python benchmarks/cohort_size.py --out OUT                                       # an hour on two quiet cores
-    python benchmarks/cohort_size.py --out OUT --sizes 100 300 1000 3000 --seeds 2   # what the README shows
+    python benchmarks/cohort_size.py --out OUT --sizes 3000 1000 300 100 --seeds 1 --epochs 5   # the README's
 
 N healthy people of eight simulated scanners (`neurocontrast simulate`, default effects, 19×22×19 voxels of 10 mm) are
 learned from; tested are 1,000 others of the same scanners, and 1,000 of eight scanners never seen. Every method has the

@@ -60,6 +60,7 @@ EXAMPLES = [
     "plot_monai_transforms.py",
     "plot_own_estimator.py",
     "plot_scan_embedder.py",
+    "plot_new_scan.py",
     "plot_natural_images.py",
     "*",
 ]

@@ -33,7 +33,7 @@ evaluation = neurocontrast.evaluate(embeddings, target="age", out=folder / "age"
 
 # %%
 # New scans: a person of each scanner, and files that were cut off on their way
-# ----------------------------------------------------------------------------
+# -----------------------------------------------------------------------------
 new = sample.table[sample.table["split"] == "test"].groupby("site").head(1)[["participant_id", "gm", "wm"]]
 damaged = {"participant_id": "sub-damaged"}
 for tissue in ("gm", "wm"):

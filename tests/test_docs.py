@@ -43,3 +43,5 @@ def test_examples_are_in_the_gallery_with_a_title():
         assert path.name.startswith("plot_"), path.name
         assert set(underline) == {"="}, path.name
         assert len(underline) == len(title), path.name
+        for heading, dashes in re.findall(r"^# %%\n# (.+)\n# (-+)$", path.read_text(), flags=re.MULTILINE):
+            assert len(heading) == len(dashes), f"{path.name}: {heading}"

@@ -193,7 +193,9 @@ def _licences(licence: str | os.PathLike[str] | None) -> str:
             of_weights = Path(licence).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"licence: '{licence}' cannot be read as text ({error}).") from error
-    of_code = metadata.distribution("neurocontrast").read_text("licenses/LICENSE") or "BSD-3-Clause"
+    # From a source tree an .egg-info, which holds no licences, may come before what was installed.
+    found = (each.read_text("licenses/LICENSE") for each in metadata.distributions(name="neurocontrast"))
+    of_code = next((text for text in found if text), "BSD-3-Clause")
     return f"{of_weights}\n\n---\n\nThe code in scripts/, of neurocontrast {version()}:\n\n{of_code.strip()}\n"
 
 

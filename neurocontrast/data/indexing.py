@@ -109,7 +109,7 @@ def _rules(choose: Sequence[str]) -> dict[str, str]:
 
 
 def _scans(tree: Tree, layout: str) -> tuple[str, list[FoundScan]]:
-    known = [name for name in LAYOUTS if name != "table"]
+    known = [name for name, place in LAYOUTS.items() if issubclass(load(place), FolderLayout)]
     if layout not in ("auto", *known):
         hints = {"table": " A table with paths needs no index.", "dicom": _DICOM}
         hint = hints.get(layout) or suggestion(layout, known)

@@ -247,5 +247,6 @@ def _read(path: Path) -> Any:
 
 def _unreadable(path: Path, error: Exception) -> CheckpointError:
     # PyTorch's own text advises to switch its protection off.
-    said = type(error).__name__ if isinstance(error, pickle.UnpicklingError) else str(error).partition("\n")[0]
+    wordless = isinstance(error, pickle.UnpicklingError | KeyError | AssertionError)
+    said = type(error).__name__ if wordless else str(error).partition("\n")[0]
     return CheckpointError(f"{path}: not a readable file of weights ({said}). Is it cut short? Copy it again.")

@@ -43,6 +43,7 @@ extensions = [
 myst_heading_anchors = 4
 suppress_warnings = ["myst.header", "config.cache"]
 
+default_role = "py:obj"  # `Names` in docstrings lead to their pages
 autosummary_generate = True
 autodoc_typehints = "none"
 numpydoc_show_class_members = False

@@ -12,6 +12,7 @@ sites, and MONAI's DenseNet tells women from men with a loss, an optimiser and r
 import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from monai.data import DataLoader
@@ -50,6 +51,7 @@ def is_woman(batch: dict) -> torch.Tensor:
     return torch.tensor([float(sex == "F") for sex in batch["sex"]])
 
 
+course = []
 for epoch in range(10):
     losses = []
     for batch in DataLoader(train, batch_size=12, shuffle=True):
@@ -59,7 +61,12 @@ for epoch in range(10):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
+    course.append(np.mean(losses))
     print(f"epoch {epoch + 1:2d}  loss {np.mean(losses):.3f}")
+
+figure, axis = plt.subplots(figsize=(5, 2.4), layout="constrained")
+axis.plot(range(1, 11), course, "o-", color="black")
+axis.set(xlabel="epoch", ylabel="training loss")
 
 # %%
 # People it has not seen
@@ -69,3 +76,4 @@ with torch.no_grad():
     found = [(is_woman(batch), network(batch["image"].as_tensor())[:, 0]) for batch in DataLoader(test, batch_size=16)]
 truth, scores = (torch.cat(parts).numpy() for parts in zip(*found, strict=True))
 print(f"{len(truth)} people not seen: area under the ROC curve of their sex {roc_auc_score(truth, scores):.2f}")
+plt.show()

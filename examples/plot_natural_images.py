@@ -13,6 +13,8 @@ import json
 import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+
 import neurocontrast
 
 folder = Path(tempfile.mkdtemp(prefix="neurocontrast-example-"))
@@ -39,6 +41,7 @@ losses = {
     "SimCLR": ({"loss": "ntxent", "temperature": 0.5}, 15),
     "SupCon": ({"loss": "supcon", "label": "label", "temperature": 0.1}, 15),
 }
+figure, axis = plt.subplots(figsize=(6, 2), layout="constrained")
 for name, (objective, epochs) in losses.items():
     recipe = config | {"objective": objective, "training": {**config["training"], "epochs": epochs}}
     run = neurocontrast.pretrain(recipe, out=folder / name)
@@ -58,8 +61,12 @@ for name, (objective, epochs) in losses.items():
     low, high = top1["interval"]
     n_test = summary["split"]["n"]["test"]
     print(f"{name:10s} top-1 of {n_test} test images: {top1['mean']:.3f} [{low:.3f}, {high:.3f}]")
+    axis.plot([low, high], [name, name], color="0.6")
+    axis.plot(top1["mean"], name, "o", color="black")
+axis.set(xlabel="top-1 accuracy on test images, 95 % interval")
 
 # %%
 # One file for a reviewer
 # -----------------------
 print("Report:", neurocontrast.report(evaluation))
+plt.show()

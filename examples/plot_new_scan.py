@@ -13,6 +13,7 @@ import json
 import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pandas as pd
 
 import neurocontrast
@@ -56,10 +57,21 @@ def show(scan: dict) -> None:
 predictions = neurocontrast.predict(
     evaluation, folder / "arrived.tsv", run=run, out=folder / "predictions.tsv", on_scan=show
 )
-print(pd.read_csv(predictions, sep="\t")[["participant_id", "y_score", "mahalanobis_percentile", "outside"]].round(1))
+found = pd.read_csv(predictions, sep="\t")
+print(found[["participant_id", "y_score", "mahalanobis_percentile", "outside"]].round(1))
 print(json.loads(predictions.with_suffix(".json").read_text())["scans"]["n_failed"], "failed")
+
+# %%
+# Against the truth, which a hospital would not have
+# --------------------------------------------------
+truth = sample.table.set_index("participant_id")["age"].reindex(found["participant_id"])
+figure, axis = plt.subplots(figsize=(3.6, 3.4), layout="constrained")
+axis.plot([20, 80], [20, 80], color="0.7")
+axis.plot(truth, found["y_score"], "o", color="black")
+axis.set(xlabel="age (years)", ylabel="predicted age (years)")
 
 # %%
 # The same for a place without neurocontrast: a MONAI bundle
 # ----------------------------------------------------------
 print("Bundle:", neurocontrast.bundle(run, evaluation, out=folder / "bundle"))
+plt.show()

@@ -13,6 +13,7 @@ import json
 import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from sklearn.decomposition import PCA
@@ -44,9 +45,14 @@ estimators = {
     "PCA and a radial SVM": make_pipeline(PCA(2), StandardScaler(), SVC()),
     "gradient boosting": HistGradientBoostingClassifier(max_iter=50),
 }
+figure, axis = plt.subplots(figsize=(6, 2), layout="constrained")
 for name, estimator in estimators.items():
     found = run_study(plan_study(table, features, settings=settings, estimator=estimator)).evaluation
+    low, high = found.metrics["auc"].interval
+    axis.plot([low, high], [name, name], color="0.6")
+    axis.plot(found.metrics["auc"].pooled, name, "o", color="black")
     print(f"{name}: AUC {found.metrics['auc'].pooled:.2f}; {found.probe.estimator[:60]}")
+axis.set(xlabel="AUC, 95 % interval", xlim=(0, 1))
 
 # %%
 # From a file of embeddings, leaving each site out; the folder says what was fitted
@@ -64,3 +70,4 @@ evaluation = neurocontrast.evaluate(
     umap=False,
 )
 print(json.loads((evaluation / "evaluation.json").read_text())["probe"])
+plt.show()

@@ -41,7 +41,7 @@ class Supervised(Objective):
     >>> loss = Supervised("age")
     >>> loss.fit({"age": torch.tensor([20.0, 40.0])})
     >>> loss(torch.zeros(2, 1), torch.zeros(2, 1), {"age": torch.tensor([30.0, 40.0])})
-    tensor(0.3536)
+    tensor(0.5000)
     """
 
     title = "supervised prediction"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -12,20 +12,19 @@ from neurocontrast.settings import Settings
 __all__ = ["NAMES_OF_DIMS", "N_BLOCKS", "EncoderSettings", "ReadOut"]
 
 _Cells = Annotated[int, Field(ge=1, le=32)]
-NAMES_OF_DIMS = {
-    2: ("resnet18", "resnet50", "resnet_small", "lenet5"),
-    3: (
-        "densenet121",
-        "densenet_small",
-        "resnet10_3d",
-        "resnet18_3d",
-        "resnet34_3d",
-        "resnet50_3d",
-        "lenet",
-        "pca",
-        "lda",
-    ),
-}
+_OfVolumes = Literal[
+    "densenet121",
+    "densenet_small",
+    "resnet10_3d",
+    "resnet18_3d",
+    "resnet34_3d",
+    "resnet50_3d",
+    "lenet",
+    "pca",
+    "lda",
+]
+_OfImages = Literal["resnet18", "resnet50", "resnet_small", "lenet5"]
+NAMES_OF_DIMS: dict[int, tuple[str, ...]] = {2: get_args(_OfImages), 3: get_args(_OfVolumes)}
 
 
 N_BLOCKS = {"lenet": 3} | {name: 4 for name in NAMES_OF_DIMS[3] if name.startswith(("densenet", "resnet"))}
@@ -126,21 +125,7 @@ class EncoderSettings(Settings):
     2
     """
 
-    name: Literal[
-        "densenet121",
-        "densenet_small",
-        "resnet10_3d",
-        "resnet18_3d",
-        "resnet34_3d",
-        "resnet50_3d",
-        "lenet",
-        "pca",
-        "lda",
-        "resnet18",
-        "resnet50",
-        "resnet_small",
-        "lenet5",
-    ] = "densenet121"
+    name: Literal[_OfVolumes, _OfImages] = "densenet121"
     n_components: Annotated[int, Field(ge=1)] | None = None
     shrinkage: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     norm: Literal["batch", "group", "instance"] = "batch"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -124,13 +123,10 @@ class Objective(Configurable, nn.Module):
         views = _views(z1, z2)
         with torch.autocast(views[0].device.type, enabled=False):
             columns = {name: _column(metadata, name, kind, views[0]) for name, kind in self.columns.items()}
-            rows = (
-                normalise(*views)
-                if self.normalise
-                else torch.stack([view.to(_at_least_float32(view)) for view in views])
-            )
-            pool = self._gathered(rows, columns) if is_distributed() else Pool(rows, rows, columns, columns)
-            return use(pool if self.normalise else replace(pool, of_units=False))
+            rows = normalise(*views) if self.normalise else torch.stack(views).to(_at_least_float32(views[0]))
+            if is_distributed():
+                return use(self._gathered(rows, columns))
+            return use(Pool(rows, rows, columns, columns, of_units=self.normalise))
 
     def _gathered(self, rows: Tensor, columns: Metadata) -> Pool:
         sizes = gather_sizes(rows.shape[1], rows.device)
@@ -138,7 +134,7 @@ class Objective(Configurable, nn.Module):
         everyone = {name: gather(column) for name, column in columns.items()}
         cols = gather(rows.transpose(0, 1).contiguous()).transpose(0, 1).contiguous()
         offset = sum(sizes[: torch.distributed.get_rank()])
-        return Pool(rows, cols, columns, everyone, offset=offset, distributed=True)
+        return Pool(rows, cols, columns, everyone, offset=offset, distributed=True, of_units=self.normalise)
 
     def extra_repr(self) -> str:
         names = [name for name in self.__signature__.parameters if name not in _KERNELS]

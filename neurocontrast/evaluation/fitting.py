@@ -106,6 +106,7 @@ def fit_probe(
         return _constant(target, train, len(test)), ()
     if pairs is None:
         pairs = penalty_folds(target, train, subjects, settings=settings, seed=seed, sites=sites, validation=validation)
+        pairs = pairs[:1] if len(train) > settings.large_table else pairs
     values, continuous = target.values[train], target.kind == "continuous"
     with one_thread():
         if estimator is None:
@@ -115,7 +116,7 @@ def fit_probe(
                 cover = cover if _covers(cover, train) else []
             models = tuple(
                 fit_built_in(probe, each, train, test, values, pairs, cover, settings, seed, continuous=continuous)
-                for each in (probe_features(probe, design, settings) if features is None else features)
+                for each in features or probe_features(probe, design, settings, n_train=len(train))
             )
         else:
             models = tuple(

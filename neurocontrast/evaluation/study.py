@@ -353,7 +353,8 @@ def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
         about = {"estimator": study.elsewhere.description}
     elif own is None:
         probe, continuous = get_probe(study.probe), study.target.kind == "continuous"
-        text = describe_built_in(study.probe, study.design(), continuous=continuous, settings=settings)
+        n_train = max(len(split.train) for split in study.splits)
+        text = describe_built_in(study.probe, study.design(), continuous=continuous, settings=settings, n_train=n_train)
         about = {"estimator": text, "title": probe.title, "citation": probe.citation}
     else:
         about = {"estimator": describe_own(own)[1]}

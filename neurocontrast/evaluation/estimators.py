@@ -70,7 +70,8 @@ def describe_built_in(
 ) -> str:
     """Return a built-in probe as the scikit-learn expression it amounts to."""
     probe = get_probe(name)
-    make = probe.large_estimator if n_train > settings.large_table else probe.estimator
+    large = n_train > settings.large_table and not probe.from_products  # of which the model is the same to rounding
+    make = probe.large_estimator if large else probe.estimator
     model = make(settings, continuous=continuous, seed=settings.seed)
     grid: dict[str, Any] = {probe.parameter(continuous=continuous): list(probe.grid(settings))}
     steps = "{}, "

@@ -78,7 +78,9 @@ def look_at_size(table: pd.DataFrame, splits: Sequence[Split], settings: Evaluat
         "strength of a probe is chosen on the first of the inner folds, features are in single precision, and the map "
         f"shows {min(len(table), MAX_MAP_SCANS):,} of {len(table):,} scans, drawn with seed {settings.seed}."
     )
-    explanation = "One inner fold of so many scans tells strengths apart; probabilities agree to about 0.001."
+    explanation = (
+        "One inner fold of so many scans tells strengths apart; probabilities differ by a few thousandths at most."
+    )
     return [Notice("large_table", text, explanation)]
 
 

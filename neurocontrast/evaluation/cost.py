@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from neurocontrast.evaluation.estimators import EstimatorError
-from neurocontrast.evaluation.fitting import fit_probe
+from neurocontrast.evaluation.fitting import OutOfFold, fit_probe
+from neurocontrast.evaluation.metrics import RANKED
 from neurocontrast.evaluation.panels.confounds import draw_subjects
 from neurocontrast.evaluation.panels.new_site import plan_sites_left_out
 from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.uncertainty import MAX_RANKED, count_resamples, pooled_metrics
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.machine import as_duration, as_size, describe_memory
 from neurocontrast.progress import SILENT, Progress
@@ -23,6 +25,8 @@ MIN_VALUES = 1e8
 """With fewer scans × features over all fits, an evaluation takes a minute or two, and no trial is made."""
 MIN_TRIAL, TRIAL_SHARE = 2000, 8
 """The trial is of so many training scans, or of one in eight where these are more."""
+MAX_TIMED, N_TIMED = 20_000, 8
+"""Scans and resamples of the trial of intervals."""
 LINEAR = ("logistic", "ridge", "svm")
 """Probes whose time grows as the number of scans; of others the trial is made at two sizes."""
 
@@ -65,6 +69,7 @@ def estimate_cost(study: Study, progress: Progress = SILENT) -> Cost | None:
     each = {"permutations": fold, "learning curve": fold + beside, "probe of all scans": fold}
     jobs = {"learning curve": 1, "probe of all scans": 1}
     taken = {part: n * each.get(part, fold + beside) / jobs.get(part, settings.n_jobs) for part, n in fits.items()}
+    taken["intervals"] = _estimate_intervals(study, left_out=fits["sites left out"] > 0)
     return Cost({part: found for part, found in taken.items() if found}, fold, _count_bytes(study))
 
 
@@ -76,8 +81,8 @@ def check_cost(study: Study, cost: Cost | None, progress: Progress = SILENT) -> 
     if cost.total > 3600 * limit:
         raise ConfigError(_refusal(study, cost, parts))
     progress.message(
-        f"About {as_duration(cost.total)} on this machine, by a trial ({parts}), intervals apart, and up to "
-        f"{as_size(cost.n_bytes)} of memory beside the table."
+        f"About {as_duration(cost.total)} on this machine, by a trial ({parts}), and up to {as_size(cost.n_bytes)} of "
+        "memory beside the table."
     )
     free = describe_memory()["available_bytes"]
     if cost.n_bytes > free:
@@ -137,6 +142,26 @@ def _time_fit(study: Study, model: str, n_rows: int) -> float:
         seed=settings.seed, sites=study.sites, validation=validation, estimator=study.estimator_of(model),
     )  # fmt: skip
     return time.perf_counter() - start
+
+
+def _estimate_intervals(study: Study, *, left_out: bool) -> float:
+    """Return the seconds of all intervals, from those of a few resamples of some scans with scores by chance."""
+    n, n_bootstraps, target = len(study.table), study.settings.n_bootstraps, study.target
+    if not n_bootstraps:
+        return 0.0
+    part, generator = target.subset(np.arange(min(n, MAX_TIMED))), np.random.default_rng(0)
+    shape = (1, len(part.values), len(target.classes)) if target.kind == "multiclass" else (1, len(part.values))
+    scores = generator.dirichlet(np.ones(shape[2]), size=shape[:2]) if len(shape) > 2 else generator.random(shape)
+    zeros = np.zeros(shape[:2], dtype=np.int64)
+    model, weights = OutOfFold(scores, zeros, zeros, [], 0), np.ones((N_TIMED, shape[1]))
+    ranked = target.kind != "multiclass" or len(target.classes) * n <= MAX_RANKED
+    names = [name for name in target.metric_names if ranked or name not in RANKED]
+    start = time.perf_counter()
+    pooled_metrics(part, model, weights=weights, names=names)
+    seconds = (time.perf_counter() - start) / weights.size
+    # All scans: two models, and six where sites are left out. Parts of them: by site, sex and age, and site left out.
+    whole, parts = (8, 9) if left_out else (2, 3)
+    return seconds * n * (whole * count_resamples(n_bootstraps, n) + parts * n_bootstraps)
 
 
 def _count_bytes(study: Study) -> float:

@@ -76,6 +76,7 @@ class Steps:
         now = time.process_time()
         self.seconds[name] = self.seconds.get(name, 0.0) + now - self._start
         self.peak[name] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(f"    {name}: {now - self._start:.1f} s, peak {self.peak[name]:.2f} GiB", file=sys.stderr, flush=True)
         self._start = now
 
     def __enter__(self) -> Steps:

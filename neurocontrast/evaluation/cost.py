@@ -14,6 +14,7 @@ from neurocontrast.evaluation.metrics import RANKED
 from neurocontrast.evaluation.panels.confounds import draw_subjects
 from neurocontrast.evaluation.panels.new_site import plan_sites_left_out
 from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.splits.inner import MAX_INNER_SITES
 from neurocontrast.evaluation.uncertainty import MAX_RANKED, count_resamples, pooled_metrics
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.machine import as_duration, as_size, describe_memory
@@ -168,5 +169,6 @@ def _count_bytes(study: Study) -> float:
     """Return peak bytes of the processes: features of the inner folds and of the fold, and a copy to standardise."""
     (n, p), n_train, settings = study.features.shape, len(study.splits[0].train), study.settings
     large = n_train > settings.large_table
-    n_kept = n + n_train * (1 if large else settings.n_inner_folds)
+    n_inner = settings.n_inner_folds if settings.inner_splits == "stratified" else MAX_INNER_SITES
+    n_kept = n + n_train * (1 if large and settings.inner_splits == "stratified" else n_inner)
     return float(settings.n_jobs * p * (n_kept * (4 if large else 8) + n_train * 8))

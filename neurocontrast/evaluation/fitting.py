@@ -106,7 +106,6 @@ def fit_probe(
         return _constant(target, train, len(test)), ()
     if pairs is None:
         pairs = penalty_folds(target, train, subjects, settings=settings, seed=seed, sites=sites, validation=validation)
-        pairs = pairs[:1] if len(train) > settings.large_table else pairs
     values, continuous = target.values[train], target.kind == "continuous"
     with one_thread():
         if estimator is None:

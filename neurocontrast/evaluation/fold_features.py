@@ -28,8 +28,8 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
 _BLOCK_ROWS = 4096
-RANK_TOLERANCE = 1e-13
-"""Axes with a smaller share of the largest one's variance are rounding."""
+RANK_TOLERANCE, SINGLE_TOLERANCE = 1e-13, 1e-6
+"""Axes with a smaller share of the largest one's variance are rounding, in double and in single precision."""
 
 
 class Matrices(NamedTuple):
@@ -110,7 +110,7 @@ def principal_axes(x: Floats) -> tuple[Floats, Floats]:
     n, p = x.shape
     wide = p > n  # then the n × n matrix of inner products holds all there is to know
     variances, axes = scipy.linalg.eigh(x @ x.T if wide else x.T @ x, check_finite=False, driver="evd")
-    kept = variances > variances[-1] * RANK_TOLERANCE
+    kept = variances > variances[-1] * (RANK_TOLERANCE if x.dtype == np.float64 else SINGLE_TOLERANCE)
     axes = np.ascontiguousarray(axes[:, kept])
     if not wide:
         return axes, x @ axes

@@ -73,13 +73,14 @@ def look_at_size(table: pd.DataFrame, splits: Sequence[Split], settings: Evaluat
     n_train = max(len(split.train) for split in splits)
     if n_train <= settings.large_table:
         return []
+    dealt = settings.split_column is None and settings.inner_splits == "stratified"
     text = (
-        f"A large table ({n_train:,} training scans a fold, more than large_table={settings.large_table:,}): the "
-        "strength of a probe is chosen on the first of the inner folds, features are in single precision, and the map "
-        f"shows {min(len(table), MAX_MAP_SCANS):,} of {len(table):,} scans, drawn with seed {settings.seed}."
+        f"A large table ({n_train:,} training scans a fold, more than large_table={settings.large_table:,}): features "
+        f"are in single precision, {'strengths are chosen on the first of the inner folds, ' if dealt else ''}and the "
+        f"map shows {MAX_MAP_SCANS:,} scans at most, of {len(table):,}, drawn with seed {settings.seed}."
     )
     explanation = (
-        "One inner fold of so many scans tells strengths apart; probabilities differ by a few thousandths at most."
+        "Thousands of scans tell strengths apart in one fold; probabilities differ by a few thousandths at most."
     )
     return [Notice("large_table", text, explanation)]
 

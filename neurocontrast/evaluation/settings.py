@@ -110,7 +110,7 @@ class EvaluationSettings(Settings):
         An evaluation that a short trial estimates to take longer on this machine is refused before it starts.
     large_table : int
         With more training scans than this, features are in single precision, the strength is chosen on the first inner
-        fold alone, and solvers are used that go through the scans less often.
+        fold alone (unless these leave sites out), solvers read the scans less often, and the map shows 2,000 of them.
     n_bootstraps, confidence_level, bootstrap_unit : int, float, {"auto", "subject", "site"}
         Resamples behind every interval, its level, and what is resampled (``auto``: whole sites where there are 20 or
         more and every scan has one, else subjects).

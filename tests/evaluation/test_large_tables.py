@@ -84,7 +84,7 @@ def test_the_stored_probe_of_a_large_table_says_what_the_one_in_memory_says(make
 def test_the_evaluation_says_what_a_large_table_has_otherwise(make_cohort):
     result = run_study(study_of(make_cohort, n=MAX_MAP_SCANS + 100, n_features=4, C=(1e-2,), large_table=1000))
     said = {notice.code: notice.message for notice in result.evaluation.warnings}["large_table"]
-    assert f"{MAX_MAP_SCANS:,} of {MAX_MAP_SCANS + 100:,} scans, drawn with seed 0" in said
+    assert f"{MAX_MAP_SCANS:,} scans at most, of {MAX_MAP_SCANS + 100:,}, drawn with seed 0" in said
     assert "first of the inner folds" in said
     assert len(result.tables["map"]) == MAX_MAP_SCANS
     assert len(result.tables["predictions"]) == MAX_MAP_SCANS + 100

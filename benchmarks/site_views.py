@@ -1,7 +1,6 @@
 """Views that imitate other sites: how long each operation takes beside MONAI's, what they cost a step, how they look.
 
     python benchmarks/site_views.py               # 121×145×121, one thread, and shares of training steps; two minutes
-    python benchmarks/site_views.py --before FOLDER   # beside the same views of an earlier checkout of this package
     python benchmarks/site_views.py --pictures    # docs/images/site_views.png: one simulated brain under each operation
 
 Times are CPU time, medians of calls made in turn, so that other work on the machine changes them little.
@@ -20,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from earlier import views_of
 from torch import Tensor
 
 from neurocontrast.data.simulation import SimulationSettings, draw_person, render_scan
@@ -86,31 +84,6 @@ def make(views: TwoViews, volumes: Tensor, i: int) -> Tensor:
 
 def ours(settings: AugmentSettings, seed: int = 0) -> TwoViews:
     return TwoViews(brain_views(settings), seed=seed)
-
-
-def compare_with_earlier(folder: Path, n_rounds: int) -> None:
-    """Print how long two views take now and in an earlier checkout, call by call in turn; means, as draws differ."""
-    presets = {
-        "default": AugmentSettings(),
-        "reference()": AugmentSettings.reference(),
-        "sites()": AugmentSettings.sites(),
-    }
-    print("\n| two views, CPU ms a scan | before | now | now / before |\n|---|---|---|---|")
-    for volume in (brain(1.5), brain(6.0)):
-        for name, settings in presets.items():
-            views, earlier = ours(settings), views_of(folder, settings)
-            before, now = [], []
-            with keeping_freed_memory():
-                for i in range(-2, n_rounds):
-                    start = time.process_time()
-                    earlier(volume, [max(i, 0)], epoch=0)
-                    middle = time.process_time()
-                    views(volume, [str(max(i, 0))], epoch=0)
-                    before.append(1e3 * (middle - start))
-                    now.append(1e3 * (time.process_time() - middle))
-            means = [float(np.mean(each[2:])) for each in (before, now)]
-            shape = "×".join(map(str, volume.shape[2:]))
-            print(f"| {name}, {shape} | {means[0]:.2f} | {means[1]:.2f} | {means[1] / means[0]:.2f} |", flush=True)
 
 
 def compare_speed(n_rounds: int) -> None:
@@ -187,16 +160,12 @@ def main() -> None:
     parser.add_argument("--pictures", nargs="?", type=Path, const=FIGURE, help="draw into this file instead")
     parser.add_argument("--spacing-mm", type=float, default=2.0, help="of the pictures")
     parser.add_argument("--n-rounds", type=int, default=9)
-    parser.add_argument("--before", type=Path, help="an earlier checkout whose views are timed beside these")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.pictures:
         draw_pictures(arguments.pictures, arguments.spacing_mm)
         return
     print(f"{datetime.date.today()}, torch {torch.__version__}, {platform.machine()}, one thread")
-    if arguments.before:
-        compare_with_earlier(arguments.before, 5 * arguments.n_rounds)
-        return
     print("\n| ms a scan | forward and backward, both views | default views | `sites()` views | their share |")
     print("|---|---|---|---|---|")
     for name in ("densenet121", "densenet_small"):

@@ -8,7 +8,7 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.evaluation import FittedProbe
 from neurocontrast.evaluation.rows import check_same_encoder, encoder_digest, tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
-from neurocontrast.files import digest_of, files_of, write_text
+from neurocontrast.files import ScanFiles, digest_of, files_of, write_text
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import subject_digest
 from neurocontrast.stages.embed import load_network, reading
@@ -120,6 +120,11 @@ class IncomingScans:
     settings: Config
     info: dict[str, Any]
 
+    @cached_property
+    def scans(self) -> list[ScanFiles]:
+        """The files of each scan."""
+        return self.cohort.scans
+
     def predict(
         self,
         predict_row: Callable[[pd.DataFrame, npt.NDArray[np.floating]], Mapping[str, Any]],
@@ -165,7 +170,7 @@ class IncomingScans:
 
     def _key(self, row: int) -> str:
         """Return a digest of a scan's files and of its row; of files that cannot be read, of the row alone."""
-        scan = self.cohort.scans[row]
+        scan = self.scans[row]
         try:
             signature: tuple[int, ...] = signature_of(files_of(scan))[:2]
         except OSError:
@@ -186,9 +191,9 @@ class IncomingScans:
         return {**record, **predicted, "warnings": warnings, "error": None}
 
     def _doubts(self, row: int) -> list[str]:
-        if any(path.lower().endswith(".npy") for path in files_of(self.cohort.scans[row])):
+        if any(path.lower().endswith(".npy") for path in files_of(self.scans[row])):
             return []
-        return list(read_scan_header(files_of(self.cohort.scans[row])[0]).warnings)
+        return list(read_scan_header(files_of(self.scans[row])[0]).warnings)
 
     def _features(self, row: int) -> npt.NDArray[np.float32]:
         """Return the features of a scan (1, n_features); no copy of it is left where no cache folder was given."""
@@ -198,7 +203,7 @@ class IncomingScans:
             images = source.images(self.cohort.subset([row]))
             features = extract_features(self.network, images, settings=self.settings.embedding, n_readers=0)
         if not np.isfinite(features).all():
-            raise DataError(f"{', '.join(files_of(self.cohort.scans[row]))}: its features are not finite.")
+            raise DataError(f"{', '.join(files_of(self.scans[row]))}: its features are not finite.")
         return features
 
 

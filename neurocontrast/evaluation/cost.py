@@ -17,8 +17,8 @@ from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.splits.inner import MAX_INNER_SITES
 from neurocontrast.evaluation.uncertainty import MAX_RANKED, count_resamples, pooled_metrics
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.machine import as_duration, as_size, describe_memory
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.resources import as_duration, as_size, describe_memory
 
 __all__ = ["Cost", "check_cost", "estimate_cost"]
 

@@ -15,7 +15,7 @@ from neurocontrast.evaluation.fold_features import FoldFeatures, sum_products
 from neurocontrast.evaluation.notices import MAX_MAP_SCANS
 from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.machine import describe_memory
+from neurocontrast.resources import describe_memory
 
 FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
 CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ("control", "patient")}

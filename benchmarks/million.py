@@ -207,9 +207,11 @@ def plot(results: list[dict]) -> None:
             label += f" (slope {math.log(cpu[-1] / cpu[-2]) / math.log(n[-1] / n[-2]):.2f})"
         style = {"marker": "o", "linestyle": "-" if name == "YAwareInfoNCE" else "--", "label": label}
         axes[0].loglog(n, cpu, **style)
-        axes[1].loglog(n, mib, **style)
-    axes[0].set(xlabel="embeddings", ylabel="CPU seconds of both processes", title="forward + backward")
-    axes[1].set(xlabel="embeddings", ylabel="peak MiB", title="memory of a process")
+        axes[1].semilogx(n, mib, **style)
+    axes[0].set(xlabel="embeddings", ylabel="CPU seconds of both processes")
+    axes[0].set_title("forward + backward; slope between the two largest")
+    axes[1].set(xlabel="embeddings", ylabel="peak MiB of a process", ylim=(0, None))
+    axes[1].set_title("memory, the interpreter included")
     axes[0].legend(fontsize="small")
     FIGURE.parent.mkdir(exist_ok=True)
     figure.savefig(FIGURE, metadata={"Date": None})

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -19,11 +18,13 @@ import numpy.typing as npt
 from isal import isal_zlib
 from safetensors.numpy import save
 
+from neurocontrast.data.eviction import Room, hold, make_folder, note_use, room_of, size_on_disk
 from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import ScanFiles, as_scan, atomic_path, digest_of, files_of, write_json
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.resources import as_size
 from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.images import affine_of, apply, voxels_of
 from neurocontrast.transforms.preprocessing import Preprocessing
@@ -33,6 +34,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NOT_KEPT = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ESTALE)
 """A folder that may not be written, or that another process or host has just removed."""
 _HEADER_BYTES = 65_536
+_OVERHEAD = 512
+"""Bytes of an entry beside its volume, about."""
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64}
 _SETTLED_SECONDS = 0.1
 
@@ -72,6 +75,10 @@ class VolumeCache:
     dtype : {"float16", "float32"}
         How voxels are kept. float16 has 11 significant bits; z-scored voxels always fit its range
         (no voxel of n can be further than √n deviations from the mean), others are refused where they do not.
+    limit_gb : float or None
+        Size that the entries of all transforms in `folder` may have together, GiB; None for no limit. Before more is
+        written, those that were not used for longest are deleted, never those that a living process has prepared.
+        Scans that do not fit are preprocessed in memory each time they are read.
     """
 
     def __init__(
@@ -80,6 +87,7 @@ class VolumeCache:
         transforms: VolumeTransforms,
         *,
         dtype: Literal["float16", "float32"] = "float16",
+        limit_gb: float | None = None,
     ) -> None:
         if dtype not in ("float16", "float32"):
             raise DataError(f"dtype must be 'float16' or 'float32', found {dtype!r}.")
@@ -88,38 +96,63 @@ class VolumeCache:
         self.shape = transforms.image_shape
         root = Path(folder).expanduser().absolute() if folder is not None else default_cache_folder()
         self.folder = root / f"{transforms.digest()[:16]}-{dtype}"
+        self.limit_gb = limit_gb
 
     @property
     def n_bytes(self) -> int:
         """Size of one volume."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
+    @property
+    def _n_bytes_on_disk(self) -> int:
+        return size_on_disk(self.n_bytes + _OVERHEAD)
+
+    @property
+    def _room(self) -> Room:
+        return room_of(self.folder.parent, None if self.limit_gb is None else int(self.limit_gb * 2**30))
+
     def prepare(self, scans: Sequence[ScanFiles | Path], *, n_workers: int, progress: Progress = SILENT) -> int:
-        """Preprocess every scan that has no valid entry yet, in `n_workers` processes, and return how many are kept."""
+        """Preprocess every scan that has no valid entry yet, in `n_workers` processes, and return how many are kept.
+
+        Other processes delete none of these entries until this one ends.
+        """
+        root = self.folder.parent
+        names = [f"{self.folder.name}/{self._entry_path(scan).stem}" for scan in dict.fromkeys(map(as_scan, scans))]
+        hold(root, names)  # what is found next is not deleted
         missing = self.missing(scans)
         if not missing:
+            if self.folder.is_dir():
+                self._room.grant(0, self._n_bytes_on_disk)
             return 0
-        n_kept = self._fill(missing, n_workers, progress) if self._open_folder(n_missing=len(missing)) else 0
+        if not self._open_folder(n_missing=len(missing)):
+            self._warn(len(missing), "cannot be written", progress)
+            return 0
+        hold(root, names)  # in a folder that has just been made
+        problems, n_done, n_kept = Problems("scans"), 0, 0
+        with progress.task("Preprocessing scans", len(missing), "scan") as task:
+            while n := self._room.grant(len(missing) - n_done, self._n_bytes_on_disk):
+                given = [(scan,) for scan in missing[n_done : n_done + n]]
+                for found in map_files(
+                    self._make_or_say_why, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER
+                ):
+                    if isinstance(found, str):
+                        problems.add(found)
+                    else:
+                        n_kept += found
+                    task.advance()
+                n_done += n
+        problems.raise_if_any()
         if n_kept < len(missing):
-            progress.warning(
-                f"the cache folder {self.folder} cannot be written: {len(missing) - n_kept:,} scans have no entry in "
-                "it and are preprocessed anew whenever they are read. Set data.cache_dir to a folder of your own."
-            )
+            has_room = n_done == len(missing)
+            self._warn(len(missing) - n_kept, "cannot be written" if has_room else "is full", progress)
         return n_kept
 
-    def _fill(self, missing: Sequence[ScanFiles], n_workers: int, progress: Progress) -> int:
-        """Make entries, and return how many could be written."""
-        problems, n_kept = Problems("scans"), 0
-        with progress.task("Preprocessing scans", len(missing), "scan") as task:
-            given = [(scan,) for scan in missing]
-            for found in map_files(self._make_or_say_why, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER):
-                if isinstance(found, str):
-                    problems.add(found)
-                else:
-                    n_kept += found
-                task.advance()
-        problems.raise_if_any()
-        return n_kept
+    def _warn(self, n: int, why: str, progress: Progress) -> None:
+        allowed = "" if self.limit_gb is None else f" (data.cache_limit_gb: {self.limit_gb:g})"
+        progress.warning(
+            f"the cache folder {self.folder} {why}{allowed}: {n:,} scans ({as_size(n * self._n_bytes_on_disk)}) "
+            "have no entry in it and are preprocessed anew whenever they are read. Set data.cache_dir to another."
+        )
 
     def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
         """Return the scans that have no valid entry yet, each once."""
@@ -153,7 +186,7 @@ class VolumeCache:
         found = self._read_entry(scan, *parts)
         if found is None:
             made = self._make(scan)
-            if self._open_folder(n_missing=1):
+            if self._open_folder(n_missing=1) and self._room.take(self._n_bytes_on_disk):
                 self._keep(scan, *made)
             found = [made[0][part] for part in parts]
         return found
@@ -194,13 +227,18 @@ class VolumeCache:
 
     def _keep(self, scan: ScanFiles, parts: Mapping[str, npt.NDArray[Any]], source: Signature) -> bool:
         """Write an entry, and return whether the folder could be written."""
-        try:
-            write_entry(self._entry_path(scan), parts, source)
-        except OSError as error:
-            if error.errno in _NOT_KEPT:
-                return False
-            raise self._refusal(error) from error
-        return True
+        while True:
+            try:
+                write_entry(self._entry_path(scan), parts, source)
+            except OSError as error:
+                if error.errno in _NOT_KEPT:
+                    return False
+                if error.errno not in _FULL or self.limit_gb is None:
+                    raise self._refusal(error) from error
+                if not self._room.free_disk(self._n_bytes_on_disk):
+                    return False
+            else:
+                return True
 
     def _refusal(self, error: OSError) -> DataError:
         if error.errno in _FULL:
@@ -238,11 +276,12 @@ class VolumeCache:
             if error.errno in _NOT_KEPT:
                 return False
             raise self._refusal(error) from error
-        needed = n_missing * (self.n_bytes + 4096)
-        if needed > n_free:
+        needed = n_missing * self._n_bytes_on_disk
+        if needed > n_free and self.limit_gb is None:
             raise CacheFullError(
-                f"the cache folder {self.folder} needs {needed / 2**30:.1f} GiB for {n_missing} scans and its disk has "
-                f"{n_free / 2**30:.1f} GiB free; set data.cache_dir to a larger one."
+                f"the cache folder {self.folder} needs {as_size(needed)} for {n_missing} scans and its disk has "
+                f"{as_size(n_free)} free; set data.cache_dir to a larger one, or data.cache_limit_gb to delete "
+                "what was not used for longest."
             )
         return True
 
@@ -278,16 +317,6 @@ def settled_signature(files: Sequence[str]) -> Signature:
     return signature
 
 
-def make_folder(path: Path, root: Path) -> int:
-    """Make a folder of the cache with the permissions of its root, never writable by all; return those of files."""
-    mode = stat.S_IMODE(root.stat().st_mode) & ~stat.S_IWOTH | stat.S_IRWXU
-    if not path.is_dir():
-        path.mkdir(exist_ok=True)
-        with contextlib.suppress(OSError):  # another user has just made it, or the disk has no permissions
-            path.chmod(mode)
-    return mode & 0o666
-
-
 def write_entry(path: Path, parts: Mapping[str, npt.NDArray[Any]], source: Signature) -> None:
     """Write a volume and the affine (4, 4) of its axes as a safetensors file, atomically."""
     kept = {part: np.ascontiguousarray(values) for part, values in parts.items()}
@@ -308,12 +337,12 @@ def read_entry(path: Path, source: Signature, *parts: str) -> list[npt.NDArray[A
     """
     try:
         with open(path, "rb") as stream:
-            n_bytes = os.fstat(stream.fileno()).st_size
+            status = os.fstat(stream.fileno())
             n_header = int.from_bytes(stream.read(8), "little")
             header = json.loads(stream.read(n_header)) if n_header < _HEADER_BYTES else {}
             written = header.pop("__metadata__", {})
             start = 8 + n_header
-            is_whole = n_bytes == start + max((each["data_offsets"][1] for each in header.values()), default=0)
+            is_whole = status.st_size == start + max((each["data_offsets"][1] for each in header.values()), default=0)
             if not is_whole or written.get("source") != json.dumps(source):
                 return None
             found = []
@@ -333,6 +362,8 @@ def read_entry(path: Path, source: Signature, *parts: str) -> list[npt.NDArray[A
         MemoryError,
     ):  # gone, replaced, or no such file of ours
         return None
+    if "volume" in parts:
+        note_use(path, status.st_mtime)
     return found
 
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
-from neurocontrast.config import Config, as_config, build_objective
+from neurocontrast.config import Config, DataSettings, as_config, build_objective
 from neurocontrast.data import Cohort
+from neurocontrast.data.cache import default_cache_folder
+from neurocontrast.data.eviction import list_entries
 from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.machine import describe_gpus, describe_processor, keeping_freed_memory
@@ -56,6 +58,11 @@ class Diagnosis:
             "GPU": "; ".join(gpus) or "none that PyTorch sees",
             "memory": _free(machine["memory"]),
         }
+        if cache := machine.get("cache"):
+            limit = "no limit" if cache["limit_bytes"] is None else f"limit {as_size(cache['limit_bytes'])}"
+            facts["cache"] = (
+                f"{as_size(cache['n_bytes'])} in {cache['n_entries']:,} entries, {limit}: {cache['folder']}"
+            )
         lines = [f"{name:<15}{text}" for name, text in facts.items()]
         lines += [] if self.run is None else ["", *_run_lines(self.run)]
         lines += [""] if self.problems or self.warnings else []
@@ -90,6 +97,7 @@ def doctor(
         raise ConfigError(f"n_scans: must be at least 2, got {n_scans}.")
     data, source = settings.data, source_of(settings.data)
     machine = _describe_machine()
+    machine["cache"] = _describe_cache(data) if isinstance(data, DataSettings) else None
     try:
         accelerator = accelerator_of(settings.training)
     except ConfigError as error:
@@ -125,6 +133,17 @@ def _describe_machine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "gpus": describe_gpus(),
         "memory": describe_memory(),
+    }
+
+
+def _describe_cache(data: DataSettings) -> dict[str, Any]:
+    folder = default_cache_folder() if data.cache_dir is None else data.cache_dir.expanduser().absolute()
+    entries, limit = list_entries(folder), data.cache_limit_gb
+    return {
+        "folder": str(folder),
+        "n_entries": len(entries),
+        "n_bytes": sum(entry.n_bytes for entry in entries),
+        "limit_bytes": None if limit is None else int(limit * 2**30),
     }
 
 

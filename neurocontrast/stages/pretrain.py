@@ -47,7 +47,10 @@ from neurocontrast.training.session import AnyObjective, TrainingData, check_spl
 
 __all__ = ["Parts", "build_parts", "pretrain"]
 
-_OF_THE_MACHINE = {"participants", "images_root", "images_pattern", "where", "vectors", "cache_dir", "n_workers"}
+_OF_THE_MACHINE = {
+    *("participants", "images_root", "images_pattern", "where", "vectors"),
+    *("cache_dir", "cache_limit_gb", "n_workers"),
+}
 
 
 def pretrain(

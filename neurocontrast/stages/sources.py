@@ -67,7 +67,11 @@ class BrainVolumes(ImageSource):
     @property
     def cache(self) -> VolumeCache:
         """The cache of preprocessed volumes."""
-        return VolumeCache(self.data.cache_dir, self.transforms, dtype=self.cache_dtype)
+        return self._cache_of(self.transforms)
+
+    def _cache_of(self, transforms: VolumeTransforms) -> VolumeCache:
+        data = self.data
+        return VolumeCache(data.cache_dir, transforms, dtype=self.cache_dtype, limit_gb=data.cache_limit_gb)
 
     def prepared(self, cohort: Cohort | None) -> Self:
         """Return the source with the preprocessing of `data`, or the user's transforms, tried on the first scan."""
@@ -150,7 +154,7 @@ class BrainVolumes(ImageSource):
         """Return the cache of the maps on the grid of the preprocessed scans, otherwise as they are."""
         changes = {"normalise": "none", "erode_mm": 0.0, "landmarks": None, "n_channels": len(self.data.maps)}
         assert isinstance(self.transforms, Preprocessing)
-        return VolumeCache(self.data.cache_dir, self.transforms.model_copy(update=changes), dtype=self.cache_dtype)
+        return self._cache_of(self.transforms.model_copy(update=changes))
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
         """Preprocess the scans that the cache does not hold."""

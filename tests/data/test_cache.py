@@ -103,7 +103,7 @@ def test_what_a_cache_that_may_not_be_written_lacks_is_made_on_each_reading(scan
     monkeypatch.setattr(target, name, refuse)
     loads = count_loads(monkeypatch)
     assert cache.prepare(scans, n_workers=0, progress=warned) == 0
-    assert [text for text in warned.told if "cannot be written: 3 scans have no entry" in text] == warned.told
+    assert [text for text in warned.told if "cannot be written: 3 scans (" in text] == warned.told
     assert len(warned.told) == 1
     loads.clear()
     for path in [*scans, *scans]:

@@ -18,7 +18,7 @@ import torch
 from neurocontrast.kernels import Gaussian
 from neurocontrast.kernels.factors import KernelSettings
 from neurocontrast.losses import LossSettings, NTXent, Objective, YAwareInfoNCE
-from neurocontrast.losses.core import log_sum_exp, similar_to, weighted_similarity
+from neurocontrast.losses.core import log_sum_exp, weighted_similarity
 from neurocontrast.settings import NonNegative, Positive
 
 
@@ -36,7 +36,7 @@ class PatientAlignment(Objective):
     def parts(self, pool):
         """Return the parts that sum to the loss."""
         scale = 1 / self.temperature
-        similarity = weighted_similarity(pool, scale, similar_to(pool, self.kernel))
+        similarity = weighted_similarity(pool, scale, self.kernel)
         return {
             "alignment": -pool.mean(similarity.clamp_max(self.enough * scale)),
             "uniformity": pool.mean(log_sum_exp(pool, scale)[0]),

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ __all__ = [
     "sum_over_processes",
 ]
 
+_Row = TypeVar("_Row")
 _local = ContextVar("local", default=False)
 
 
@@ -87,7 +88,7 @@ class Processes:
         """Whether this process writes files and reports progress."""
         return self.rank == 0
 
-    def share(self, rows: Sequence[int]) -> list[int]:
+    def share(self, rows: Sequence[_Row]) -> list[_Row]:
         """Return this process's contiguous part of a batch; the parts' sizes differ by at most one."""
         first, last = (len(rows) * rank // self.size for rank in (self.rank, self.rank + 1))
         return list(rows[first:last])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from neurocontrast.kernels.factors import KernelSettings
-from neurocontrast.losses.core import Pool, dissimilar_to, log_sum_exp, similar_to, weighted_similarity
+from neurocontrast.losses.core import Pool, dissimilar_to, log_sum_exp, weighted_similarity
 from neurocontrast.losses.objective import LossSettings, Objective
 from neurocontrast.settings import NonNegative, Positive
 
@@ -131,7 +131,7 @@ class ConditionalAlignment(Objective):
         temperature: Positive = 0.1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        return {"alignment": -pool.mean(weighted_similarity(pool, 1 / self.temperature, similar_to(pool, self.kernel)))}
+        return {"alignment": -pool.mean(weighted_similarity(pool, 1 / self.temperature, self.kernel))}
 
 
 class ConditionalUniformity(Objective):

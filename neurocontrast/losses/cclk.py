@@ -33,7 +33,7 @@ def _refuse_different(factors: Any) -> Any:
 
 
 class _Anchors(NamedTuple):
-    """Logarithms of similarities of each anchor, (1, n_rows)."""
+    """Logarithms of similarities of each anchor, (1, n)."""
 
     own: Tensor  # s_ii
     mean: Tensor  # log M_i, from below at the logarithm of the dtype's tiny
@@ -73,7 +73,7 @@ class _CCLK(Objective):
 
     def _operator(self, pool: Pool, view: int) -> Tensor:  # noqa: ARG002
         """Return W for the condition of the anchors of a view."""
-        return conditional_operator(self.kernel, pool.col_metadata, ridge=self.ridge, dtype=pool.cols.dtype)
+        return conditional_operator(self.kernel, pool.metadata, ridge=self.ridge, dtype=pool.cols.dtype)
 
     def _directions(self, pool: Pool) -> list[_Anchors]:
         """Return the anchors of view 1 against view 2, and if symmetric the other way as well."""
@@ -93,15 +93,14 @@ def _read_anchors(pool: Pool, operator: Tensor, scale: float) -> _Anchors:
     lowest, tiny = torch.finfo(pool.rows.dtype).min, torch.finfo(pool.rows.dtype).tiny
 
     def of_block(rows: Tensor, cols: Tensor, i: slice) -> tuple[Tensor, ...]:
-        first, last = pool.offset + i.start, pool.offset + i.stop
         scores = (rows[0] * scale) @ cols[0].T
-        weights = operator[first:last]
+        weights = operator[i]
         weighed = scores + weights.abs().log().clamp_min(lowest)
         largest = weighed.detach().amax(1)
         summed = ((weighed - largest.unsqueeze(1)).exp() * weights.sign()).sum(1)
         mean = torch.where(summed > tiny, largest + summed.clamp_min(tiny).log(), lowest)
-        own = scores.diagonal(first).clone()
-        scores.diagonal(first).fill_(lowest)
+        own = scores.diagonal(i.start).clone()
+        scores.diagonal(i.start).fill_(lowest)
         found = own, mean.clamp_min(math.log(tiny)), scores.logsumexp(1)
         return tuple(each.unsqueeze(0) for each in found)
 

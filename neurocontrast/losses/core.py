@@ -2,12 +2,13 @@
 
 Letters of shapes, here and in every loss::
 
-    V  views of a batch              n    samples of all processes (n_rows: those of this process)
+    V  views of a batch              n    samples of all processes
     d  dimensions of an embedding    n_i  samples of one block of anchors
     N  V·n embeddings, the pool
 
-Rows are this process's anchors, columns the candidates of all processes; in a single process they are the same
-tensor. Embeddings have unit norm unless a loss takes raw inner products, s_ij = <z_i, z_j>/τ, and ``scale`` is 1/τ.
+Every process holds the embeddings of all of them. What fits in one tile each computes for itself; the tiles of a larger
+pool are shared among the processes. Embeddings have unit norm unless a loss takes raw inner products,
+s_ij = <z_i, z_j>/τ, and ``scale`` is 1/τ.
 """
 
 from __future__ import annotations
@@ -19,14 +20,13 @@ from functools import cached_property, partial
 
 import torch
 from torch import Tensor
-from torch.distributed import get_world_size
 from torch.utils.checkpoint import checkpoint
 
-from neurocontrast.collectives import gather_samples, sum_over_processes
+from neurocontrast.collectives import Processes, gather_samples
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Block, Kernel, Metadata
 from neurocontrast.losses import pairwise
-from neurocontrast.losses.tiles import Excluded, Pairs
+from neurocontrast.losses.tiles import Excluded, Groups, Pairs
 
 __all__ = [
     "Pool",
@@ -47,19 +47,17 @@ _ALL = slice(None)
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Anchors of this process, ``rows`` (V, n_rows, d), and their candidates, ``cols`` (V, n, d) or the same object.
+    """Anchors ``rows`` (V, n, d) and their candidates ``cols``: the same object, unless views are compared.
 
-    ``offset`` is the place of the first anchor's sample among the candidates' samples, ``of_units`` says that all
-    embeddings have unit norm, ``bound`` holds kernels bound already, for two parts of a loss.
+    ``of_units`` says that all embeddings have unit norm, ``processes`` are those that hold the same pool and share the
+    work, ``bound`` holds kernels bound already, for two parts of a loss.
     """
 
     rows: Tensor
     cols: Tensor
-    row_metadata: Metadata
-    col_metadata: Metadata
-    offset: int = 0
-    distributed: bool = False
+    metadata: Metadata
     of_units: bool = True
+    processes: Processes = field(default_factory=Processes)
     bound: dict[Kernel, Block] = field(default_factory=dict)
 
     @property
@@ -74,7 +72,7 @@ class Pool:
 
     @cached_property
     def views(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Rows and columns of each view alone, (n_rows, d) and (n, d)."""
+        """Rows and columns of each view alone, (n, d)."""
         rows = self.rows.unbind(0)
         return rows, rows if self.rows is self.cols else self.cols.unbind(0)
 
@@ -88,40 +86,39 @@ class Pool:
     def alignment(self, scale: float, view: int = 0, other: int = 1) -> Tensor:
         """Mean similarity of the two views of a sample."""
         rows, _ = self.views
-        similarity = torch.dot(rows[view].reshape(-1), rows[other].reshape(-1)) * (scale / self.n_samples)
-        return sum_over_processes(similarity) if self.distributed else similarity
+        return torch.dot(rows[view].reshape(-1), rows[other].reshape(-1)) * (scale / self.n_samples)
 
     def twins(self, scale: float) -> Tensor:
-        """Similarity of the two views of each sample, (n_rows,)."""
+        """Similarity of the two views of each sample, (n,)."""
         rows, _ = self.views
         return (rows[0] * rows[1]).sum(1) * scale
 
     def total(self, values: Tensor) -> Tensor:
-        """Sum over the anchors of all processes."""
-        return sum_over_processes(values.sum()) if self.distributed else values.sum()
+        """Sum over the anchors."""
+        return values.sum()
 
     def mean(self, values: Tensor) -> Tensor:
-        """Mean over the anchors of all processes, of values (V, n_rows) or (n_rows,)."""
-        n_anchors = values.numel() // values.shape[-1] * self.n_samples
-        return self.total(values) / n_anchors if self.distributed else values.mean()
+        """Mean over the anchors, of values (V, n) or (n,)."""
+        return values.mean()
 
     def log_total(self, values: Tensor) -> Tensor:
-        """Log of the sum of exp over the anchors of all processes."""
-        local = values.flatten().logsumexp(0)
-        return gather_samples(local.view(1), [1] * get_world_size()).logsumexp(0) if self.distributed else local
+        """Log of the sum of exp over the anchors."""
+        return values.flatten().logsumexp(0)
 
 
 def similar_to(pool: Pool, kernel: Kernel) -> Block:
     """Bind a kernel to a pool's samples: ``block(i, j)`` of weights w ≥ 0."""
     if kernel not in pool.bound:
-        rows, cols = pool.row_metadata, pool.col_metadata
-        block = kernel.bind(rows, cols, batch=cols, dtype=pool.rows.dtype, offset=pool.offset)
-        if not kernel.nonnegative:
-            block = partial(_refuse_negative, block)
+        block = _bind(pool, kernel, pool.metadata, pool.metadata)
         if pool.n_samples**2 <= AT_ONCE:
             block = partial(_part, block(_ALL, _ALL))
         pool.bound[kernel] = block
     return pool.bound[kernel]
+
+
+def _bind(pool: Pool, kernel: Kernel, rows: Metadata, cols: Metadata) -> Block:
+    block = kernel.bind(rows, cols, batch=pool.metadata, dtype=pool.rows.dtype)
+    return block if kernel.nonnegative else partial(_refuse_negative, block)
 
 
 def _part(weights: Tensor, i: slice, j: slice) -> Tensor:
@@ -148,7 +145,7 @@ def dissimilar_to(pool: Pool, kernel: Kernel, negatives: Kernel | None = None) -
     """
     similar = similar_to(pool, kernel)
     among = None if negatives is None else similar_to(pool, negatives)
-    supremum = kernel.supremum_over(pool.col_metadata, dtype=pool.rows.dtype)
+    supremum = kernel.supremum_over(pool.metadata, dtype=pool.rows.dtype)
     rounding = supremum * (16 * torch.finfo(pool.rows.dtype).eps)
 
     def block(i: slice, j: slice) -> Tensor:
@@ -162,7 +159,7 @@ def dissimilar_to(pool: Pool, kernel: Kernel, negatives: Kernel | None = None) -
 def candidates_of(pool: Pool, kernel: Kernel, negatives: Kernel) -> Block:
     """Bind max(v/‖v‖∞, w/‖w‖∞), the weight of a candidate that is one for being a negative (v) or a positive (w)."""
     parts = [similar_to(pool, each) for each in (negatives, kernel)]
-    suprema = [each.supremum_over(pool.col_metadata, dtype=pool.rows.dtype) for each in (negatives, kernel)]
+    suprema = [each.supremum_over(pool.metadata, dtype=pool.rows.dtype) for each in (negatives, kernel)]
     tiny = torch.finfo(pool.rows.dtype).tiny
     suprema = [each.clamp_min(tiny) if isinstance(each, Tensor) else each for each in suprema]
 
@@ -176,7 +173,7 @@ def candidates_of(pool: Pool, kernel: Kernel, negatives: Kernel) -> Block:
 def log_sum_exp(
     pool: Pool, scale: float, weights: Block | None = None, *, excluded: Excluded = "self"
 ) -> tuple[Tensor, Tensor]:
-    """Return log Σ_j b_ij exp(s_ij) of every anchor, (V, n_rows), and Σ_j b_ij, (n_rows,).
+    """Return log Σ_j b_ij exp(s_ij) of every anchor, (V, n), and Σ_j b_ij, (n,).
 
     `weights` are blocks of b ≥ 0 between samples: 1, and their sum 0, where none are given. Where all of an anchor's
     are 0 the logarithm is −1e30, without gradient. `excluded` are the anchor itself or all views of its sample.
@@ -188,7 +185,7 @@ def log_sum_exp(
 def log_sum_exp_both_ways(pool: Pool, scale: float) -> tuple[Tensor, Tensor]:
     """Return log Σ_j exp(s_ij) over all candidates of every row, and over all rows of every candidate.
 
-    For one view against one view in a single process; both from the same similarities.
+    For one view against another; both from the same similarities.
     """
     pairs = replace(_pairs(pool, scale), both_ways=True)
     of_rows, of_cols, _ = pairwise.log_sum_exp(pool.rows, pool.cols, pairs)
@@ -196,13 +193,50 @@ def log_sum_exp_both_ways(pool: Pool, scale: float) -> tuple[Tensor, Tensor]:
     return of_rows, of_cols
 
 
-def weighted_similarity(pool: Pool, scale: float, weights: Block) -> Tensor:
-    """Return Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, averaged over a sample's two anchors, (n_rows,); 0 without weight."""
-    return pairwise.weighted_similarity(pool.rows, pool.cols, _pairs(pool, scale, weights))
+def weighted_similarity(pool: Pool, scale: float, weights: Kernel | Block) -> Tensor:
+    """Return Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, averaged over a sample's two anchors, (n,); 0 without weight.
+
+    Given a kernel, samples of equal metadata are summed first, so that u distinct rows of metadata take time of order
+    n d + u² d and not n² d.
+    """
+    if not isinstance(weights, Kernel):
+        return pairwise.weighted_similarity(pool.rows, _pairs(pool, scale, weights))
+    groups, distinct = _equal_metadata(pool, weights)
+    if groups is None:
+        return pairwise.weighted_similarity(pool.rows, _pairs(pool, scale, similar_to(pool, weights)))
+    # Rows and columns that are not the same object: the weights of two samples, though their metadata be equal.
+    pairs = _pairs(pool, scale, _bind(pool, weights, distinct, dict(distinct)), n_groups=len(groups.counts))
+    return pairwise.weighted_similarity(pool.rows, pairs, groups)
+
+
+def _equal_metadata(pool: Pool, kernel: Kernel) -> tuple[Groups | None, Metadata]:
+    """Group the samples of a large pool that a kernel cannot tell apart; none where most are distinct."""
+    n, columns = pool.n_samples, {name: pool.metadata[name] for name in kernel.columns}
+    if n**2 <= AT_ONCE:
+        return None, columns
+    bits = torch.cat([_bits(column).reshape(n, -1) for column in columns.values()], 1)
+    _, index, counts = torch.unique(bits, dim=0, return_inverse=True, return_counts=True)
+    if 2 * len(counts) > n:
+        return None, columns
+    if index.device.type == "cpu":
+        kernel.check(pool.metadata)  # names the rows of the batch
+    first = index.new_zeros(len(counts)).scatter_(0, index, torch.arange(n, device=index.device))
+    distinct = {name: column[first] for name, column in columns.items()}
+    with_itself = _bind(pool, kernel, distinct, distinct)
+    step = math.isqrt(AT_ONCE)
+    spans = [slice(start, min(start + step, len(counts))) for start in range(0, len(counts), step)]
+    own = torch.cat([with_itself(i, i).diagonal() for i in spans])
+    return Groups(index, counts.to(own.dtype), own), distinct
+
+
+def _bits(column: Tensor) -> Tensor:
+    """Integers that are equal where a column is, also where it is NaN."""
+    sizes = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return (column.view(sizes[column.itemsize]) if column.is_floating_point() else column).to(torch.int64)
 
 
 def positives_against_negatives(pool: Pool, scale: float, kernel: Kernel, epsilon: float) -> tuple[Tensor, Tensor]:
-    """Return Σ_p log(1 + exp(L_i + ε − s_ip)) of every anchor, (V, n_rows), and its number of negatives, (n_rows,).
+    """Return Σ_p log(1 + exp(L_i + ε − s_ip)) of every anchor, (V, n), and its number of negatives, (n,).
 
     The kernel is 1 between positives and 0 between negatives; L_i is the log-sum-exp over the negatives.
     """
@@ -210,13 +244,25 @@ def positives_against_negatives(pool: Pool, scale: float, kernel: Kernel, epsilo
     return pairwise.positives_against_negatives(pool.rows, pool.cols, pairs, epsilon)
 
 
-def _pairs(pool: Pool, scale: float, weights: Block | None = None, excluded: Excluded = None) -> Pairs:
+def _pairs(
+    pool: Pool,
+    scale: float,
+    weights: Block | None = None,
+    excluded: Excluded = None,
+    n_groups: int | None = None,
+) -> Pairs:
     """Describe the pairs that are summed over: all in one tile where they fit, else tiles of a processor's cache."""
-    n_views, n_rows, n_cols = len(pool.rows), pool.rows.shape[1], pool.cols.shape[1]
-    fits = n_views * n_rows * n_views * n_cols <= AT_ONCE
-    side = max(n_rows, n_cols) if fits else max(1, math.isqrt(AT_ONCE) // 2 // n_views)
-    symmetric, bounded = pool.rows is pool.cols, pool.of_units
-    return Pairs(scale, side, pool.offset, excluded, weights, symmetric=symmetric, bounded=bounded)
+    n_views, n = (len(pool.rows), pool.n_samples) if n_groups is None else (1, n_groups)
+    fits = (n_views * n) ** 2 <= AT_ONCE
+    return Pairs(
+        scale,
+        n if fits else max(1, math.isqrt(AT_ONCE) // 2 // n_views),
+        excluded,
+        weights,
+        symmetric=pool.rows is pool.cols,
+        bounded=pool.of_units,
+        processes=Processes() if fits else pool.processes,
+    )
 
 
 OfBlock = Callable[[Tensor, Tensor, slice], tuple[Tensor, ...]]
@@ -226,13 +272,20 @@ OfBlock = Callable[[Tensor, Tensor, slice], tuple[Tensor, ...]]
 def by_anchors(pool: Pool, function: OfBlock) -> tuple[Tensor, ...]:
     """Apply a function to blocks of anchors and all candidates, and join what it returns.
 
-    A block is computed, reduced and dropped, and computed again for the gradient.
+    A block is computed, reduced and dropped, and computed again for the gradient. Processes share several blocks.
     """
     # A quarter of what may be held: autograd keeps several tensors of a block.
     step = max(1, AT_ONCE // (4 * pool.rows.shape[0] * pool.cols.shape[0] * pool.n_samples))
-    n = pool.rows.shape[1]
+    n, processes = pool.n_samples, pool.processes if step < pool.n_samples else Processes()
+    step = min(step, n // processes.size)
+    blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
     found = [
         checkpoint(function, pool.rows[:, i], pool.cols, i, use_reentrant=False, preserve_rng_state=False)
-        for i in (slice(start, min(start + step, n)) for start in range(0, n, step))
+        for i in processes.share(blocks)
     ]
-    return tuple(torch.cat(each, -1) for each in zip(*found, strict=True))
+    joined = tuple(torch.cat(each, -1) for each in zip(*found, strict=True))
+    if processes.size == 1:
+        return joined
+    shares = [replace(processes, rank=rank).share(blocks) for rank in range(processes.size)]
+    sizes = [share[-1].stop - share[0].start for share in shares]
+    return tuple(gather_samples(each.movedim(-1, 0).contiguous(), sizes).movedim(0, -1) for each in joined)

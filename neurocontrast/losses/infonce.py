@@ -71,10 +71,9 @@ class InfoNCE(Objective):
         }
 
     def _log_sums(self, pool: Pool, a: int, b: int, scale: float) -> tuple[Tensor, ...]:
-        if self.symmetric and not pool.distributed:
+        if self.symmetric:
             return log_sum_exp_both_ways(pool.between(a, b), scale)
-        directions = [(a, b), (b, a)] if self.symmetric else [(a, b)]
-        return tuple(log_sum_exp(pool.between(x, y), scale, excluded=None)[0] for x, y in directions)
+        return log_sum_exp(pool.between(a, b), scale, excluded=None)[:1]
 
 
 class NTXent(Objective):

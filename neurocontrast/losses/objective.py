@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from neurocontrast.collectives import gather_samples, gather_sizes, is_distributed
+from neurocontrast.collectives import Processes, gather_samples, gather_sizes, is_distributed
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Categorical, Kernel, Kind, Metadata, Product
 from neurocontrast.kernels.base import column_of
@@ -95,7 +95,7 @@ class Objective(Configurable, nn.Module):
 
     @abstractmethod
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """Return the parts of the loss of a pool of unit embeddings."""
+        """Return the parts of the loss of a pool of unit embeddings, those of all processes."""
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
         """Check a whole cohort's metadata before training; see ``Kernel.check``."""
@@ -124,17 +124,13 @@ class Objective(Configurable, nn.Module):
         with torch.autocast(views[0].device.type, enabled=False):
             columns = {name: _column(metadata, name, kind, views[0]) for name, kind in self.columns.items()}
             rows = normalise(*views) if self.normalise else torch.stack(views).to(_at_least_float32(views[0]))
+            processes = Processes()
             if is_distributed():
-                return use(self._gathered(rows, columns))
-            return use(Pool(rows, rows, columns, columns, of_units=self.normalise))
-
-    def _gathered(self, rows: Tensor, columns: Metadata) -> Pool:
-        sizes = gather_sizes(rows.shape[1], rows.device)
-        gather = partial(gather_samples, sizes=sizes)
-        everyone = {name: gather(column) for name, column in columns.items()}
-        cols = gather(rows.transpose(0, 1).contiguous()).transpose(0, 1).contiguous()
-        offset = sum(sizes[: torch.distributed.get_rank()])
-        return Pool(rows, cols, columns, everyone, offset=offset, distributed=True, of_units=self.normalise)
+                processes = Processes(torch.distributed.get_rank(), torch.distributed.get_world_size())
+                gather = partial(gather_samples, sizes=gather_sizes(rows.shape[1], rows.device))
+                columns = {name: gather(column) for name, column in columns.items()}
+                rows = gather(rows.transpose(0, 1).contiguous()).transpose(0, 1).contiguous()
+            return use(Pool(rows, rows, columns, of_units=self.normalise, processes=processes))
 
     def extra_repr(self) -> str:
         names = [name for name in self.__signature__.parameters if name not in _KERNELS]

@@ -13,6 +13,7 @@ from neurocontrast.losses.tiles import (
     EMPTY,
     LINEAR_FROM,
     Gradients,
+    Groups,
     LogSums,
     Pairs,
     Tiles,
@@ -51,11 +52,9 @@ class _LogSumExp(torch.autograd.Function):
             _add(of_rows, i, tile, 1, tiles)
             if for_columns:
                 _add(of_cols, j, tile, 0, tiles)
-        if tiles.plain:
-            of_rows.log_()
-            if not pairs.symmetric:
-                of_cols.log_()
-        of_rows.clamp_min_(EMPTY)
+        of_rows, of_cols = _logs(of_rows, tiles), of_cols if pairs.symmetric else _logs(of_cols, tiles)
+        if mass is not None:
+            mass = pairs.total(mass)
         ctx.save_for_backward(rows, cols, of_rows, of_cols)
         ctx.pairs = pairs
         if mass is not None:
@@ -69,12 +68,12 @@ class _LogSumExp(torch.autograd.Function):
         with full_precision(rows):
             tiles = Tiles(rows, cols, pairs)
             collect = Gradients(tiles)
-            row_factors = _factors(of_rows, gradients[0], tiles)
+            row_factors = _factors(of_rows, pairs.total(gradients[0]), tiles)
             col_factors: list[Tensor] = []
             if pairs.symmetric:
                 col_factors = row_factors
             elif pairs.both_ways:
-                col_factors = _factors(of_cols, gradients[1], tiles)
+                col_factors = _factors(of_cols, pairs.total(gradients[1]), tiles)
             for i, j, _ in tiles.spans():
                 factors = [part[:, i].reshape(-1, 1) for part in row_factors]
                 factors += [part[:, j].reshape(-1) for part in col_factors]
@@ -108,6 +107,17 @@ def _add(sums: Tensor, samples: slice, tile: Tensor, dim: int, tiles: Tiles) -> 
         torch.logaddexp(part, tile.logsumexp(dim).view(tiles.n_views, -1), out=part)
 
 
+def _logs(sums: Tensor, tiles: Tiles) -> Tensor:
+    """Logarithms of the sums over the tiles of all processes."""
+    if tiles.plain:
+        return tiles.pairs.total(sums).log_().clamp_min_(EMPTY)
+    sums.clamp_min_(EMPTY)
+    if tiles.pairs.processes.size == 1:
+        return sums
+    largest = tiles.pairs.total(sums, largest=True)
+    return tiles.pairs.total(sums.sub_(largest).exp_()).log_().add_(largest)
+
+
 def _factors(sums: Tensor, gradient: Tensor, tiles: Tiles) -> list[Tensor]:
     """What exp(s) is multiplied with: g exp(−L) alone, or L and g apart where exp(−L) could overflow."""
     empty = sums == EMPTY
@@ -130,73 +140,82 @@ def _derivatives(tiles: Tiles, i: slice, j: slice, factors: list[Tensor]) -> Ten
     return by_row.add_(tile.sub_(factors[2]).exp_().mul_(factors[3]))
 
 
-def weighted_similarity(rows: Tensor, cols: Tensor, pairs: Pairs) -> Tensor:
-    """Return the mean over a sample's two anchors of Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, (n_rows,); 0 without weight.
+def weighted_similarity(rows: Tensor, pairs: Pairs, groups: Groups | None = None) -> Tensor:
+    """Return the mean over a sample's two anchors of Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, (n,); 0 without weight.
 
-    Both views of a sample have its weights, so that of the others only Σ_j w_ij (z1_j + z2_j) is needed.
+    Both views of a sample have its weights, so that of the others only Σ_j w_ij (z1_j + z2_j) is needed. With `groups`,
+    the weights of ``pairs`` are between groups, and on the diagonal between two samples of one.
     """
-    return cast(Tensor, _WeightedSimilarity.apply(rows, cols, pairs))
+    return cast(Tensor, _WeightedSimilarity.apply(rows, pairs, groups))
 
 
 class _WeightedSimilarity(torch.autograd.Function):
     """With m = z1 + z2, P = W m without a sample's own weight o: s = (<m, P> + 2 o <z1, z2>) / (2 (2 Σ w + o))."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, cols: Tensor, pairs: Pairs) -> Tensor:
-        (n_rows, d), n_cols = rows.shape[1:], cols.shape[1]
+    def forward(ctx: Any, rows: Tensor, pairs: Pairs, groups: Groups | None) -> Tensor:
         summed = rows.sum(0)
-        candidates = summed if pairs.symmetric else cols.sum(0)
-        pulled, totals, own = rows.new_zeros(n_rows, d), rows.new_zeros(n_rows), rows.new_zeros(n_rows)
-        for i, j, for_columns in pairs.spans(n_rows, n_cols):
-            block = _other_samples(pairs, i, j, own)
-            pulled[i].addmm_(block, candidates[j])
-            totals[i] += block.sum(1)
+        grouped = summed if groups is None else groups.sum(summed)
+        pulled, totals, same = torch.zeros_like(grouped), *grouped.new_zeros(2, len(grouped)).unbind(0)
+        for i, j, for_columns in pairs.spans(len(grouped)):
+            block = _off_diagonal(pairs, i, j, same)
+            pulled[i].addmm_(block, grouped[j])
+            totals[i] += block.sum(1) if groups is None else block @ groups.counts[j]
             if for_columns:
-                pulled[j].addmm_(block.T, candidates[i])
-                totals[j] += block.sum(0)
+                pulled[j].addmm_(block.T, grouped[i])
+                totals[j] += block.sum(0) if groups is None else groups.counts[i] @ block
+        pulled, totals, own = pairs.total(pulled), pairs.total(totals), pairs.total(same)
+        if groups is not None:
+            within, own = own[groups.index], groups.own[groups.index]
+            totals = totals[groups.index] + within * (groups.counts[groups.index] - 1)
+            pulled = pulled[groups.index] + _from_own_group(summed, groups, within)
+            ctx.within = within
         mass = totals.mul_(2).add_(own)
         factors = torch.where(mass > 0, pairs.scale / (2 * mass), 0)
         ctx.save_for_backward(rows, summed, pulled, own, factors)
-        ctx.pairs, ctx.n_cols = pairs, n_cols
+        ctx.pairs, ctx.groups = pairs, groups
         similarity = (summed * pulled).sum(1) + (rows[0] * rows[1]).sum(1).mul_(own).mul_(2)
         return similarity.mul_(factors)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         rows, summed, pulled, own, factors = ctx.saved_tensors
         pairs: Pairs = ctx.pairs
+        groups: Groups | None = ctx.groups
         scaled = (gradients[0] * factors).unsqueeze(1)
         of_rows = rows.flip(0).mul_(2 * own.unsqueeze(1)).add_(pulled).mul_(scaled)
-        pulling = summed * scaled
-        of_cols = rows.new_zeros(ctx.n_cols, rows.shape[2])
+        pulling = summed * pairs.total(scaled)
+        if groups is not None:
+            of_rows += _from_own_group(summed * scaled, groups, ctx.within)
+            pulling = groups.sum(pulling)
+        of_cols = torch.zeros_like(pulling)
         with full_precision(rows):
-            for i, j, for_columns in pairs.spans(rows.shape[1], ctx.n_cols):
-                block = _other_samples(pairs, i, j, None)
+            for i, j, for_columns in pairs.spans(len(pulling)):
+                block = _off_diagonal(pairs, i, j, None)
                 of_cols[j].addmm_(block.T, pulling[i])
                 if for_columns:
                     of_cols[i].addmm_(block, pulling[j])
-        if pairs.symmetric:
-            return of_rows.add_(of_cols), None, None
-        return of_rows, of_cols.expand(2, *of_cols.shape), None
+        return of_rows.add_(of_cols if groups is None else of_cols[groups.index]), None, None
 
 
-def _other_samples(pairs: Pairs, i: slice, j: slice, own: Tensor | None) -> Tensor:
-    """A block of w with a sample's own weight moved out, to ``own``."""
+def _from_own_group(values: Tensor, groups: Groups, within: Tensor) -> Tensor:
+    """Σ_j w_ij x_j over the other samples of a sample's own group, of values (n, d)."""
+    return groups.sum(values)[groups.index].sub_(values).mul_(within.unsqueeze(1))
+
+
+def _off_diagonal(pairs: Pairs, i: slice, j: slice, diagonal: Tensor | None) -> Tensor:
+    """A block of w with the diagonal moved out, to ``diagonal``."""
     assert pairs.weights is not None
     block = pairs.weights(i, j)
-    offset = pairs.offset + i.start - j.start
-    if not -block.shape[0] < offset < block.shape[1]:
-        return block
-    diagonal = block.diagonal(offset)
-    if own is not None:
-        first = i.start + max(0, -offset)
-        own[first : first + len(diagonal)] = diagonal
-    diagonal.zero_()
+    if i == j:
+        if diagonal is not None:
+            diagonal[i] = block.diagonal()
+        block.fill_diagonal_(0)
     return block
 
 
 def positives_against_negatives(rows: Tensor, cols: Tensor, pairs: Pairs, epsilon: float) -> tuple[Tensor, Tensor]:
-    """Return Σ_p log(1 + exp(L_i + ε − s_ip)) of every row, and its number of negatives, (n_rows,).
+    """Return Σ_p log(1 + exp(L_i + ε − s_ip)) of every row, and its number of negatives, (n,).
 
     Positives are pairs with w = 1, negatives those with w = 0, L_i = log Σ_negatives exp(s_ij). L is computed
     first, without gradient; its part of the gradient is added in the pass over positives.
@@ -224,6 +243,7 @@ class _PositivesAgainst(torch.autograd.Function):
             if for_columns:
                 above = _above(tiles, scores, negatives[:, j].reshape(1, -1) + epsilon, (i, j))
                 _add_softplus(above, 0, (sums[:, j], slopes[:, j]))
+        sums, slopes = pairs.total(sums), pairs.total(slopes)
         ctx.save_for_backward(rows, cols, negatives, slopes)
         ctx.pairs, ctx.epsilon = pairs, epsilon
         return sums
@@ -232,7 +252,7 @@ class _PositivesAgainst(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None, None, None]:
         rows, cols, negatives, slopes = ctx.saved_tensors
         pairs: Pairs = ctx.pairs
-        (gradient,) = gradients
+        gradient = pairs.total(gradients[0])
         with full_precision(rows):
             tiles = Tiles(rows, cols, pairs)
             collect = Gradients(tiles)

@@ -77,7 +77,7 @@ class Supervised(Objective):
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         n_views, n, _ = pool.rows.shape
-        truth = column_of(pool.row_metadata, self.column, needed_by="the loss")
+        truth = column_of(pool.metadata, self.column, needed_by="the loss")
         if self.kind == "categorical":
             codes = truth.repeat(n_views)
             values = cross_entropy(pool.rows.flatten(0, 1), codes, reduction="none").view(n_views, n)

@@ -163,7 +163,7 @@ class Triplet(Objective):
         def of_block(rows: Tensor, cols: Tensor, i: slice) -> tuple[Tensor, Tensor]:
             distances = _distances(rows.flatten(0, 1), cols.flatten(0, 1))
             with torch.no_grad():
-                roles = _roles(same(i, slice(None)), n_views, pool.offset + i.start)
+                roles = _roles(same(i, slice(None)), n_views, i.start)
                 counts, active = _counts(distances.detach(), *roles, self.margin)
             totals = (counts * distances).sum(1) + self.margin * active
             return totals.view(n_views, -1), active.view(n_views, -1)

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Literal
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
+from neurocontrast.collectives import Processes
 from neurocontrast.kernels import Block
 
 __all__ = [
@@ -21,6 +24,7 @@ __all__ = [
     "LINEAR_FROM",
     "Excluded",
     "Gradients",
+    "Groups",
     "LogSums",
     "Pairs",
     "Tiles",
@@ -34,7 +38,7 @@ Span = tuple[slice, slice, bool]
 """Row samples, column samples, and whether the tile also counts for its columns' sums."""
 
 LogSums = tuple[Tensor, Tensor | None, Tensor | None]
-"""Log-sum-exp of every row (V, n_rows), where asked of every column, and with weights their sums, (n_rows,)."""
+"""Log-sum-exp of every row (V, n), where asked of every column, and with weights their sums, (n,)."""
 
 LINEAR_FROM = 40.0
 """Above this, log(1 + exp(x)) is x in double precision."""
@@ -52,21 +56,48 @@ class Pairs:
 
     scale: float
     side: int
-    offset: int = 0
     excluded: Excluded = None
     weights: Block | None = None
     symmetric: bool = False
     both_ways: bool = False
     bounded: bool = True
     """Whether |s| ≤ ``scale``, as of unit embeddings."""
+    processes: Processes = field(default_factory=Processes)
+    """Those that share the tiles."""
 
-    def spans(self, n_rows: int, n_cols: int) -> Iterator[Span]:
-        """Yield the tiles; of a symmetric pool, those on and above the diagonal."""
-        for start in range(0, n_rows, self.side):
-            i = slice(start, min(start + self.side, n_rows))
-            for first in range(start if self.symmetric else 0, n_cols, self.side):
-                j = slice(first, min(first + self.side, n_cols))
+    def spans(self, n: int) -> Iterator[Span]:
+        """Yield this process's share of the tiles; of a symmetric pool, of those on and above the diagonal."""
+        return islice(self._all_spans(n), self.processes.rank, None, self.processes.size)
+
+    def _all_spans(self, n: int) -> Iterator[Span]:
+        for start in range(0, n, self.side):
+            i = slice(start, min(start + self.side, n))
+            for first in range(start if self.symmetric else 0, n, self.side):
+                j = slice(first, min(first + self.side, n))
                 yield i, j, self.both_ways or (self.symmetric and first > start)
+
+    def total(self, values: Tensor, *, largest: bool = False) -> Tensor:
+        """Sum over the processes that share the tiles, or take the largest value."""
+        if self.processes.size > 1:
+            values = values.clone(memory_format=torch.contiguous_format)
+            dist.all_reduce(values, op=dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM)
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Samples of equal metadata."""
+
+    index: Tensor
+    """Group of every sample, (n,)."""
+    counts: Tensor
+    """Samples of every group, (u,)."""
+    own: Tensor
+    """Weight of a sample with itself, by group."""
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Sum values (n, d) within groups, (u, d)."""
+        return values.new_zeros(len(self.counts), values.shape[1]).index_add_(0, self.index, values)
 
 
 def is_plain(scale: float, dtype: torch.dtype) -> bool:
@@ -110,17 +141,14 @@ class Tiles:
 
     def __init__(self, rows: Tensor, cols: Tensor, pairs: Pairs) -> None:
         self.rows, self.cols, self.pairs = rows, cols, pairs
-        self.n_views, n_rows, self.d = rows.shape
-        self.shape = (n_rows, cols.shape[1])
+        self.n_views, self.n, self.d = rows.shape
         self.plain = pairs.bounded and is_plain(pairs.scale, rows.dtype)
 
     def spans(self) -> Iterator[Span]:
-        return self.pairs.spans(*self.shape)
+        return self.pairs.spans(self.n)
 
     def _empty(self) -> Tensor:
-        side = self.pairs.side * self.n_views
-        n_rows, n_cols = (self.n_views * n for n in self.shape)
-        return self.rows.new_empty(min(side, n_rows) * min(side, n_cols))
+        return self.rows.new_empty((self.n_views * min(self.pairs.side, self.n)) ** 2)
 
     _buffer = cached_property(_empty)
     _scratch = cached_property(_empty)
@@ -147,7 +175,7 @@ class Tiles:
 
     def offset(self, i: slice, j: slice) -> int:
         """Return where the diagonal of equal samples runs in the tile."""
-        return self.pairs.offset + i.start - j.start
+        return i.start - j.start
 
     def exclude(self, tile: Tensor, i: slice, j: slice, value: float) -> None:
         """Write ``value`` on the excluded pairs of the tile."""

@@ -27,17 +27,22 @@ def cases():
     product = age * Categorical("sex")
     return {
         "infonce": losses.InfoNCE(),
+        "infonce-one-way": losses.InfoNCE(symmetric=False),
         "ntxent": losses.NTXent(),
         "ntxent-cold": losses.NTXent(temperature=0.01),
         "yaware": losses.YAwareInfoNCE(product),
         "conditional": losses.ConditionalAlignmentUniformity(product),
         "conditional-linear": losses.ConditionalAlignmentUniformity(Linear("weight")),
+        "conditional-equal-metadata": losses.ConditionalAlignmentUniformity(Gaussian("stage", sigma=1.0)),
+        "conditional-cold": losses.ConditionalUniformity(Categorical("sex"), temperature=0.01),
         "wang-isola": losses.AlignmentUniformity(),
         "sincere": losses.SINCERE("sex"),
         "epsilon": losses.EpsilonSupInfoNCE("sex"),
         "debiased": losses.DebiasedInfoNCE(),
         "hard": losses.HardNegativeInfoNCE(),
         "fair": losses.FairInfoNCE("sex"),
+        "triplet": losses.Triplet("sex"),
+        "cclk": losses.WeaklySupervisedCCLK(Gaussian("weight", sigma=0.2), symmetric=True),
     }
 
 
@@ -78,6 +83,7 @@ def _batch(n: int) -> dict[str, torch.Tensor]:
         "age": age,
         "weight": 1 + torch.rand(n, generator=generator),
         "sex": torch.randint(2, (n,), generator=generator),
+        "stage": torch.arange(n) % 4 / 2,
     }
 
 

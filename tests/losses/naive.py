@@ -111,7 +111,6 @@ def marginal(kernel, observed):
 
 
 def largest(w, n):
-    """The maximum over the batch."""
     return max(w(i, j) for i in range(n) for j in range(n))
 
 
@@ -119,10 +118,7 @@ def largest(w, n):
 
 
 def units(z):
-    rows = []
-    for i in range(z.shape[0]):
-        rows.append(z[i] / (z[i] * z[i]).sum().sqrt())
-    return rows
+    return [row / (row * row).sum().sqrt() for row in z]
 
 
 def similarities(rows, columns, temperature):

@@ -67,7 +67,10 @@ def embed(
     images_root: ImagesRoot = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Embed scans with a frozen encoder, preprocessed exactly as the run's own scans were."""
+    """Embed scans with a frozen encoder, preprocessed exactly as the run's own scans were.
+
+    The same command continues one that was killed.
+    """
     import pyarrow.parquet
 
     from neurocontrast import stages

@@ -10,6 +10,7 @@ import torch
 
 from neurocontrast.collectives import Processes
 from neurocontrast.data.batches import Images, read_batches
+from neurocontrast.embedding.partial import FinishedBatches
 from neurocontrast.embedding.settings import EmbeddingSettings
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder
 from neurocontrast.machine import keeping_freed_memory, usable_accelerator
@@ -27,6 +28,7 @@ def extract_features(
     progress: Progress = SILENT,
     device: torch.device | None = None,
     processes: Processes | None = None,
+    finished: FinishedBatches | None = None,
 ) -> np.ndarray:
     """Return the features of all samples, (n, n_features) float32, in their order.
 
@@ -46,6 +48,8 @@ def extract_features(
         Device to compute on; by default that of `settings`.
     processes : Processes, optional
         Processes that share the batches of one process, so that the features are the same; all get all features.
+    finished : FinishedBatches, optional
+        Where batches are kept as they are finished, and those of an earlier call are found.
     """
     settings = settings or EmbeddingSettings()
     device = device or torch.device(usable_accelerator(settings.accelerator, section="embedding"))
@@ -53,8 +57,8 @@ def extract_features(
     half = settings.precision == "bf16-mixed"
     encoder = encoder.to(device).eval()
     features = np.zeros((len(images), encoder.n_features), dtype=np.float32)
-    rows_of_all, size = range(len(images)), settings.batch_size
-    batches = [rows_of_all[start : start + size] for start in rows_of_all[::size]][processes.rank :: processes.size]
+    starts = _unfinished(features, settings.batch_size, finished, processes, progress)[processes.rank :: processes.size]
+    batches = [range(len(images))[start : start + settings.batch_size] for start in starts]
     with (
         _quick_layout(encoder, device),  # before inference mode, in which weights would become untrainable
         torch.inference_mode(),
@@ -66,9 +70,25 @@ def extract_features(
             with torch.autocast(device.type, torch.bfloat16, enabled=half):
                 made = encoder(samples.to(device))
             features[rows.numpy()] = made.float().cpu().numpy()
+            if finished is not None:
+                finished.add(int(rows[0]), features[rows.numpy()])
             task.advance(len(rows))
     processes.merge(features)
     return features
+
+
+def _unfinished(
+    features: np.ndarray, size: int, finished: FinishedBatches | None, processes: Processes, progress: Progress
+) -> list[int]:
+    """Return the first row of every batch to be computed; features of the others are filled in by the first process."""
+    starts = list(range(0, len(features), size))
+    if finished is None:
+        return starts
+    there = processes.from_first(finished.read_into(features) if processes.is_first else None)
+    if there:
+        n = sum(min(size, len(features) - start) for start in there)
+        progress.message(f"{finished.target}: {n} of {len(features)} scans are there already.")
+    return sorted(set(starts).difference(there))
 
 
 @contextmanager

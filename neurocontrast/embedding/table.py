@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ __all__ = ["Embeddings", "read_embeddings", "write_embeddings"]
 _KEY = b"neurocontrast"
 _FORMAT = 1
 _FEATURE = "feature_"
+_N_ROWS = 8192  # of a row group
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +50,21 @@ def write_embeddings(
         raise DataError(
             f"features are not finite for {', '.join(names)}. Look at these scans with `neurocontrast check`."
         )
-    columns = {name: pyarrow.array(_plain(metadata[name])) for name in metadata.columns}
-    for position in range(features.shape[1]):
-        columns[f"{_FEATURE}{position:04d}"] = pyarrow.array(np.ascontiguousarray(features[:, position]))
+    known = {name: pyarrow.array(_plain(metadata[name])) for name in metadata.columns}
+    names = [f"{_FEATURE}{position:04d}" for position in range(features.shape[1])]
     text = json.dumps({"format": _FORMAT, **info}, ensure_ascii=False, allow_nan=False)
-    table = pyarrow.table(columns).replace_schema_metadata({_KEY: text.encode()})
-    with atomic_path(path) as temporary:
-        pyarrow.parquet.write_table(table, temporary)
+    fields = [(name, values.type) for name, values in known.items()] + [
+        (name, pyarrow.from_numpy_dtype(features.dtype)) for name in names
+    ]
+    schema = pyarrow.schema(fields, metadata={_KEY: text.encode()})
+    with (
+        atomic_path(path) as temporary,
+        pyarrow.parquet.ParquetWriter(temporary, schema, use_dictionary=list(known)) as writer,
+    ):
+        for first in range(0, len(features), _N_ROWS):  # a group at a time: the features can be half of the memory
+            part = np.ascontiguousarray(features[first : first + _N_ROWS].T)
+            columns = [values.slice(first, _N_ROWS) for values in known.values()] + list(map(pyarrow.array, part))
+            writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
 
 
 def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
@@ -64,19 +73,17 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
     if not path.is_file():
         raise DataError(f"{path}: there is no such embeddings table. Write one with `neurocontrast embed`.")
     try:
-        table = pyarrow.parquet.read_table(path)
+        file = pyarrow.parquet.ParquetFile(path)
+        names = [name for name in file.schema_arrow.names if name.startswith(_FEATURE)]
+        lacking = [] if "participant_id" in file.schema_arrow.names else ["participant_id"]
+        lacking += [] if names else [f"{_FEATURE}0000 …"]
+        if lacking:
+            raise DataError(f"{path}: not an embeddings table: it lacks {', '.join(lacking)}.")
+        metadata, features = _read_groups(file, names)
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({error}).") from error
-    names = [name for name in table.column_names if name.startswith(_FEATURE)]
-    lacking = [] if "participant_id" in table.column_names else ["participant_id"]
-    lacking += [] if names else [f"{_FEATURE}0000 …"]
-    if lacking:
-        raise DataError(f"{path}: not an embeddings table: it lacks {', '.join(lacking)}.")
-    try:
-        features = np.column_stack([table[name].to_numpy().astype(np.float32) for name in names])
     except (ValueError, TypeError) as error:
         raise DataError(f"{path}: the feature columns must hold numbers ({error}).") from error
-    metadata = table.drop_columns(names).to_pandas()
     for name in ("subject_id", "session"):
         if name not in metadata:
             metadata[name] = metadata["participant_id"] if name == "subject_id" else ""
@@ -85,7 +92,19 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
         raise DataError(
             f"{path}: features are not finite for {', '.join(metadata['participant_id'][bad].astype(str))}."
         )
-    return Embeddings(metadata, features, _info(path, table.schema.metadata or {}))
+    return Embeddings(metadata, features, _info(path, file.schema_arrow.metadata or {}))
+
+
+def _read_groups(file: pyarrow.parquet.ParquetFile, names: Sequence[str]) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return metadata and features, of which no second copy is held."""
+    features = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32)
+    known = [file.schema_arrow.empty_table().drop_columns(names)]
+    for group in map(file.read_row_group, range(file.num_row_groups)):
+        part = features[sum(map(len, known)) :][: len(group)]
+        for position, name in enumerate(names):
+            part[:, position] = group[name].to_numpy()
+        known.append(group.drop_columns(names))
+    return pyarrow.concat_tables(known).unify_dictionaries().to_pandas(), features
 
 
 def _info(path: Path, schema: Mapping[bytes, bytes]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,9 +25,10 @@ from neurocontrast.data import Cohort
 from neurocontrast.data.batches import Images
 from neurocontrast.data.cohort import columns_of
 from neurocontrast.embedding import EmbeddingSettings, extract_features, write_embeddings
+from neurocontrast.embedding.partial import FinishedBatches
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.files import check_output_file
+from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
@@ -52,6 +54,8 @@ def embed(
     progress: Progress = SILENT,
 ) -> Path:
     """Write features of scans or images, prepared exactly as the run's own were, and return the path of the table.
+
+    A call that was killed continues where it stopped when it is made again.
 
     Parameters
     ----------
@@ -83,9 +87,10 @@ def embed(
         return target
     with sharing(settings.embedding.accelerator, section="embedding") as (device, processes):
         progress = progress if processes.is_first else SILENT
-        network, images, table, info = after_first(
+        network, images, table, info, files = after_first(
             processes, lambda: (_prepare(Path(run), participants, images_root, settings, transforms, progress), None)
         )
+        finished = FinishedBatches(target, _key(info, settings.embedding, device.type, files))
         features = extract_features(
             network,
             images,
@@ -94,9 +99,11 @@ def embed(
             progress=progress,
             device=device,
             processes=processes,
+            finished=finished,
         )
         if processes.is_first:
             write_embeddings(target, table, features, info)
+            finished.remove()
     return target
 
 
@@ -128,8 +135,8 @@ def _prepare(
     settings: Config,
     transforms: Compose | Sequence[Transform] | None,
     progress: Progress,
-) -> tuple[Encoder | ContrastiveModel, Images, pd.DataFrame, dict[str, Any]]:
-    """Return the network, its prepared images, their table, and the description stored with the features."""
+) -> tuple[Encoder | ContrastiveModel, Images, pd.DataFrame, dict[str, Any], list[Any]]:
+    """Return the network, its prepared images, their table, the description stored, and signatures of the files."""
     network, contract = load_network(run, settings.embedding)
     given = None if transforms is None else Compose(transforms)
     source = source_of_run(run, contract, settings.data, transforms=given)
@@ -145,7 +152,14 @@ def _prepare(
             for step, rows, reason in steps if len(rows)]  # fmt: skip
     info = describe_embedded(run, contract, cohort, progress) | {"flow": flow} | reading(settings.embedding)
     source.make_ready(cohort, progress)
-    return network, source.images(cohort), cohort.table, info
+    return network, source.images(cohort), cohort.table, info, source.signatures(cohort)
+
+
+def _key(info: Mapping[str, Any], settings: EmbeddingSettings, device: str, files: Sequence[Any]) -> str:
+    """Return a digest of all that features depend on to the last digit: weights, scans, settings, software."""
+    software = [info["environment"][key] for key in ("neurocontrast", "packages", "platform")]
+    known = [info["run"], info["cohort_digest"], reading(settings), settings.batch_size, device, software, files]
+    return digest_of("features", json.dumps(known, sort_keys=True))
 
 
 def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:

@@ -65,6 +65,10 @@ class ImageSource:
         """Prepare images that are not ready to be read."""
         del cohort, progress
 
+    def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
+        """Return the signatures by which a change of the files that images are read from is seen."""
+        raise NotImplementedError
+
     def set_up(self, encoder: Encoder) -> None:
         """Give a new network the part of the preprocessing that the network does."""
         del encoder

@@ -13,7 +13,7 @@ from monai.transforms import Compose, Transform
 from neurocontrast.config import AnyDataSettings, Config, DataSettings, ImageDataSettings
 from neurocontrast.data import Cohort, CohortDataset, VolumeCache, fit_preprocessing
 from neurocontrast.data.batches import Images
-from neurocontrast.data.cache import VolumeTransforms
+from neurocontrast.data.cache import VolumeTransforms, signature_of
 from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.datasets import JoinedChannels, deterministic_part
 from neurocontrast.data.natural import ImageDataset
@@ -167,6 +167,10 @@ class BrainVolumes(ImageSource):
                 problems.add("the maps lie elsewhere than the scan; they must be on its grid", name=name)
         problems.raise_if_any()
 
+    def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
+        """Return the signature of each scan's files."""
+        return [signature_of(files_of(scan)) for scan in self._of(self.columns_read, cohort).scans]
+
     def grid(self, scan: ScanFiles) -> Grid:
         """Return where the voxels of a scan's volume are, after `make_ready`."""
         if isinstance(self.transforms, Preprocessing):
@@ -269,6 +273,10 @@ class NaturalImages(ImageSource):
         """Let the network standardise colours."""
         if self.mean is not None and self.std is not None:
             encoder.set_standardisation(self.mean, self.std)
+
+    def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
+        """Return the signatures of the stores."""
+        return [signature_of([str(store)]) for _, store in self.files(cohort)["stores"]]
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
         """Return the stores, and the files of vectors."""

@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -105,7 +106,14 @@ class VolumeCache:
 
     def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
         """Return the scans that have no valid entry yet, each once."""
-        return [scan for scan in dict.fromkeys(map(as_scan, scans)) if self._read_entry(scan) is None]
+        folders = cache(os.path.realpath)  # of this call: links of folders are followed once each, not for each scan
+
+        def real(path: str) -> str:
+            folder, name = os.path.split(path)
+            known = os.path.join(folders(folder), name)  # noqa: PTH118
+            return os.path.realpath(known) if os.path.islink(known) else known  # noqa: PTH114
+
+        return [scan for scan in dict.fromkeys(map(as_scan, scans)) if self._read_entry(scan, real=real) is None]
 
     def read(self, scan: ScanFiles | Path) -> npt.NDArray[Any]:
         """Return a scan's volume, (C, D, H, W), in the precision of the cache; one without an entry is made now."""
@@ -137,15 +145,17 @@ class VolumeCache:
             raise DataError(f"{name}: the scan or its entry in {self.folder} keeps changing while it is read.")
         return found
 
-    def _read_entry(self, scan: ScanFiles, part: str = "affine") -> npt.NDArray[Any] | None:
+    def _read_entry(
+        self, scan: ScanFiles, part: str = "affine", *, real: Callable[[str], str] = os.path.realpath
+    ) -> npt.NDArray[Any] | None:
         try:
-            return read_entry(self._entry_path(scan), signature_of(files_of(scan)), part)
+            return read_entry(self._entry_path(scan, real), signature_of(files_of(scan)), part)
         except OSError:
             return None
 
-    def _entry_path(self, scan: ScanFiles) -> Path:
-        key = digest_of("volume", *map(os.path.realpath, files_of(scan)))
-        return self.folder / key[:2] / f"{key}.safetensors"
+    def _entry_path(self, scan: ScanFiles, real: Callable[[str], str] = os.path.realpath) -> Path:
+        key = digest_of("volume", *map(real, files_of(scan)))
+        return Path(f"{self.folder}/{key[:2]}/{key}.safetensors")
 
     def _make_or_say_why(self, scan: ScanFiles) -> str | None:
         try:
@@ -221,7 +231,7 @@ class Signature(NamedTuple):
 
 def signature_of(files: Sequence[str]) -> Signature:
     """Return the signature by which a change of a scan's files is seen."""
-    statuses = [Path(path).stat() for path in files]
+    statuses = [os.stat(path) for path in files]  # noqa: PTH116
     return Signature(
         sum(status.st_size for status in statuses),
         max(status.st_mtime_ns for status in statuses),

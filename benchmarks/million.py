@@ -174,14 +174,18 @@ def measure(name: str, n: int, d: int) -> dict:
     raise SystemExit(f"{name} at {n:,} failed with exit code {running.returncode}.")
 
 
+def shown(seconds: float) -> str:
+    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.2g}"
+
+
 def table(results: list[dict]) -> str:
     lines = [
-        "| loss | embeddings | d | seconds | CPU s of both | peak MiB a process | error of log-sums | of gradients |",
+        "| loss | d | embeddings | seconds | CPU s of both | peak MiB a process | error of log-sums | of gradients |",
         "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {TITLES[r['loss']]} | {r['n']:,} | {r['d']} | {r['seconds']:,.3g} | {r['cpu']:,.3g} | {r['mib']:,.0f} | "
-        f"{r['sum_error']:.0e} | {r['gradient_error']:.0e} |"
+        f"| {TITLES[r['loss']]} | {r['d']} | {r['n']:,} | {shown(r['seconds'])} | {shown(r['cpu'])} | {r['mib']:,.0f} "
+        f"| {r['sum_error']:.0e} | {r['gradient_error']:.0e} |"
         for r in results
     ]
     return "\n".join(lines)
@@ -203,9 +207,11 @@ def plot(results: list[dict]) -> None:
             label += f" (slope {math.log(cpu[-1] / cpu[-2]) / math.log(n[-1] / n[-2]):.2f})"
         style = {"marker": "o", "linestyle": "-" if name == "YAwareInfoNCE" else "--", "label": label}
         axes[0].loglog(n, cpu, **style)
-        axes[1].loglog(n, mib, **style)
-    axes[0].set(xlabel="embeddings", ylabel="CPU seconds of both processes", title="forward + backward")
-    axes[1].set(xlabel="embeddings", ylabel="peak MiB", title="memory of a process")
+        axes[1].semilogx(n, mib, **style)
+    axes[0].set(xlabel="embeddings", ylabel="CPU seconds of both processes")
+    axes[0].set_title("forward + backward; slope between the two largest")
+    axes[1].set(xlabel="embeddings", ylabel="peak MiB of a process", ylim=(0, None))
+    axes[1].set_title("memory, the interpreter included")
     axes[0].legend(fontsize="small")
     FIGURE.parent.mkdir(exist_ok=True)
     figure.savefig(FIGURE, metadata={"Date": None})
@@ -226,11 +232,14 @@ def main() -> None:
         if os.environ["RANK"] == "0":
             print(json.dumps(found), flush=True)
         return
+    if wrong := [n for n in arguments.sizes if n % 4 or n < 8]:
+        parser.error(f"--sizes: two views on two processes need multiples of 4 from 8 on, found {wrong}")
     for name in arguments.only:
         for n in arguments.sizes:
             with arguments.results.open("a") as file:
                 file.write(json.dumps(measure(name, n, arguments.d)) + "\n")
     results = [json.loads(line) for line in arguments.results.read_text().splitlines()]
+    results.sort(key=lambda r: (list(TITLES).index(r["loss"]), r["d"], r["n"]))
     print(table(results))
     plot(results)
 

@@ -1,4 +1,4 @@
-"""Processor, memory and GPUs of this machine, a process's place among others, and how freed memory is kept."""
+"""Processor and GPUs of this machine, a process's place among others, and how freed memory is kept."""
 
 from __future__ import annotations
 
@@ -15,17 +15,13 @@ from neurocontrast.exceptions import ConfigError
 
 __all__ = [
     "Launched",
-    "as_duration",
-    "as_size",
     "describe_gpus",
-    "describe_memory",
     "describe_processor",
     "keeping_freed_memory",
     "launched",
     "usable_accelerator",
 ]
 
-_CGROUP = Path("/sys/fs/cgroup")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's mallopt(3)
 _LARGEST_OF_GLIBC = 2**25
 
@@ -41,20 +37,6 @@ def describe_processor() -> dict[str, Any]:
     named = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
     name = named[1] if named else platform.processor() or platform.machine()
     return {"name": name, "n_cores": os.cpu_count() or 1, "n_usable": joblib.cpu_count()}
-
-
-def describe_memory() -> dict[str, int]:
-    """Return total and available bytes, within the limit of a container, and the bytes this process holds."""
-    import psutil
-
-    found = psutil.virtual_memory()
-    total, available = found.total, found.available
-    try:
-        limit, used = (int((_CGROUP / name).read_text(encoding="utf-8")) for name in ("memory.max", "memory.current"))
-        total, available = min(total, limit), min(available, max(0, limit - used))
-    except (OSError, ValueError):  # no container, or no limit: "max"
-        pass
-    return {"total_bytes": total, "available_bytes": available, "own_bytes": psutil.Process().memory_info().rss}
 
 
 def usable_accelerator(asked: str, n_devices: int = 1, *, section: str) -> Literal["cpu", "cuda"]:
@@ -88,20 +70,6 @@ def describe_gpus() -> list[dict[str, Any]]:
         free, total = torch.cuda.mem_get_info(number)
         found.append({"name": torch.cuda.get_device_name(number), "total_bytes": total, "available_bytes": free})
     return found
-
-
-def as_size(n_bytes: float) -> str:
-    """Return bytes as text: KiB, MiB or GiB."""
-    if n_bytes < 0.1 * 2**20:
-        return f"{n_bytes / 2**10:.0f} KiB"
-    return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 0.1 * 2**30 else f"{n_bytes / 2**20:.1f} MiB"
-
-
-def as_duration(seconds: float) -> str:
-    """Return a time as text: seconds, minutes or hours."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class Launched(NamedTuple):

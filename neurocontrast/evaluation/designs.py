@@ -46,6 +46,7 @@ __all__ = [
     "adjustments",
     "check_adjustment",
     "choose_covariates",
+    "in_single_precision",
     "kept_columns",
     "look_at_adjustment",
     "one_thread",
@@ -89,21 +90,25 @@ class CovariateDesign:
 class FeatureDesign:
     """The embedding; `steps` are fitted on the training rows alone, in inner folds too, and see no label.
 
-    `blocks` are those of joined features, and empty for features of one encoder.
+    `blocks` are those of joined features, and empty for features of one encoder. With `single`, matrices are in single
+    precision, whatever the steps compute in.
     """
 
     features: npt.NDArray[np.floating]
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
     steps: tuple[SideColumnTransformer, ...] = ()
     blocks: tuple[Block, ...] = ()
+    single: bool = False
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
         """Return the matrices of training and test rows."""
-        x_train, x_test = (self.features[rows].astype(np.float64) for rows in (train, test))
+        precision = np.float32 if self.single else np.float64
+        computed = np.float64 if self.steps else precision
+        x_train, x_test = (self.features[rows].astype(computed, copy=False) for rows in (train, test))
         for step in map(clone, self.steps):
             step.estimate(x_train, self.table.iloc[train])
             x_train, x_test = (step.adjust(x, self.table.iloc[rows]) for x, rows in ((x_train, train), (x_test, test)))
-        return x_train, x_test
+        return x_train.astype(precision, copy=False), x_test.astype(precision, copy=False)
 
     @property
     def recentring(self) -> SiteRecentring | None:
@@ -157,6 +162,11 @@ class ComponentsDesign:
             pca = KernelPCA(n_components, kernel="precomputed", eigen_solver=solver, random_state=0)
             fitted = pca.fit_transform(self.products[np.ix_(train, train)])
             return fitted, pca.transform(self.products[np.ix_(test, train)])
+
+
+def in_single_precision(design: Design) -> Design:
+    """Return a design whose features are in single precision: half the memory, and twice as fast."""
+    return replace(design, single=True) if isinstance(design, FeatureDesign) else design
 
 
 def probed_designs(design: Design, settings: EvaluationSettings) -> list[Design]:

@@ -11,6 +11,7 @@ __all__ = ["LEVELS", "TrainingDistribution", "place"]
 
 Floats = npt.NDArray[np.float64]
 
+_BLOCK_ROWS, MAX_AT_ONCE = 1024, 4096
 LEVELS = np.linspace(0.0, 100.0, 201)
 """Percentiles at which the distances of training scans are kept."""
 
@@ -34,8 +35,10 @@ class TrainingDistribution:
 
     def distances(self, x: npt.NDArray[np.floating]) -> tuple[Floats, npt.NDArray[np.intp]]:
         """Return the distance of each scan to the nearest centre, and which that is."""
-        x = np.asarray(x, dtype=np.float64)
-        found = np.stack([self._distance(x - centre) for centre in self.centres])
+        x = np.asarray(x)
+        size = _BLOCK_ROWS if len(x) > MAX_AT_ONCE else max(1, len(x))
+        blocks = [x[start : start + size] for start in range(0, max(1, len(x)), size)]
+        found = np.concatenate([[self._distance(rows - centre) for centre in self.centres] for rows in blocks], axis=1)
         nearest = found.argmin(axis=0)
         return found[nearest, np.arange(len(x))], nearest
 

@@ -65,10 +65,14 @@ class FittedModel:
         return softmax(margins, axis=1) if margins.ndim == 2 else np.column_stack([expit(-margins), expit(margins)])
 
 
-def describe_built_in(name: str, design: Design, *, continuous: bool, settings: EvaluationSettings) -> str:
+def describe_built_in(
+    name: str, design: Design, *, continuous: bool, settings: EvaluationSettings, n_train: int = 0
+) -> str:
     """Return a built-in probe as the scikit-learn expression it amounts to."""
     probe = get_probe(name)
-    model = probe.estimator(settings, continuous=continuous, seed=settings.seed)
+    large = n_train > settings.large_table and not probe.from_products  # of which the model is the same to rounding
+    make = probe.large_estimator if large else probe.estimator
+    model = make(settings, continuous=continuous, seed=settings.seed)
     grid: dict[str, Any] = {probe.parameter(continuous=continuous): list(probe.grid(settings))}
     steps = "{}, "
     if settings.n_components:
@@ -103,7 +107,9 @@ def fit_built_in(
     continuous: bool,
 ) -> FittedModel:
     """Choose the strength on inner folds, of equals the strongest penalty; `cover` are those of the temperature."""
-    model, grid = probe.estimator(settings, continuous=continuous, seed=seed), list(probe.grid(settings))
+    large = len(rows) > settings.large_table
+    make = probe.large_estimator if large else probe.estimator
+    model, grid = make(settings, continuous=continuous, seed=seed), list(probe.grid(settings))
     if probe.strength == "k":  # more neighbours than training rows are as many as there are
         least = min([len(fit) for fit, _ in pairs], default=len(rows))
         grid = list(dict.fromkeys(min(k, least) for k in grid))
@@ -113,12 +119,14 @@ def fit_built_in(
     def values_of(some: Rows) -> Labels:
         return values[order[np.searchsorted(rows, some, sorter=order)]]
 
-    def fit(strength: float, x: Floats, y: Labels) -> Any:
-        return clone(model).set_params(**{parameter: strength}).fit(x, y)
+    def fit(strength: float, view: FoldFeatures, pair: tuple[Rows, Rows]) -> Any:
+        given = {"precompute": view.products(*pair)} if large and probe.from_products else {}
+        fresh = clone(model).set_params(**{parameter: strength}, **given)
+        return fresh.fit(view(*pair).train, values_of(pair[0]))
 
     def loss(strength: float, view: FoldFeatures, pair: tuple[Rows, Rows]) -> float:
-        x, (y, y_tried) = view(*pair), map(values_of, pair)
-        return _loss(fit(strength, x.train, y), x.test, y_tried, continuous=continuous, calibrated=calibrated)
+        x, y = view(*pair).test, values_of(pair[1])
+        return _loss(fit(strength, view, pair), x, y, continuous=continuous, calibrated=calibrated)
 
     with _counting() as failed:
         views = features.views()
@@ -128,12 +136,11 @@ def fit_built_in(
         slope = None
         if calibrated:
             decisions, tried = [], []
-            for fit_rows, try_rows in cover or [(rows, rows)]:
-                x = features(fit_rows, try_rows)
-                decisions.append(fit(strength, x.train, values_of(fit_rows)).decision_function(x.test))
-                tried.append(values_of(try_rows))
+            for pair in cover or [(rows, rows)]:
+                decisions.append(fit(strength, features, pair).decision_function(features(*pair).test))
+                tried.append(values_of(pair[1]))
             slope = _temperature(np.concatenate(decisions), np.concatenate(tried))
-        fitted = fit(strength, features(rows, test).train, values)
+        fitted = fit(strength, features, (rows, test))
     return FittedModel(fitted, features, float(strength), len(failed), slope)
 
 

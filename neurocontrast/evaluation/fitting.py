@@ -115,7 +115,7 @@ def fit_probe(
                 cover = cover if _covers(cover, train) else []
             models = tuple(
                 fit_built_in(probe, each, train, test, values, pairs, cover, settings, seed, continuous=continuous)
-                for each in (probe_features(probe, design, settings) if features is None else features)
+                for each in features or probe_features(probe, design, settings, n_train=len(train))
             )
         else:
             models = tuple(

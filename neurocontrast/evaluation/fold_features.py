@@ -11,17 +11,25 @@ import numpy.typing as npt
 import scipy.linalg
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation.designs import BlockDesign, Design, FeatureDesign, probed_designs, scaler_of
+from neurocontrast.evaluation.designs import (
+    BlockDesign,
+    Design,
+    FeatureDesign,
+    in_single_precision,
+    probed_designs,
+    scaler_of,
+)
 from neurocontrast.evaluation.probes import Probe
 from neurocontrast.evaluation.settings import EvaluationSettings
 
-__all__ = ["FoldFeatures", "built_in_features", "principal_axes", "probe_features"]
+__all__ = ["FoldFeatures", "built_in_features", "principal_axes", "probe_features", "sum_products"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
-RANK_TOLERANCE = 1e-13
-"""Axes with a smaller share of the largest one's variance are rounding."""
+_BLOCK_ROWS = 4096
+RANK_TOLERANCE, SINGLE_TOLERANCE = 1e-13, 1e-6
+"""Axes with a smaller share of the largest one's variance are rounding, in double and in single precision."""
 
 
 class Matrices(NamedTuple):
@@ -44,6 +52,7 @@ class FoldFeatures:
     ) -> None:
         self._design, self._standardise, self._rotate = design, standardise, rotate
         self._seen: dict[tuple[bytes, bytes], Matrices] = {}
+        self._products: dict[tuple[bytes, bytes, float], Floats] = {}
         self._choices, self.n_components = n_components, float("nan")
 
     def views(self) -> list[FoldFeatures]:
@@ -61,6 +70,14 @@ class FoldFeatures:
         first = slice(-int(self.n_components), None)  # the variances of axes rise
         return whole._replace(train=whole.train[:, first], test=whole.test[:, first], axes=whole.axes[:, first])
 
+    def products(self, train: Rows, test: Rows) -> Floats:
+        """Return the inner products (p, p) of the centred columns of the training rows."""
+        key = train.tobytes(), test.tobytes(), self.n_components
+        if key not in self._products:
+            x = self(train, test).train
+            self._products[key] = sum_products(x, x)
+        return self._products[key]
+
     def _whole(self, train: Rows, test: Rows) -> Matrices:
         key = train.tobytes(), test.tobytes()
         if key in self._seen:
@@ -76,12 +93,24 @@ class FoldFeatures:
         return self._seen[key]
 
 
+def sum_products(x: npt.NDArray[np.floating], other: npt.NDArray[np.floating]) -> Floats:
+    """Return the inner products (p, q) of the centred columns of two matrices (n, p) and (n, q), in double precision.
+
+    Rows are added up in blocks, so that no copy of all of them is made.
+    """
+    found = np.zeros((x.shape[1], other.shape[1]))
+    for start in range(0, len(x), _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
+        found += x[rows].astype(np.float64).T @ other[rows].astype(np.float64)
+    return found - len(x) * np.outer(x.mean(axis=0, dtype=np.float64), other.mean(axis=0, dtype=np.float64))
+
+
 def principal_axes(x: Floats) -> tuple[Floats, Floats]:
     """Return the directions (p, k) along which rows (n, p) extend, as columns, and the rows along these: (n, k)."""
     n, p = x.shape
     wide = p > n  # then the n × n matrix of inner products holds all there is to know
     variances, axes = scipy.linalg.eigh(x @ x.T if wide else x.T @ x, check_finite=False, driver="evd")
-    kept = variances > variances[-1] * RANK_TOLERANCE
+    kept = variances > variances[-1] * (RANK_TOLERANCE if x.dtype == np.float64 else SINGLE_TOLERANCE)
     axes = np.ascontiguousarray(axes[:, kept])
     if not wide:
         return axes, x @ axes
@@ -95,6 +124,12 @@ def built_in_features(probe: Probe, design: Design, n_components: Sequence[int] 
     return FoldFeatures(design, standardise=True, rotate=probe.rotates, n_components=choices)
 
 
-def probe_features(probe: Probe, design: Design, settings: EvaluationSettings) -> list[FoldFeatures]:
-    """Return the features of each probe whose predictions are averaged: of one, unless blocks are averaged."""
+def probe_features(
+    probe: Probe, design: Design, settings: EvaluationSettings, *, n_train: int = 0
+) -> list[FoldFeatures]:
+    """Return the features of each probe whose predictions are averaged: of one, unless blocks are averaged.
+
+    Of more training rows (`n_train`) than a large table has, they are in single precision.
+    """
+    design = in_single_precision(design) if n_train > settings.large_table else design
     return [built_in_features(probe, each, settings.n_components) for each in probed_designs(design, settings)]

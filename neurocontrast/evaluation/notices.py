@@ -14,14 +14,17 @@ from scipy.stats.contingency import crosstab
 
 from neurocontrast.evaluation.rows import NO_SITE, cell_texts
 from neurocontrast.evaluation.schema import Notice
+from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import LeakageError, one_of
 from neurocontrast.provenance import subject_digest
 
 __all__ = ["NO_BASELINE", "SITE_ASSOCIATION", "check_duplicates", "check_overlap", "cramers_v", "feature_codes",
-           "look_at_cohort", "look_at_covariates", "look_at_missing"]  # fmt: skip
+           "look_at_cohort", "look_at_covariates", "look_at_missing", "look_at_size"]  # fmt: skip
 
+MAX_MAP_SCANS = 2000
+"""Of more tested images, or of a large table, so many are drawn for the map: more points than this hide one another."""
 FEW_SUBJECTS = 20
 """A class with fewer subjects is warned about."""
 RARE_SHARE = 0.3
@@ -63,6 +66,23 @@ def look_at_missing(target: str, n_missing: int) -> list[Notice]:
     text = f"{n_missing} scans have no {target} and are left out."
     explanation = "They are in no figure below. If they differ from the others, the result holds for a selected group."
     return [Notice("excluded_missing_target", text, explanation)] if n_missing else []
+
+
+def look_at_size(table: pd.DataFrame, splits: Sequence[Split], settings: EvaluationSettings) -> list[Notice]:
+    """Return what is done otherwise for more scans than a large table has."""
+    n_train = max(len(split.train) for split in splits)
+    if n_train <= settings.large_table:
+        return []
+    dealt = settings.split_column is None and settings.inner_splits == "stratified"
+    text = (
+        f"A large table ({n_train:,} training scans a fold, more than large_table={settings.large_table:,}): features "
+        f"are in single precision, {'strengths are chosen on the first of the inner folds, ' if dealt else ''}and the "
+        f"map shows {MAX_MAP_SCANS:,} scans at most, of {len(table):,}, drawn with seed {settings.seed}."
+    )
+    explanation = (
+        "Thousands of scans tell strengths apart in one fold; probabilities differ by a few thousandths at most."
+    )
+    return [Notice("large_table", text, explanation)]
 
 
 def _look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> Iterable[Notice]:

@@ -171,7 +171,8 @@ def _fit_split(
     if given["estimator"] is None and not classes_decide_inner_folds(
         target, split.train, given["subjects"], n_folds=n_folds
     ):
-        features = probe_features(get_probe(probe_name(settings, target.kind)), design, settings)
+        probe = get_probe(probe_name(settings, target.kind))
+        features = probe_features(probe, design, settings, n_train=len(split.train))
     seed = split_seed(settings.seed, split)
     targets = [replace(target, values=values) for values in labels.T]
     return (

@@ -36,6 +36,7 @@ from neurocontrast.evaluation.notices import (
     look_at_cohort,
     look_at_covariates,
     look_at_missing,
+    look_at_size,
 )
 from neurocontrast.evaluation.panels import check_panels
 from neurocontrast.evaluation.probes import get_probe, probe_names
@@ -338,6 +339,7 @@ def _plan(
         *look_at_covariates(names, dropped),
         *look_at_adjustment(table, target, splits, settings),
         *look_at_missing(settings.target, excluded.get(f"{settings.target} missing", 0)),
+        *look_at_size(table, splits, settings),
         *units.notices,
     ]
     how_split: str = settings.splits if cv is None else "leave-site-out" if leaving else "custom"

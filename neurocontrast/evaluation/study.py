@@ -34,7 +34,7 @@ from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.stored_probe import FittedProbe, fit_on_all
 from neurocontrast.evaluation.tables import model_prefix, study_tables
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
+from neurocontrast.evaluation.uncertainty import MAX_RANKED, Resamples, bootstrap_metrics, count_resamples
 from neurocontrast.files import digest_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
@@ -44,8 +44,6 @@ __all__ = ["Study", "StudyResult", "metric_summary", "permutation_summary", "pla
 
 Models = dict[str, OutOfFold]
 
-MAX_RANKED = 300_000
-"""With more classes × tested images, figures that rank them within each class are not resampled: it takes too long."""
 _BESIDE = {"voxels": "the scans as they are", "regional": "measures of the regions of the scans"}
 """Baselines that look at the scans, each with the default probe, whatever the embedding's is."""
 POOLING_GAP = 0.05
@@ -91,7 +89,7 @@ def run_study(
     """
     models = predict_out_of_fold(study, progress)
     tables = study_tables(study, models)
-    figures = metric_summary(study, tables["folds"], models)
+    figures = metric_summary(study, tables["folds"], models, progress)
     figures["split"] = _describe_split(study)
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)
     inside = training_distribution(study)
@@ -186,7 +184,7 @@ def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> d
     }
 
 
-def metric_summary(study: Study, folds: pd.DataFrame, models: Models) -> dict[str, Any]:
+def metric_summary(study: Study, folds: pd.DataFrame, models: Models, progress: Progress = SILENT) -> dict[str, Any]:
     """Return ``metrics``, ``baseline`` and ``increment`` of evaluation.json, and those of voxels and regional measures.
 
     ``mean`` and ``sd`` are over the folds in which a metric is defined, ``pooled`` is of all out-of-fold predictions
@@ -195,10 +193,12 @@ def metric_summary(study: Study, folds: pd.DataFrame, models: Models) -> dict[st
     """
     target, settings, rows = study.target, study.settings, models["embedding"].tested
     too_long = study.fixed and len(target.classes) * len(rows) > MAX_RANKED
-    drawn = bootstrap_metrics(
-        target, models, study.units.labels, n_bootstraps=settings.n_bootstraps,
-        seed=derive_seed("intervals", settings.seed), rows=rows, plain=RANKED if too_long else (),
-    )  # fmt: skip
+    with progress.task("Resampling", None, "resample") as task:
+        drawn = bootstrap_metrics(
+            target, models, study.units.labels, n_bootstraps=count_resamples(settings.n_bootstraps, len(rows)),
+            seed=derive_seed("intervals", settings.seed), rows=rows, plain=RANKED if too_long else (),
+            advance=task.advance,
+        )  # fmt: skip
     reason = explain_undefined(target.kind, target.values[rows], target.classes)
 
     def estimate(resamples: Resamples, name: str) -> dict[str, Any]:
@@ -335,7 +335,7 @@ def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: 
         "baseline_covariates": list(study.covariates),
         "warnings": notices,
         "bootstrap": {
-            "n": settings.n_bootstraps,
+            "n": count_resamples(settings.n_bootstraps, len(models["embedding"].tested)),
             "method": "BCa",
             "unit": study.units.name,
             "n_units": len(set(study.units.labels[study.splits[0].test])) if study.fixed else study.units.n,
@@ -353,7 +353,8 @@ def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
         about = {"estimator": study.elsewhere.description}
     elif own is None:
         probe, continuous = get_probe(study.probe), study.target.kind == "continuous"
-        text = describe_built_in(study.probe, study.design(), continuous=continuous, settings=settings)
+        n_train = max(len(split.train) for split in study.splits)
+        text = describe_built_in(study.probe, study.design(), continuous=continuous, settings=settings, n_train=n_train)
         about = {"estimator": text, "title": probe.title, "citation": probe.citation}
     else:
         about = {"estimator": describe_own(own)[1]}

@@ -17,6 +17,7 @@ from sklearn.metrics import confusion_matrix
 from neurocontrast.evaluation.designs import scaler_of
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import POOLED_ONLY, compute_metrics, finite_or_none
+from neurocontrast.evaluation.notices import MAX_MAP_SCANS
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, parts_of
@@ -32,8 +33,6 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
 MIN_UMAP_SCANS = 15
-MAX_MAP_IMAGES = 2000
-"""Of more tested images so many are drawn for the map: more points than this hide one another."""
 MAX_BINS = 10
 SCANS_PER_BIN = 20
 """With fewer scans than `MAX_BINS` times this there are fewer bins, but two at least."""
@@ -132,8 +131,9 @@ def prediction_table(
 
 def _map_table(study: Study, rows: Rows) -> pd.DataFrame:
     """Return two principal components of the standardised features, and UMAP where it is installed."""
-    if study.fixed and len(rows) > MAX_MAP_IMAGES:
-        rows = np.sort(derive_generator("map", study.settings.seed).permutation(rows)[:MAX_MAP_IMAGES])
+    large = any(len(split.train) > study.settings.large_table for split in study.splits)
+    if (study.fixed or large) and len(rows) > MAX_MAP_SCANS:
+        rows = np.sort(derive_generator("map", study.settings.seed).permutation(rows)[:MAX_MAP_SCANS])
     standard = scaler_of(study.design()).fit_transform(study.features[rows].astype(float))
     n_components = min(2, *standard.shape)
     points = np.zeros((len(standard), 2))

@@ -14,14 +14,14 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import norm
 
 from neurocontrast.evaluation.fitting import OutOfFold
-from neurocontrast.evaluation.metrics import compute_metrics
+from neurocontrast.evaluation.metrics import RANKED, compute_metrics
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["MIN_SITES", "Resamples", "Units", "bootstrap_metrics", "choose_units", "leave_out", "pooled_metrics",
-           "resample_counts"]  # fmt: skip
+__all__ = ["MIN_SITES", "Resamples", "Units", "bootstrap_metrics", "choose_units", "count_resamples", "leave_out",
+           "pooled_metrics", "resample_counts"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -32,6 +32,10 @@ MIN_SITES = 5
 """With fewer sites, resampling them is refused."""
 MAX_LEFT_OUT = 200
 """More units than this are left out in groups."""
+MAX_RANKED = 300_000
+"""With more classes × scans, figures that rank them within each class are not resampled: it takes too long."""
+MAX_RESAMPLED, ENOUGH_RESAMPLES = 50_000_000, 500
+"""With more scans × resamples there are fewer resamples, but so many: intervals of so many scans are near to normal."""
 _CHUNK_VALUES = 4_000_000
 MAX_UNDEFINED_SHARE = 0.05
 """An interval is withheld where more resamples than this leave the metric undefined."""
@@ -130,10 +134,16 @@ def bootstrap_metrics(
     rows: Rows | None = None,
     names: Collection[str] | None = None,
     plain: Collection[str] = (),
+    advance: Callable[[int], None] = lambda _: None,
 ) -> dict[str, dict[str, Resamples]]:
-    """Return every metric of every model on each resample of units: subjects, or whole sites."""
+    """Return every metric of every model on each resample of units: subjects, or whole sites.
+
+    Metrics in `plain`, and those that rank very many scans within each of several classes, are not resampled.
+    """
     chosen = np.arange(len(target.values)) if rows is None else rows
     asked = target.metric_names if names is None else names
+    if target.kind == "multiclass" and len(target.classes) * len(chosen) > MAX_RANKED:
+        plain = (*plain, *RANKED)
     resampled = [name for name in asked if name not in plain]
     collected: dict[str, dict[str, list[Floats]]] = {name: {} for name in models}
     blocks: Iterable[tuple[Floats, Collection[str]]] = [(np.ones((1, len(chosen))), asked)]
@@ -145,10 +155,16 @@ def bootstrap_metrics(
             found = pooled_metrics(target, predictions, rows=chosen, weights=weights, names=wanted)
             for metric, values in found.items():
                 collected[name].setdefault(metric, []).append(values)
+        advance(len(weights))
     return {
         name: {metric: _resamples(np.concatenate(parts), n_bootstraps) for metric, parts in metrics.items()}
         for name, metrics in collected.items()
     }
+
+
+def count_resamples(n_bootstraps: int, n_rows: int) -> int:
+    """Return the number of resamples of so many scans: fewer than asked for where these would take very long."""
+    return min(n_bootstraps, max(ENOUGH_RESAMPLES, MAX_RESAMPLED // max(1, n_rows)))
 
 
 def _resamples(values: Floats, n_bootstraps: int) -> Resamples:

@@ -15,16 +15,10 @@ from neurocontrast.config import Config, as_config, build_objective
 from neurocontrast.data import Cohort
 from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.machine import (
-    as_duration,
-    as_size,
-    describe_gpus,
-    describe_memory,
-    describe_processor,
-    keeping_freed_memory,
-)
+from neurocontrast.machine import describe_gpus, describe_processor, keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.resources import as_duration, as_size, describe_memory
 from neurocontrast.stages.pretrain import build_parts
 from neurocontrast.stages.sources import source_of
 from neurocontrast.training import TrainingSettings

@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, log_loss, top_k_accuracy_score
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.tables import MAX_MAP_IMAGES
+from neurocontrast.evaluation.notices import MAX_MAP_SCANS
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.provenance import subject_digest
 
@@ -249,10 +249,10 @@ def test_what_else_the_embedding_knows_is_asked_of_test_images():
 
 
 def test_many_test_images_are_drawn_for_the_map():
-    table, features = images(n_classes=2, sizes={"train": 60, "test": MAX_MAP_IMAGES + 50})
+    table, features = images(n_classes=2, sizes={"train": 60, "test": MAX_MAP_SCANS + 50})
     result = run_study(plan(table, features, n_bootstraps=0, outlyingness=False, C=(0.1,)))
-    assert len(result.tables["map"]) == MAX_MAP_IMAGES
-    assert len(result.tables["predictions"]) == MAX_MAP_IMAGES + 50
+    assert len(result.tables["map"]) == MAX_MAP_SCANS
+    assert len(result.tables["predictions"]) == MAX_MAP_SCANS + 50
 
 
 class TestLeaks:

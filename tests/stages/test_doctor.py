@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import neurocontrast as nc
-from neurocontrast import machine
+from neurocontrast import resources
 from neurocontrast.cli import run as run_cli
 from neurocontrast.encoders import Encoder
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.machine import as_duration
+from neurocontrast.resources import as_duration
 
 # The function has its module's name, so the module is found among those imported.
 MODULE = importlib.import_module("neurocontrast.stages.doctor")
@@ -231,10 +231,10 @@ def test_durations_are_told_as_one_would(seconds, said):
 
 
 def test_limits_of_containers_count(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
+    monkeypatch.setattr(resources, "_CGROUP", tmp_path)
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("400000\n")
-    found = machine.describe_memory()
+    found = resources.describe_memory()
     assert (found["total_bytes"], found["available_bytes"]) == (1_000_000, 600_000)
     (tmp_path / "memory.max").write_text("max\n")
-    assert machine.describe_memory()["total_bytes"] > 1_000_000
+    assert resources.describe_memory()["total_bytes"] > 1_000_000

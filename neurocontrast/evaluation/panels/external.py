@@ -36,7 +36,7 @@ from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.by_column import look_at_twins
 from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target, encode_target
-from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, choose_units
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, choose_units, count_resamples
 from neurocontrast.exceptions import DataError, LeakageError, one_of
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
@@ -228,7 +228,7 @@ def _predict(study: Study, split: Split, progress: Progress) -> Models:
 def _summary(external: External, models: Models) -> dict[str, Any]:
     study, rows, settings = external.study, external.split.test, external.study.settings
     names = [name for name in study.target.metric_names if name not in POOLED_ONLY]
-    seed, n = derive_seed("external-intervals", settings.seed), settings.n_bootstraps
+    seed, n = derive_seed("external-intervals", settings.seed), count_resamples(settings.n_bootstraps, len(rows))
     drawn = bootstrap_metrics(study.target, models, study.subjects, n_bootstraps=n, seed=seed, rows=rows, names=names)
     drawn["increment"] = {name: drawn["embedding"][name] - drawn["baseline"][name] for name in names}
     figures = {

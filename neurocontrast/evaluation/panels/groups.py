@@ -15,7 +15,7 @@ from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, exp
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import NO_SITE
-from neurocontrast.evaluation.uncertainty import MIN_SITES, bootstrap_metrics
+from neurocontrast.evaluation.uncertainty import MIN_SITES, bootstrap_metrics, count_resamples
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["PANEL", "age_bands", "site_table", "why_no_interval"]
@@ -28,7 +28,10 @@ _NO_AGE, _NO_SEX = "(no age)", "(no sex)"
 def measure_groups(inputs: PanelInputs) -> Findings:
     """Return the tables of sites and of groups."""
     study, models = inputs.study, inputs.models
-    return Findings(tables={"sites": site_table(study, models), "groups": _group_table(study, models)})
+    with inputs.progress.task("Sites and groups", 2, "table") as task:
+        sites = site_table(study, models)
+        task.advance()
+        return Findings(tables={"sites": sites, "groups": _group_table(study, models)})
 
 
 def site_table(study: Study, models: Models) -> pd.DataFrame:
@@ -102,7 +105,7 @@ def _describe(
     seed = derive_seed(key, settings.seed, *keys)
     for model, predictions in models.items():
         embedding = model == "embedding"
-        n_bootstraps = settings.n_bootstraps if embedding and too_few is None else 0
+        n_bootstraps = count_resamples(settings.n_bootstraps, len(members)) if embedding and too_few is None else 0
         drawn = bootstrap_metrics(
             target, {model: predictions}, units, n_bootstraps=n_bootstraps, seed=seed, rows=members, names=names
         )[model]

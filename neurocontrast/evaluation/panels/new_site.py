@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ from neurocontrast.evaluation.panels.groups import why_no_interval
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split, group_sites
-from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, count_resamples
 from neurocontrast.exceptions import one_of
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
@@ -165,7 +165,9 @@ def measure_new_sites(inputs: PanelInputs) -> Findings:
         "recentred": "unseen recentred" in models,
     }
     found = {"new_site": summary, "new_site_note": None}
-    return Findings(found, {"new_sites": _site_table(study, plan, models)}, _warnings(summary))
+    with inputs.progress.task("Sites left out", len(plan.sites), "site") as task:
+        table = _site_table(study, plan, models, task.advance)
+    return Findings(found, {"new_sites": table}, _warnings(summary))
 
 
 def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> Models:
@@ -197,6 +199,7 @@ def _draw(
 ) -> dict[str, dict[str, Resamples]]:
     """Return every metric of every model with `n` resamples that all share."""
     seed = derive_seed("new-site-intervals", study.settings.seed, *key)
+    n = count_resamples(n, len(rows))
     return bootstrap_metrics(study.target, models, units, n_bootstraps=n, seed=seed, rows=rows, names=names)
 
 
@@ -222,7 +225,7 @@ def _pooled(study: Study, models: Models, rows: Rows) -> dict[str, Any]:
     return found | {"unseen_minus_constant": against}
 
 
-def _site_table(study: Study, plan: SitesLeftOut, models: Models) -> pd.DataFrame:
+def _site_table(study: Study, plan: SitesLeftOut, models: Models, advance: Callable[[], None]) -> pd.DataFrame:
     """Return one row a site that was left out and model: figures when it is unseen, and when it is known."""
     settings, target, found = study.settings, study.target, []
     names = [name for name in target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE]
@@ -243,6 +246,7 @@ def _site_table(study: Study, plan: SitesLeftOut, models: Models) -> pd.DataFram
                     row |= {f"{prefix}{name}_{end}": figure[end] for end in ("low", "high")}
             row |= _bias_aside(study, models[f"unseen {model}"], rows)
             found.append(row | {"note": "; ".join(text for text in (reason, few) if text) or None})
+        advance()
     return pd.DataFrame(found)
 
 

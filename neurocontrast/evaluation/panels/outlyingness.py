@@ -134,8 +134,13 @@ def _fit(study: Study, split: Split) -> tuple[TrainingDistribution | str, Floats
     seed = derive_seed("outlyingness", study.settings.seed, split.fold, split.held_out_site or "")
     kept = draw_subjects(study.subjects[split.train], seed=seed, n_scans=MAX_REFERENCE)[0]
     rows = split.train[kept]
-    x_train, x_test = study.design()(split.train, split.test)
-    return fit_distribution(x_train[kept], list(study.sites[rows]), study.subjects[rows], seed=seed), x_test
+    design = study.design()
+    if design.steps:  # these are estimated on all training scans
+        x_train, x_test = design(split.train, split.test)
+        x_train = x_train[kept]
+    else:
+        x_train, x_test = design(rows, split.test)
+    return fit_distribution(x_train, list(study.sites[rows]), study.subjects[rows], seed=seed), x_test
 
 
 def _table(study: Study, rows: npt.NDArray[np.intp], scores: Floats, reference: str) -> pd.DataFrame:

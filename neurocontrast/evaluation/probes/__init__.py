@@ -31,6 +31,8 @@ class Probe:
         Name of the value that is chosen, and whether its grid is left once the score has fallen three times in a row.
     rotates, calibrated : bool
         Whether predictions stay the same when features are rotated; whether decision values need a temperature.
+    from_products : bool
+        Whether the estimator of a large table takes the inner products of the columns, as ``precompute``.
     why_not_stored : str or None
         Reason why a fitted probe is not written; None where it is linear, and written as its coefficients.
     """
@@ -43,11 +45,16 @@ class Probe:
     rotates: bool = False
     calibrated: bool = False
     gives_up: bool = False
+    from_products: bool = False
     why_not_stored: str | None = None
 
     def estimator(self, settings: EvaluationSettings, *, continuous: bool, seed: int) -> Any:
         """Return a scikit-learn classifier, or regressor, for standardised features."""
         raise NotImplementedError
+
+    def large_estimator(self, settings: EvaluationSettings, *, continuous: bool, seed: int) -> Any:
+        """Return the estimator of a large table, of the same model: by default the one of any table."""
+        return self.estimator(settings, continuous=continuous, seed=seed)
 
     def grid(self, settings: EvaluationSettings) -> Sequence[float]:
         """Return the strengths to choose from, the strongest penalty first: by default a key of the settings."""

@@ -52,14 +52,16 @@ def penalty_folds(
 ) -> list[tuple[Rows, Rows]]:
     """Return the training rows to fit and those to try a penalty on: inner folds, or the validation rows.
 
-    Where `validation` is empty, a fifth of `train` takes its place.
+    Where `validation` is empty, a fifth of `train` takes its place. Of a large table the first inner fold alone, unless
+    inner folds leave sites out, of which one tells of its own sites only.
     """
     if validation is not None and len(validation):
         return [(np.setdiff1d(train, validation, assume_unique=True), validation)]
     if validation is not None:
         return inner_folds(target, train, subjects, n_folds=PARTS_OF_TRAIN, seed=seed)[:1]
     held_out = sites if settings.inner_splits == "leave-site-out" else None
-    return inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=held_out)
+    found = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=held_out)
+    return found[:1] if held_out is None and len(train) > settings.large_table else found
 
 
 def validation_split(

@@ -1,0 +1,167 @@
+"""Large tables: the same probes in less memory, a map of some scans, and nothing long begun without a word."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from neurocontrast.cli.app import run
+from neurocontrast.embedding.table import write_embeddings
+from neurocontrast.evaluation import EvaluationSettings, cost, plan_study, run_study
+from neurocontrast.evaluation.cost import check_cost, estimate_cost
+from neurocontrast.evaluation.designs import FeatureDesign
+from neurocontrast.evaluation.fitting import cross_validate, fit_probe
+from neurocontrast.evaluation.fold_features import FoldFeatures, sum_products
+from neurocontrast.evaluation.notices import MAX_MAP_SCANS
+from neurocontrast.evaluation.stored_probe import fit_on_all
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.resources import describe_memory
+
+FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
+CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ("control", "patient")}
+
+
+def study_of(make_cohort, kind="binary", n=400, n_features=30, **options):
+    cohort = make_cohort(n, n_features=n_features, classes=CLASSES[kind], diagnosis=0.3)
+    settings = EvaluationSettings(target="age" if kind == "continuous" else "diagnosis", **{**FAST, **options})
+    return plan_study(cohort.table, cohort.features, settings=settings)
+
+
+def scores_of(study):
+    settings = study.settings
+    return cross_validate(study.design(), study.target, study.splits, subjects=study.subjects, settings=settings).scores
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
+@pytest.mark.parametrize("n_features", [30, 500])
+@pytest.mark.parametrize("strength", [1e-3, 1.0])
+def test_a_large_table_has_the_probe_of_a_small_one(make_cohort, kind, n_features, strength):
+    given = {"C": (strength,), "alpha": (strength,), "n_features": n_features, "n": 200}
+    exact, large = (scores_of(study_of(make_cohort, kind, large_table=most, **given)) for most in (10**9, 0))
+    np.testing.assert_allclose(large, exact, atol=3e-3 * np.ptp(exact))
+
+
+@pytest.mark.parametrize("option", [{"harmonise": "combat"}, {"residualise": ("age",)}, {"recentre": "site"}])
+def test_adjusted_features_are_those_of_a_small_table(make_cohort, option):
+    exact, large = (scores_of(study_of(make_cohort, C=(1e-2,), large_table=most, **option)) for most in (10**9, 0))
+    np.testing.assert_allclose(large, exact, atol=1e-3)
+
+
+def test_the_strength_of_a_large_table_is_chosen_on_the_first_inner_fold(make_cohort, monkeypatch):
+    study, asked = study_of(make_cohort, large_table=0), set()
+    seen = FoldFeatures.__call__
+    monkeypatch.setattr(
+        FoldFeatures, "__call__", lambda self, *rows: asked.add(tuple(map(len, rows))) or seen(self, *rows)
+    )
+    fit_probe(study.design(), study.target, study.splits[0].train, study.splits[0].test, subjects=study.subjects,
+              settings=study.settings, seed=0)  # fmt: skip
+    assert asked == {(256, 64), (320, 80)}
+
+
+def test_sums_over_blocks_of_rows_are_those_of_all_rows():
+    x = np.random.default_rng(0).normal(3.0, 1.0, size=(9000, 5)).astype(np.float32)
+    centred = x.astype(float) - x.mean(axis=0, dtype=float)
+    np.testing.assert_allclose(sum_products(x, x[:, :2]), centred.T @ centred[:, :2], rtol=1e-9, atol=1e-6)
+
+
+def test_features_of_a_large_table_are_single_and_never_those_of_the_table_itself():
+    features = np.ones((4, 2), dtype=np.float32)
+    rows = np.arange(4)
+    x_train, x_test = FeatureDesign(features, single=True)(rows, rows)
+    x_train += 1
+    assert x_train.dtype == x_test.dtype == np.float32
+    assert (features == 1).all()
+    assert (x_test == 1).all()
+
+
+@pytest.mark.parametrize("kind", ["binary", "continuous"])
+def test_the_stored_probe_of_a_large_table_says_what_the_one_in_memory_says(make_cohort, kind):
+    study = study_of(make_cohort, kind, large_table=0)
+    predicted, probe = fit_on_all(study, encoder=None)
+    np.testing.assert_allclose(probe.predict(study.features), predicted.scores, rtol=1e-3)
+
+
+def test_the_evaluation_says_what_a_large_table_has_otherwise(make_cohort):
+    result = run_study(study_of(make_cohort, n=MAX_MAP_SCANS + 100, n_features=4, C=(1e-2,), large_table=1000))
+    said = {notice.code: notice.message for notice in result.evaluation.warnings}["large_table"]
+    assert f"{MAX_MAP_SCANS:,} scans at most, of {MAX_MAP_SCANS + 100:,}, drawn with seed 0" in said
+    assert "first of the inner folds" in said
+    assert len(result.tables["map"]) == MAX_MAP_SCANS
+    assert len(result.tables["predictions"]) == MAX_MAP_SCANS + 100
+    assert "LogisticRegression(max_iter=1000, tol=1e-05)" in result.evaluation.probe.estimator
+
+
+def test_a_small_table_is_not_said_to_be_large(make_cohort):
+    study = study_of(make_cohort)
+    assert "large_table" not in {notice.code for notice in study.notices}
+    assert estimate_cost(study) is None
+
+
+class Listener:
+    def __init__(self):
+        self.messages, self.warnings = [], []
+        self.message, self.warning = self.messages.append, self.warnings.append
+
+
+@pytest.fixture
+def slow_machine(monkeypatch):
+    """A machine on which every fold takes 100 s, in trials of everything."""
+    monkeypatch.setattr(cost, "MIN_VALUES", 0)
+    monkeypatch.setattr(cost, "_time_fit", lambda study, model, n: 100.0 if model == "embedding" else 0.0)
+
+
+def test_the_estimate_has_every_part(make_cohort, slow_machine):
+    asked = {"new_site": True, "n_permutations": 8, "train_sizes": (160, 320), "n_draws": 2, "n_jobs": 2}
+    found = estimate_cost(study_of(make_cohort, **asked))
+    assert found.seconds == pytest.approx(
+        {"folds": 250, "sites left out": 150, "permutations": 2000, "learning curve": 1500, "probe of all scans": 125}
+    )
+
+
+@pytest.mark.parametrize("probe", ["logistic", "knn", "svm"])
+def test_the_trial_fits_what_is_asked_for(make_cohort, monkeypatch, probe):
+    monkeypatch.setattr(cost, "MIN_VALUES", 0)
+    monkeypatch.setattr(cost, "MIN_TRIAL", 100)
+    assert estimate_cost(study_of(make_cohort, probe=probe, C=(1e-2,))).total > 0
+
+
+def test_a_long_evaluation_is_announced(make_cohort, slow_machine):
+    study, listener = study_of(make_cohort), Listener()
+    check_cost(study, estimate_cost(study), listener)
+    assert listener.messages[0].startswith("About 10 min on this machine, by a trial (folds 8 min")
+    assert not listener.warnings
+
+
+def test_too_little_memory_is_warned_about(make_cohort, slow_machine, monkeypatch):
+    monkeypatch.setattr(cost, "describe_memory", lambda: describe_memory() | {"available_bytes": 2**20})
+    study, listener = study_of(make_cohort, n_jobs=3), Listener()
+    check_cost(study, estimate_cost(study), listener)
+    assert "1.0 MiB are free" in listener.warnings[0]
+    assert "n_jobs below 3" in listener.warnings[0]
+
+
+def test_too_many_permutations_are_refused_with_how_many_fit(make_cohort, slow_machine):
+    study = study_of(make_cohort, n_permutations=1000)
+    with pytest.raises(ConfigError, match=r"1,000 permutations would take about 138\.9 h") as raised:
+        check_cost(study, estimate_cost(study))
+    said = str(raised.value)
+    assert "n_permutations=171 (--n-permutations 171)" in said
+    assert "max_hours=140" in said
+    for enough in ({"n_permutations": 171}, {"n_permutations": 1000, "max_hours": 140}):
+        allowed = study_of(make_cohort, **enough)
+        check_cost(allowed, estimate_cost(allowed))
+
+
+def test_an_evaluation_that_is_too_long_without_permutations_says_which_parts(make_cohort, slow_machine):
+    study = study_of(make_cohort, new_site=True, max_hours=0.1)
+    with pytest.raises(ConfigError, match=r"max_hours: .*folds 8 min, sites left out 5 min.*max_hours=1 "):
+        check_cost(study, estimate_cost(study))
+
+
+def test_the_command_refuses_before_it_writes_anything(make_cohort, slow_machine, tmp_path, capsys):
+    cohort = make_cohort(60)
+    write_embeddings(tmp_path / "emb.parquet", cohort.table, cohort.features.astype(np.float32), {"format": 1})
+    asked = ["evaluate", tmp_path / "emb.parquet", "--out", tmp_path / "eval", "--n-permutations", "5000"]
+    assert run(list(map(str, asked))) == 2
+    assert "n_permutations: 5,000 permutations would take" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["emb.parquet"]

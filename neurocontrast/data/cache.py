@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import shutil
+import stat
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
@@ -28,6 +31,10 @@ from neurocontrast.transforms.preprocessing import Preprocessing
 
 _N_TRIES = 3
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_NOT_KEPT = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ESTALE)
+"""A folder that may not be written, or that another process or host has just removed."""
+_HEADER_BYTES = 65_536
+_DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64}
 _SETTLED_SECONDS = 0.1
 
 VolumeTransforms: TypeAlias = Preprocessing | DescribedTransforms
@@ -52,8 +59,9 @@ class VolumeCache:
 
     An entry belongs to the resolved path of its scan (or to those of its channels), to the digest of the transforms
     (with their version) and to `dtype`. It is used only while the scan's size, modification time and change time are
-    those it was made from. Entries appear whole or not at all, so several processes can share a folder, and an
-    interrupted preparation continues.
+    those it was made from. Entries appear whole or not at all, so processes, hosts and users can share a folder, and an
+    interrupted preparation continues. Where the folder may not be written, a scan without an entry is preprocessed in
+    memory each time it is read.
 
     Parameters
     ----------
@@ -88,24 +96,43 @@ class VolumeCache:
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     def prepare(self, scans: Sequence[ScanFiles | Path], *, n_workers: int, progress: Progress = SILENT) -> int:
-        """Preprocess every scan that has no valid entry yet, in `n_workers` processes, and return their number."""
+        """Preprocess every scan that has no valid entry yet, in `n_workers` processes, and return how many are kept."""
         missing = self.missing(scans)
         if not missing:
             return 0
-        self._open_folder(n_missing=len(missing))
-        problems = Problems("scans")
+        n_kept = self._fill(missing, n_workers, progress) if self._open_folder(n_missing=len(missing)) else 0
+        if n_kept < len(missing):
+            progress.warning(
+                f"the cache folder {self.folder} cannot be written: {len(missing) - n_kept:,} scans have no entry in "
+                "it and are preprocessed anew whenever they are read. Set data.cache_dir to a folder of your own."
+            )
+        return n_kept
+
+    def _fill(self, missing: Sequence[ScanFiles], n_workers: int, progress: Progress) -> int:
+        """Make entries, and return how many could be written."""
+        problems, n_kept = Problems("scans"), 0
         with progress.task("Preprocessing scans", len(missing), "scan") as task:
             given = [(scan,) for scan in missing]
-            for failure in map_files(self._make_or_say_why, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER):
-                if failure:
-                    problems.add(failure)
+            for found in map_files(self._make_or_say_why, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER):
+                if isinstance(found, str):
+                    problems.add(found)
+                else:
+                    n_kept += found
                 task.advance()
         problems.raise_if_any()
-        return len(missing)
+        return n_kept
 
     def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
         """Return the scans that have no valid entry yet, each once."""
-        return [scan for scan in dict.fromkeys(map(as_scan, scans)) if self._read_entry(scan) is None]
+        folders = cache(os.path.realpath)  # of this call: links of folders are followed once each, not for each scan
+
+        def real(path: str) -> str:
+            folder, name = os.path.split(path)
+            known = os.path.join(folders(folder), name)  # noqa: PTH118
+            return os.path.realpath(known) if os.path.islink(known) else known  # noqa: PTH114
+
+        known = dict.fromkeys(map(as_scan, scans))
+        return [scan for scan in known if self._read_entry(scan, "affine", real=real) is None]
 
     def read(self, scan: ScanFiles | Path) -> npt.NDArray[Any]:
         """Return a scan's volume, (C, D, H, W), in the precision of the cache; one without an entry is made now."""
@@ -120,43 +147,49 @@ class VolumeCache:
                 f"a volume of this cache is a contiguous array {self.shape} of {self.dtype}, "
                 f"got {'one' if out.flags.c_contiguous else 'a strided one'} {out.shape} of {out.dtype}."
             )
-        np.copyto(out, self._made_if_missing(as_scan(scan), "volume"), casting="no")
+        np.copyto(out, self._parts(as_scan(scan), "volume")[0], casting="no")
 
     def affine_of(self, scan: ScanFiles | Path) -> npt.NDArray[np.float64]:
         """Return the affine (4, 4) of a scan's volume; a scan without an entry is transformed now."""
-        return self._made_if_missing(as_scan(scan), "affine")
+        return self._parts(as_scan(scan), "affine")[0]
 
-    def _made_if_missing(self, scan: ScanFiles, part: str) -> npt.NDArray[Any]:
-        found = self._read_entry(scan, part)
+    def read_with_affine(self, scan: ScanFiles | Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
+        """Return what `read` and `affine_of` return; a scan without an entry is transformed once."""
+        volume, affine = self._parts(as_scan(scan), "volume", "affine")
+        return volume, affine
+
+    def _parts(self, scan: ScanFiles, *parts: str) -> list[npt.NDArray[Any]]:
+        found = self._read_entry(scan, *parts)
         if found is None:
-            self._open_folder(n_missing=1)
-            self._make(scan)
-            found = self._read_entry(scan, part)
-        if found is None:
-            name = ", ".join(files_of(scan))
-            raise DataError(f"{name}: the scan or its entry in {self.folder} keeps changing while it is read.")
+            made = self._make(scan)
+            if self._open_folder(n_missing=1):
+                self._keep(scan, *made)
+            found = [made[0][part] for part in parts]
         return found
 
-    def _read_entry(self, scan: ScanFiles, part: str = "affine") -> npt.NDArray[Any] | None:
+    def _read_entry(
+        self, scan: ScanFiles, *parts: str, real: Callable[[str], str] = os.path.realpath
+    ) -> list[npt.NDArray[Any]] | None:
         try:
-            return read_entry(self._entry_path(scan), signature_of(files_of(scan)), part)
-        except OSError:
+            return read_entry(self._entry_path(scan, real), signature_of(files_of(scan)), *parts)
+        except OSError:  # also where another host has just removed or replaced the file (ESTALE)
             return None
 
-    def _entry_path(self, scan: ScanFiles) -> Path:
-        key = digest_of("volume", *map(os.path.realpath, files_of(scan)))
-        return self.folder / key[:2] / f"{key}.safetensors"
+    def _entry_path(self, scan: ScanFiles, real: Callable[[str], str] = os.path.realpath) -> Path:
+        key = digest_of("volume", *map(real, files_of(scan)))
+        return Path(f"{self.folder}/{key[:2]}/{key}.safetensors")
 
-    def _make_or_say_why(self, scan: ScanFiles) -> str | None:
+    def _make_or_say_why(self, scan: ScanFiles) -> str | bool:
+        """Make an entry, and return whether it could be kept, or why it could not be made."""
         try:
-            self._make(scan)
+            return self._keep(scan, *self._make(scan))
         except CacheFullError:
             raise
         except DataError as error:
             return str(error)
-        return None
 
-    def _make(self, scan: ScanFiles) -> None:
+    def _make(self, scan: ScanFiles) -> tuple[dict[str, npt.NDArray[Any]], Signature]:
+        """Return the volume and the affine of a scan, and the signature of the files that they were made from."""
         files = files_of(scan)
         name = ", ".join(files)
         for _ in range(_N_TRIES):
@@ -167,18 +200,28 @@ class VolumeCache:
             image = apply(self.transforms.compose(), {"image": scan})["image"]
             volume = self._narrowed(name, voxels_of(image))
             if signature_of(files) == before:
-                break
-        else:
-            raise DataError(f"{name}: the image keeps changing while it is read.")
+                return {"volume": volume, "affine": affine_of(image)}, before
+        raise DataError(f"{name}: the image keeps changing while it is read.")
+
+    def _keep(self, scan: ScanFiles, parts: Mapping[str, npt.NDArray[Any]], source: Signature) -> bool:
+        """Write an entry, and return whether the folder could be written."""
         try:
-            write_entry(self._entry_path(scan), volume, before, affine=affine_of(image))
+            write_entry(self._entry_path(scan), parts, source)
         except OSError as error:
-            if error.errno in _FULL:
-                raise CacheFullError(
-                    f"the disk of the cache folder {self.folder} is full; what is finished is kept. Free some, or set "
-                    "data.cache_dir."
-                ) from error
-            raise DataError(f"the cache folder {self.folder} cannot be written ({error.strerror}).") from error
+            if error.errno in _NOT_KEPT:
+                return False
+            raise self._refusal(error) from error
+        return True
+
+    def _refusal(self, error: OSError) -> DataError:
+        if error.errno in _FULL:
+            return CacheFullError(
+                f"the disk of the cache folder {self.folder} is full; what is finished is kept. Free some, or set "
+                "data.cache_dir."
+            )
+        return DataError(
+            f"the cache folder {self.folder} cannot be used ({error.strerror}); set data.cache_dir to another."
+        )
 
     def _narrowed(self, name: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         if volume.shape != self.shape:
@@ -192,23 +235,27 @@ class VolumeCache:
             )
         return volume.astype(self.dtype)
 
-    def _open_folder(self, *, n_missing: int) -> None:
-        described = self.folder / "contract.json"
+    def _open_folder(self, *, n_missing: int) -> bool:
+        """Make the folder, and return whether it may be written; refuse one without room for so many volumes."""
+        described, root = self.folder / "contract.json", self.folder.parent
         try:
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self.folder, root)
             if not described.is_file():
-                self.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 write_json(described, {"preprocessing": self.transforms.contract(), "dtype": str(self.dtype)})
-            n_free = shutil.disk_usage(self.folder).free
+            with tempfile.TemporaryFile(dir=self.folder):
+                n_free = shutil.disk_usage(self.folder).free
         except OSError as error:
-            raise DataError(
-                f"the cache folder {self.folder} cannot be used ({error.strerror}); set data.cache_dir to another."
-            ) from error
+            if error.errno in _NOT_KEPT:
+                return False
+            raise self._refusal(error) from error
         needed = n_missing * (self.n_bytes + 4096)
         if needed > n_free:
             raise CacheFullError(
                 f"the cache folder {self.folder} needs {needed / 2**30:.1f} GiB for {n_missing} scans and its disk has "
                 f"{n_free / 2**30:.1f} GiB free; set data.cache_dir to a larger one."
             )
+        return True
 
 
 class Signature(NamedTuple):
@@ -221,7 +268,7 @@ class Signature(NamedTuple):
 
 def signature_of(files: Sequence[str]) -> Signature:
     """Return the signature by which a change of a scan's files is seen."""
-    statuses = [Path(path).stat() for path in files]
+    statuses = [os.stat(path) for path in files]  # noqa: PTH116
     return Signature(
         sum(status.st_size for status in statuses),
         max(status.st_mtime_ns for status in statuses),
@@ -242,28 +289,62 @@ def settled_signature(files: Sequence[str]) -> Signature:
     return signature
 
 
-def write_entry(path: Path, array: npt.NDArray[Any], source: Signature, *, affine: npt.NDArray[np.float64]) -> None:
-    """Write an array and the affine (4, 4) of its axes as a safetensors file, atomically."""
-    parts = {"volume": np.ascontiguousarray(array), "affine": np.ascontiguousarray(affine)}
-    sums = {part: str(_checksum(values)) for part, values in parts.items()}
+def make_folder(path: Path, root: Path) -> int:
+    """Make a folder of the cache with the permissions of its root, never writable by all; return those of files."""
+    mode = stat.S_IMODE(root.stat().st_mode) & ~stat.S_IWOTH | stat.S_IRWXU
+    if not path.is_dir():
+        path.mkdir(exist_ok=True)
+        with contextlib.suppress(OSError):  # another user has just made it, or the disk has no permissions
+            path.chmod(mode)
+    return mode & 0o666
+
+
+def write_entry(path: Path, parts: Mapping[str, npt.NDArray[Any]], source: Signature) -> None:
+    """Write a volume and the affine (4, 4) of its axes as a safetensors file, atomically."""
+    kept = {part: np.ascontiguousarray(values) for part, values in parts.items()}
+    sums = {part: str(_checksum(values)) for part, values in kept.items()}
+    make_folder(path.parents[1], path.parents[2])
+    mode = make_folder(path.parent, path.parents[2])
     with atomic_path(path) as temporary:
-        temporary.write_bytes(save(parts, metadata={"source": json.dumps(source), **sums}))
+        temporary.write_bytes(save(kept, metadata={"source": json.dumps(source), **sums}))
+        with contextlib.suppress(OSError):
+            temporary.chmod(mode)
 
 
-def read_entry(path: Path, source: Signature, part: str) -> npt.NDArray[Any] | None:
-    """Return the volume or the affine of an entry; None where the entry must be made again.
+def read_entry(path: Path, source: Signature, *parts: str) -> list[npt.NDArray[Any]] | None:
+    """Return parts of an entry, "volume" or "affine"; None where the entry must be made again.
 
-    The entry must have been made from this very source, be whole, and have the checksum that was written.
+    The entry must have been made from this very source, be whole, and have the checksums that were written. The file
+    is not mapped into memory: where another host replaces it, a network file system would end the process (SIGBUS).
     """
     try:
-        with safe_open(path, framework="numpy") as entry:
-            written = entry.metadata() or {}
-            if written.get("source") != json.dumps(source):
+        with open(path, "rb") as stream:
+            n_bytes = os.fstat(stream.fileno()).st_size
+            n_header = int.from_bytes(stream.read(8), "little")
+            header = json.loads(stream.read(n_header)) if n_header < _HEADER_BYTES else {}
+            written = header.pop("__metadata__", {})
+            start = 8 + n_header
+            is_whole = n_bytes == start + max((each["data_offsets"][1] for each in header.values()), default=0)
+            if not is_whole or written.get("source") != json.dumps(source):
                 return None
-            values: npt.NDArray[Any] = entry.get_tensor(part)
-    except (OSError, SafetensorError):
+            found = []
+            for part in parts:
+                values = np.empty(header[part]["shape"], _DTYPES[header[part]["dtype"]])
+                stream.seek(start + header[part]["data_offsets"][0])
+                is_read = stream.readinto(values.data.cast("B")) == values.nbytes
+                if not is_read or written.get(part) != str(_checksum(values)):
+                    return None
+                found.append(values)
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+    ):  # gone, replaced, or no such file of ours
         return None
-    return values if written.get(part) == str(_checksum(values)) else None
+    return found
 
 
 def _checksum(values: npt.NDArray[Any]) -> int:

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from neurocontrast.data import cache as cache_module
 from neurocontrast.data.cache import VolumeCache, default_cache_folder
 from neurocontrast.exceptions import DataError
+from neurocontrast.progress import SILENT
 from neurocontrast.transforms.compose import load_volume
 from neurocontrast.transforms.preprocessing import Preprocessing
 
@@ -73,15 +76,97 @@ def test_a_volume_is_read_into_memory_that_is_there(scans, cache):
             cache.read_into(wrong, scans[0])
 
 
-def test_a_cache_that_may_not_be_written_is_read(scans, cache, monkeypatch):
-    cache.prepare(scans, n_workers=0)
+class Warnings:
+    """A progress that keeps what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def task(self, *given):
+        return SILENT.task(*given)
+
+    warning = message = lambda self, text: self.told.append(text)
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.ESTALE])
+@pytest.mark.parametrize("refused", ["the folder", "its files"])
+def test_what_a_cache_that_may_not_be_written_lacks_is_made_on_each_reading(scans, cache, monkeypatch, code, refused):
+    cache.prepare(scans[:2], n_workers=0)
+    before, warned = entries_of(cache), Warnings()
 
     def refuse(*given, **named):
-        raise PermissionError
+        raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(cache_module, "write_entry", refuse)
-    for path in scans:
-        assert np.isfinite(cache.read(path)).all()
+    target, name = (
+        (cache_module.tempfile, "TemporaryFile") if refused == "the folder" else (cache_module, "write_entry")
+    )
+    monkeypatch.setattr(target, name, refuse)
+    loads = count_loads(monkeypatch)
+    assert cache.prepare(scans, n_workers=0, progress=warned) == 0
+    assert [text for text in warned.told if "cannot be written: 3 scans have no entry" in text] == warned.told
+    assert len(warned.told) == 1
+    loads.clear()
+    for path in [*scans, *scans]:
+        np.testing.assert_allclose(cache.read(path), load_volume(path, CONTRACT), rtol=1e-3, atol=1e-6)
+    assert loads == [*scans[2:], *scans[2:]]
+    assert entries_of(cache) == before
+
+
+def test_permissions_are_those_of_a_folder_that_was_there(scans, tmp_path):
+    modes = {}
+    for mode in (0o2770, 0o750, 0o777):
+        root = tmp_path / f"{mode:o}"
+        root.mkdir()
+        root.chmod(mode)
+        cache = VolumeCache(root, CONTRACT)
+        cache.prepare(scans[:1], n_workers=0)
+        (entry,) = entries_of(cache)
+        modes[mode] = [path.stat().st_mode & 0o7777 for path in (root, cache.folder, entry.parent, entry)]
+    assert modes[0o2770] == [0o2770, 0o2770, 0o2770, 0o660]
+    assert modes[0o750] == [0o750, 0o750, 0o750, 0o640]
+    assert modes[0o777] == [0o777, 0o775, 0o775, 0o664]
+    made = VolumeCache(tmp_path / "new", CONTRACT)
+    made.read(scans[0])
+    assert made.folder.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced", "stale"])
+def test_an_entry_that_another_host_takes_away_while_it_is_read_is_made_again(scans, cache, monkeypatch, how):
+    cache.prepare(scans[:1], n_workers=0)
+    good, (entry,) = cache.read(scans[0]), entries_of(cache)
+    open_file = open
+
+    def disturbed(path, *given, **named):
+        if path == entry and how == "deleted":
+            entry.unlink(missing_ok=True)
+        elif path == entry and how == "stale":
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        stream = open_file(path, *given, **named)
+        if path == entry and how == "replaced":
+            other = entry.with_name("other")
+            other.write_bytes(b"x" * 100)
+            other.replace(entry)
+        return stream
+
+    monkeypatch.setattr(cache_module, "open", disturbed, raising=False)
+    np.testing.assert_array_equal(cache.read(scans[0]), good)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(cache.read(scans[0]), good)
+
+
+def test_entries_of_the_version_that_mapped_files_are_read(scans, cache, monkeypatch):
+    volume = np.arange(np.prod(cache.shape), dtype=np.float16).reshape(cache.shape)
+    parts = {"volume": volume, "affine": np.eye(4)}
+    status = Path(scans[0]).stat()
+    known = {part: str(zlib.crc32(values.tobytes())) for part, values in parts.items()}
+    known["source"] = f"[{status.st_size}, {status.st_mtime_ns}, {status.st_ctime_ns}]"
+    cache.prepare(scans[:1], n_workers=0)
+    (entry,) = entries_of(cache)
+    save_file(parts, entry, metadata=known)
+    loads = count_loads(monkeypatch)
+    np.testing.assert_array_equal(cache.read(scans[0]), volume)
+    np.testing.assert_array_equal(cache.affine_of(scans[0]), np.eye(4))
+    assert not loads
 
 
 def test_worker_processes_make_the_same_entries(scans, tmp_path, brain, write_nifti, monkeypatch):
@@ -149,8 +234,12 @@ def test_a_link_is_followed_to_its_file(brain, write_nifti, cache, tmp_path, mon
     loads = count_loads(monkeypatch)
     cache.read(link)
     assert not loads
+    (tmp_path / "folder").symlink_to(path.parent)
+    linked = tmp_path / "folder" / path.name
+    assert cache.missing([link, linked]) == []
     link.unlink()
     link.symlink_to(write_nifti(brain[::-1], "other.nii.gz"))
+    assert cache.missing([linked, link]) == [str(link)]
     assert not np.array_equal(cache.read(link), cache.read(path))
 
 
@@ -286,9 +375,10 @@ def test_the_default_folder_follows_xdg(monkeypatch, tmp_path):
     assert VolumeCache(None, CONTRACT).folder.parent == default_cache_folder()
 
 
-def test_old_files_are_not_waited_for(brain, write_nifti, cache, monkeypatch):
+@pytest.mark.parametrize("skew", [-86_400, -60, 60])
+def test_neither_old_files_nor_the_clock_of_another_host_are_waited_for(brain, write_nifti, cache, monkeypatch, skew):
     path = write_nifti(brain)
     now = time.time()
-    monkeypatch.setattr("neurocontrast.data.cache.time.time", lambda: now + 60)
+    monkeypatch.setattr("neurocontrast.data.cache.time.time", lambda: now + skew)
     monkeypatch.setattr("neurocontrast.data.cache.time.sleep", lambda seconds: pytest.fail("waited"))
     cache.read(path)

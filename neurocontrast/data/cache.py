@@ -9,7 +9,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -116,8 +117,8 @@ class VolumeCache:
 
         Other processes delete none of these entries until this one ends.
         """
-        root = self.folder.parent
-        names = [f"{self.folder.name}/{self._entry_path(scan).stem}" for scan in dict.fromkeys(map(as_scan, scans))]
+        root, real = self.folder.parent, _realpath_of_many()
+        names = [f"{self.folder.name}/{self._entry_path(scan, real).stem}" for scan in map(as_scan, scans)]
         hold(root, names)  # what is found next is not deleted
         missing = self.missing(scans)
         if not missing:
@@ -156,7 +157,9 @@ class VolumeCache:
 
     def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
         """Return the scans that have no valid entry yet, each once."""
-        return [scan for scan in dict.fromkeys(map(as_scan, scans)) if self._read_entry(scan, "affine") is None]
+        real = _realpath_of_many()
+        known = dict.fromkeys(map(as_scan, scans))
+        return [scan for scan in known if self._read_entry(scan, "affine", real=real) is None]
 
     def read(self, scan: ScanFiles | Path) -> npt.NDArray[Any]:
         """Return a scan's volume, (C, D, H, W), in the precision of the cache; one without an entry is made now."""
@@ -191,15 +194,17 @@ class VolumeCache:
             found = [made[0][part] for part in parts]
         return found
 
-    def _read_entry(self, scan: ScanFiles, *parts: str) -> list[npt.NDArray[Any]] | None:
+    def _read_entry(
+        self, scan: ScanFiles, *parts: str, real: Callable[[str], str] = os.path.realpath
+    ) -> list[npt.NDArray[Any]] | None:
         try:
-            return read_entry(self._entry_path(scan), signature_of(files_of(scan)), *parts)
+            return read_entry(self._entry_path(scan, real), signature_of(files_of(scan)), *parts)
         except OSError:  # also where another host has just removed or replaced the file (ESTALE)
             return None
 
-    def _entry_path(self, scan: ScanFiles) -> Path:
-        key = digest_of("volume", *map(os.path.realpath, files_of(scan)))
-        return self.folder / key[:2] / f"{key}.safetensors"
+    def _entry_path(self, scan: ScanFiles, real: Callable[[str], str] = os.path.realpath) -> Path:
+        key = digest_of("volume", *map(real, files_of(scan)))
+        return Path(f"{self.folder}/{key[:2]}/{key}.safetensors")
 
     def _make_or_say_why(self, scan: ScanFiles) -> str | bool:
         """Make an entry, and return whether it could be kept, or why it could not be made."""
@@ -294,9 +299,21 @@ class Signature(NamedTuple):
     ctime_ns: int
 
 
+def _realpath_of_many() -> Callable[[str], str]:
+    """Return `os.path.realpath` for one call: links of folders are followed once each, not for each scan."""
+    folders = cache(os.path.realpath)
+
+    def real(path: str) -> str:
+        folder, name = os.path.split(path)
+        known = os.path.join(folders(folder), name)  # noqa: PTH118
+        return os.path.realpath(known) if os.path.islink(known) else known  # noqa: PTH114
+
+    return real
+
+
 def signature_of(files: Sequence[str]) -> Signature:
     """Return the signature by which a change of a scan's files is seen."""
-    statuses = [Path(path).stat() for path in files]
+    statuses = [os.stat(path) for path in files]  # noqa: PTH116
     return Signature(
         sum(status.st_size for status in statuses),
         max(status.st_mtime_ns for status in statuses),

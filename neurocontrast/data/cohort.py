@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -115,7 +115,7 @@ class Cohort:
         for column in self.table.columns:
             values = self.table[column]
             if column in ("path", *self.channels):
-                texts = [_below(self.root, Path(path)) for path in values]
+                texts = _below(self.root, values)
             elif values.dtype == np.float64:
                 texts = ["" if np.isnan(value) else repr(float(value)) for value in values]
             else:
@@ -222,8 +222,16 @@ def _canonical(column: str, value: object) -> str:
     return text
 
 
-def _below(root: Path, path: Path) -> str:
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+def _below(root: Path, paths: Iterable[str]) -> list[str]:
+    """Return paths from the root, or the names of files that are elsewhere."""
+    start, found = os.path.join(root, ""), []  # noqa: PTH118  plain text: there can be 100,000 of them
+    for text in paths:
+        if text.startswith(start) and os.path.normpath(text) == text and text[1:2] != "/":
+            found.append(text[len(start) :])
+        else:
+            path = Path(text)
+            found.append(path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name)
+    return found
 
 
 def split_by_subject(cohort: Cohort, fraction: float, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -74,9 +74,9 @@ class CohortDataset(Dataset):
     ) -> None:
         known: Any = Preprocessing() if transform is None else transform
         of_settings = hasattr(known, "compose")
-        super().__init__(_items(cohort), known.compose() if of_settings else known)
-        self.transform: Compose
         self.scans = cohort.scans
+        super().__init__(_Items(cohort, self.scans), known.compose() if of_settings else known)
+        self.transform: Compose
         self.cache: VolumeCache | None = None
         self._n_kept = 0
         if cache_dir is not None:
@@ -137,16 +137,24 @@ class JoinedChannels:
             dataset.read_into(part, index)
 
 
-def _items(cohort: Cohort) -> list[dict[str, Any]]:
-    columns: dict[str, list[Any]] = {_IMAGE: list(cohort.scans)}
-    for name, values in cohort.table.items():
-        if name in ("path", _IMAGE, *cohort.channels):
-            continue
-        if pd.api.types.is_numeric_dtype(values):
-            columns[str(name)] = [float(value) for value in values]
-        else:
-            columns[str(name)] = [text_of(value) for value in values]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+class _Items(Sequence[dict[str, Any]]):
+    """The items of a cohort, each made when it is asked for: most are never, where images are read in place."""
+
+    def __init__(self, cohort: Cohort, scans: Sequence[ScanFiles]) -> None:
+        self._scans = scans
+        self._columns = {
+            str(name): (values.to_numpy(), float if pd.api.types.is_numeric_dtype(values) else text_of)
+            for name, values in cohort.table.items()
+            if name not in ("path", _IMAGE, *cohort.channels)
+        }
+
+    def __len__(self) -> int:
+        return len(self._scans)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[place] for place in range(len(self))[index]]
+        return {_IMAGE: self._scans[index]} | {name: of(values[index]) for name, (values, of) in self._columns.items()}
 
 
 def _n_deterministic(transform: Compose) -> int:

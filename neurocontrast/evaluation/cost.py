@@ -166,9 +166,13 @@ def _estimate_intervals(study: Study, *, left_out: bool) -> float:
 
 
 def _count_bytes(study: Study) -> float:
-    """Return peak bytes of the processes: features of the inner folds and of the fold, and a copy to standardise."""
+    """Return peak bytes: features of the inner folds and of the fold, and a double of the latter to standardise.
+
+    The probe of all scans is fitted in one process, and has features of all of them twice.
+    """
     (n, p), n_train, settings = study.features.shape, len(study.splits[0].train), study.settings
-    large = n_train > settings.large_table
-    n_inner = settings.n_inner_folds if settings.inner_splits == "stratified" else MAX_INNER_SITES
-    n_kept = n + n_train * (1 if large and settings.inner_splits == "stratified" else n_inner)
-    return float(settings.n_jobs * p * (n_kept * (4 if large else 8) + n_train * 8))
+    large, dealt = n_train > settings.large_table, settings.inner_splits == "stratified"
+    n_inner = MAX_INNER_SITES if not dealt else 1 if large else settings.n_inner_folds
+    size, n_all = (4 if large else 8), 0 if study.why_not_stored else len(study.fitted_rows)
+    of_fold = settings.n_jobs * ((n + n_inner * n_train) * size + n_train * 8)
+    return float(p * max(of_fold, n_all * ((2 + n_inner) * size + 8)))

@@ -116,11 +116,11 @@ def check(
         usable = cohort.subset(rows)
         warnings = inspect_images(usable, problems, deep=deep, progress=progress) if rows else cohort.warnings
     else:
-        scans = cohort.subset(rows).scans
+        scans, names = cohort.subset(rows).scans, cohort.names()
         findings = inspect_scans(scans, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress)
         for row, finding in zip(rows, findings, strict=True):
             if finding.problem:
-                problems.add(finding.problem, line=inspection.lines[row], name=cohort.names()[row])
+                problems.add(finding.problem, line=inspection.lines[row], name=names[row])
         warnings = (*doubts_about(cohort), *doubts_about_images(findings))
     summary = summarise(cohort)
     if phi:

@@ -175,11 +175,12 @@ def _load(file: Path) -> dict[str, Any]:
 def _imported(cohort: Cohort) -> pd.DataFrame:
     """Return what others measured: columns of the table, and the scales of `prepare`'s quality.tsv beside it."""
     found, problems = pd.DataFrame(index=cohort.table.index), Problems(cohort.source.name)
+    names = cohort.names()
     for column in [name for name in _IMPORTED if name in cohort.table]:
         found[column] = pd.to_numeric(cohort.table[column], errors="coerce").astype(float)
         for row in np.flatnonzero(found[column].isna() & cohort.table[column].notna()):
             text = shown(cohort.table[column][row])
-            problems.add(f"found {text}; a number or n/a", column=column, name=cohort.names()[row])
+            problems.add(f"found {text}; a number or n/a", column=column, name=names[row])
     problems.raise_if_any()
     file = cohort.source.parent / "quality.tsv"
     if not file.is_file():

@@ -22,7 +22,7 @@ from lightning_fabric.strategies import DDPStrategy
 from torch.nn.parallel import DistributedDataParallel
 
 from neurocontrast.collectives import Processes
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.exceptions import ConfigError, TrainingError
 from neurocontrast.machine import Launched, launched, usable_accelerator
 from neurocontrast.training.settings import TrainingSettings
 
@@ -67,11 +67,19 @@ def _join(place: Launched, accelerator: str, *, n_local: int, precision: Any = "
             plugins=[_environment_of(place.by)],
         )
         fabric.launch()
+        if place.n_processes == 1:
+            return fabric, Processes()
+        group = dist.new_group(backend="gloo", timeout=_PATIENCE)
     except ValueError as error:  # Fabric's, where SLURM's tasks and these settings differ
         raise ConfigError(f"training.devices, training.num_nodes: {error}") from error
-    if place.n_processes == 1:
-        return fabric, Processes()
-    group = dist.new_group(backend="gloo", timeout=_PATIENCE)
+    except RuntimeError as error:
+        if not is_lost_connection(error):
+            raise
+        raise TrainingError(
+            f"process {place.rank} cannot reach the other processes of this run ({str(error).splitlines()[0]}). Are "
+            "all still running, and do their machines' names lead to addresses that the others can connect to? "
+            "GLOO_SOCKET_IFNAME, or NCCL_SOCKET_IFNAME, names the network device to use."
+        ) from error
     return fabric, Processes(fabric.global_rank, fabric.world_size, group)
 
 
@@ -117,7 +125,7 @@ def _tasks_per_node() -> int:
 
 def is_lost_connection(error: RuntimeError) -> bool:
     """Return whether a collective failed because another process has ended."""
-    return isinstance(error, dist.DistError) or "gloo" in str(error) or "closed by peer" in str(error)
+    return isinstance(error, dist.DistError) or "gloo" in str(error).lower() or "closed by peer" in str(error)
 
 
 def accelerator_of(settings: TrainingSettings, *, section: str = "training") -> str:

@@ -153,8 +153,9 @@ def deal(strata: Strata, n_batches: int, *, most_repeats: int, generator: np.ran
             order = generator.permutation(rows)
             dealt = np.bincount(np.arange(first, first + n_of_cell) % n_batches, minlength=n_batches)
             ends = np.cumsum(dealt)
-            for batch, end, n_here in zip(batches, ends, dealt, strict=True):
-                batch.extend(int(order[draw % len(rows)]) for draw in range(end - n_here, end))
+            drawn = np.resize(order, n_of_cell).tolist()
+            for place in np.flatnonzero(dealt).tolist():  # most batches get none of a small cell
+                batches[place] += drawn[ends[place] - dealt[place] : ends[place]]
             first += n_of_cell
     shuffled = [[batch[place] for place in generator.permutation(len(batch))] for batch in batches]
     return [shuffled[place] for place in generator.permutation(n_batches)]

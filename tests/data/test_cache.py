@@ -234,8 +234,12 @@ def test_a_link_is_followed_to_its_file(brain, write_nifti, cache, tmp_path, mon
     loads = count_loads(monkeypatch)
     cache.read(link)
     assert not loads
+    (tmp_path / "folder").symlink_to(path.parent)
+    linked = tmp_path / "folder" / path.name
+    assert cache.missing([link, linked]) == []
     link.unlink()
     link.symlink_to(write_nifti(brain[::-1], "other.nii.gz"))
+    assert cache.missing([linked, link]) == [str(link)]
     assert not np.array_equal(cache.read(link), cache.read(path))
 
 

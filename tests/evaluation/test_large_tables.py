@@ -7,9 +7,10 @@ import pytest
 
 from neurocontrast.cli.app import run
 from neurocontrast.embedding.table import write_embeddings
-from neurocontrast.evaluation import EvaluationSettings, cost, plan_study, run_study
+from neurocontrast.evaluation import EvaluationSettings, cost, distances, plan_study, run_study, uncertainty
 from neurocontrast.evaluation.cost import check_cost, estimate_cost
 from neurocontrast.evaluation.designs import FeatureDesign
+from neurocontrast.evaluation.distribution import fit_distribution
 from neurocontrast.evaluation.fitting import cross_validate, fit_probe
 from neurocontrast.evaluation.fold_features import FoldFeatures, sum_products
 from neurocontrast.evaluation.notices import MAX_MAP_SCANS
@@ -95,6 +96,31 @@ def test_a_small_table_is_not_said_to_be_large(make_cohort):
     study = study_of(make_cohort)
     assert "large_table" not in {notice.code for notice in study.notices}
     assert estimate_cost(study) is None
+
+
+def test_distances_of_many_scans_are_those_of_few(monkeypatch):
+    x = np.random.default_rng(0).normal(size=(60, 5))
+    names = np.array([f"sub-{row}" for row in range(60)], dtype=object)
+    found = fit_distribution(x, [f"site-{row % 2}" for row in range(60)], names, seed=0)
+    at_once = found.distances(x)
+    monkeypatch.setattr(distances, "MAX_AT_ONCE", 50)
+    monkeypatch.setattr(distances, "_BLOCK_ROWS", 7)
+    for block, whole in zip(found.distances(x), at_once, strict=True):
+        np.testing.assert_allclose(block, whole)
+
+
+@pytest.mark.parametrize(("n", "expected"), [(100, 2000), (25_000, 2000), (50_000, 1000), (1_000_000, 500)])
+def test_many_scans_have_fewer_resamples(n, expected):
+    assert uncertainty.count_resamples(2000, n) == expected
+    assert uncertainty.count_resamples(20, n) == 20
+
+
+def test_figures_that_rank_very_many_scans_have_no_interval(make_cohort, monkeypatch):
+    monkeypatch.setattr(uncertainty, "MAX_RANKED", 100)
+    figures = run_study(study_of(make_cohort, "multiclass", C=(1e-2,), n_bootstraps=50)).evaluation.metrics
+    assert figures["auc"].interval is None
+    assert figures["auc"].pooled > 0.5
+    assert figures["accuracy"].interval is not None
 
 
 class Listener:

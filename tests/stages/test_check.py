@@ -6,6 +6,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from neurocontrast.data.cohort import Cohort
 from neurocontrast.exceptions import DataError
 from neurocontrast.stages.check import check
 from neurocontrast.transforms import Preprocessing
@@ -52,6 +53,15 @@ def test_problems_of_table_and_images_are_told_together(table):
         "line 6, s4, column 'age'",
     ):
         assert part in text
+
+
+def test_scans_are_named_once_however_many_problems_there_are(table, monkeypatch):
+    named, names = [], Cohort.names
+    monkeypatch.setattr(Cohort, "names", lambda cohort: named.append(1) or names(cohort))
+    for row in range(5):
+        (table.parent / f"{row}.nii.gz").write_bytes(b"")
+    assert len(check(table, n_workers=0).problems.found) == 5
+    assert len(named) == 1
 
 
 def test_shallow_reads_headers_alone(table):

@@ -370,14 +370,8 @@ def read_entry(path: Path, source: Signature, *parts: str) -> list[npt.NDArray[A
                 if not is_read or written.get(part) != str(_checksum(values)):
                     return None
                 found.append(values)
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        LookupError,
-        MemoryError,
-    ):  # gone, replaced, or no such file of ours
+    # Gone, replaced, or no such file of ours.
+    except (OSError, ValueError, TypeError, AttributeError, LookupError, MemoryError):
         return None
     if "volume" in parts:
         note_use(path, status.st_mtime)

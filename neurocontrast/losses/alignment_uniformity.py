@@ -72,7 +72,7 @@ class AlignmentUniformity(Objective):
         if n == 1:
             return pool.rows.sum() * 0
         sums, _ = log_sum_exp(pool, 2 * self.t)
-        return pool.log_total(sums) - 2 * self.t - math.log(n * (n - 1))
+        return sums.flatten().logsumexp(0) - 2 * self.t - math.log(n * (n - 1))
 
 
 class GlobalUniformity(Objective):
@@ -176,9 +176,9 @@ class ConditionalUniformity(Objective):
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         # d_ij / Σ_k d_ik is the formula's (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)) where v is 1.
         sums, mass = log_sum_exp(pool, 1 / self.temperature, dissimilar_to(pool, self.kernel, self.negatives))
-        n_anchors = pool.rows.shape[0] * pool.total((mass > 0).to(mass.dtype))
+        n_anchors = pool.rows.shape[0] * (mass > 0).to(mass.dtype).sum()
         smallest = torch.finfo(mass.dtype).tiny
-        value = pool.log_total(sums - mass.clamp_min(smallest).log_()) - n_anchors.clamp_min(1).log_()
+        value = (sums - mass.clamp_min(smallest).log_()).flatten().logsumexp(0) - n_anchors.clamp_min(1).log_()
         return {"uniformity": torch.where(n_anchors > 0, value, 0.0)}
 
 

@@ -93,17 +93,9 @@ class Pool:
         rows, _ = self.views
         return (rows[0] * rows[1]).sum(1) * scale
 
-    def total(self, values: Tensor) -> Tensor:
-        """Sum over the anchors."""
-        return values.sum()
-
     def mean(self, values: Tensor) -> Tensor:
         """Mean over the anchors, of values (V, n) or (n,)."""
         return values.mean()
-
-    def log_total(self, values: Tensor) -> Tensor:
-        """Log of the sum of exp over the anchors."""
-        return values.flatten().logsumexp(0)
 
 
 def similar_to(pool: Pool, kernel: Kernel) -> Block:

@@ -45,7 +45,7 @@ class _LogSumExp(torch.autograd.Function):
         for i, j, for_columns in tiles.spans():
             weights = tiles.weights(i, j)
             if weights is not None and mass is not None:
-                mass[i] += weight_mass(weights, tiles.n_views, tiles.offset(i, j))
+                mass[i] += weight_mass(weights, tiles.n_views, on_diagonal=i == j)
                 if for_columns:
                     mass[j] += weights.sum(0).mul_(tiles.n_views)
             tile = _exponentials(tiles, i, j, weights) if tiles.plain else _scores(tiles, i, j, weights)

@@ -169,7 +169,7 @@ class Triplet(Objective):
             return totals.view(n_views, -1), active.view(n_views, -1)
 
         totals, n_triplets = by_anchors(pool, of_block)
-        return {"triplet": pool.total(totals) / pool.total(n_triplets).clamp_min(1)}
+        return {"triplet": totals.sum() / n_triplets.sum().clamp_min(1)}
 
 
 def _distances(anchors: Tensor, candidates: Tensor) -> Tensor:

@@ -105,29 +105,18 @@ def is_plain(scale: float, dtype: torch.dtype) -> bool:
     return scale <= _PLAIN_UP_TO[dtype]
 
 
-def exclude(block: Tensor, offset: int, excluded: Excluded, value: float) -> None:
-    """Write ``value`` where a (V, n_i, V, n_j) block pairs an anchor with itself, or with any view of its sample."""
-    if excluded is None or not -block.shape[1] < offset < block.shape[3]:
-        return
+def exclude(block: Tensor, excluded: Excluded, value: float) -> None:
+    """Write ``value`` where a (V, n_i, V, n_i) block on the diagonal pairs an anchor with itself, or its sample."""
     if excluded == "sample":
-        block.diagonal(offset, 1, 3).fill_(value)
-    elif block.shape[1] == block.shape[3] and offset == 0:
+        block.diagonal(0, 1, 3).fill_(value)
+    elif excluded == "self":
         block.view(block.shape[0] * block.shape[1], -1).fill_diagonal_(value)
-    else:
-        for view in range(block.shape[0]):
-            block[view, :, view].diagonal(offset).fill_(value)
 
 
-def weight_mass(block: Tensor, n_views: int, offset: int) -> Tensor:
+def weight_mass(block: Tensor, n_views: int, *, on_diagonal: bool) -> Tensor:
     """Σ_j b_ij over the columns' embeddings of a block (n_i, n_j) between samples, the anchor itself left out."""
     mass = block.sum(1).mul_(n_views)
-    if offset == 0 and block.shape[0] == block.shape[1]:
-        return mass.sub_(block.diagonal())
-    if -block.shape[0] < offset < block.shape[1]:
-        diagonal = block.diagonal(offset)
-        first = max(0, -offset)
-        mass[first : first + len(diagonal)] -= diagonal
-    return mass
+    return mass.sub_(block.diagonal()) if on_diagonal else mass
 
 
 def full_precision(tensor: Tensor) -> AbstractContextManager[None]:
@@ -173,13 +162,10 @@ class Tiles:
         """The tile as (V, n_i, V, n_j)."""
         return tile.view(self.n_views, i.stop - i.start, self.n_views, j.stop - j.start)
 
-    def offset(self, i: slice, j: slice) -> int:
-        """Return where the diagonal of equal samples runs in the tile."""
-        return i.start - j.start
-
     def exclude(self, tile: Tensor, i: slice, j: slice, value: float) -> None:
         """Write ``value`` on the excluded pairs of the tile."""
-        exclude(self.by_sample(tile, i, j), self.offset(i, j), self.pairs.excluded, value)
+        if i == j:
+            exclude(self.by_sample(tile, i, j), self.pairs.excluded, value)
 
     def weights(self, i: slice, j: slice) -> Tensor | None:
         """Weights between the samples of a tile, (n_i, n_j)."""

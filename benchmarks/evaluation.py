@@ -79,7 +79,7 @@ def simulate(n_scans: int, n_features: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 def make_study(arguments: argparse.Namespace, target: str = "diagnosis", **options: object) -> Study:
     table, features = simulate(arguments.n_scans, arguments.n_features)
-    return plan_study(table, features, settings=EvaluationSettings(target=target, umap=False, **options))
+    return plan_study(table, features, settings=EvaluationSettings(target=target, **options))
 
 
 def timed(work: Callable[[], object]) -> tuple[float, object]:

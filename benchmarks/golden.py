@@ -155,7 +155,7 @@ def _images(out: Path, scratch: Path, earlier: Path | None) -> None:
         neurocontrast.embed(run, participants=digits, out=scratch / f"{name}.parquet")
         _keep_features(scratch / f"{name}.parquet", out / "embeddings" / f"{name}.parquet")
     source = (earlier or out) / "embeddings" / "digits.parquet"
-    options = {"target": "label", "split_column": "split", "n_bootstraps": 200, "umap": False}
+    options = {"target": "label", "split_column": "split", "n_bootstraps": 200}
     _keep_evaluation(neurocontrast.evaluate(source, out=scratch / "eval-digits", **options), out, "digits")
 
 

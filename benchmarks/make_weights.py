@@ -78,7 +78,7 @@ def embed(folder: Path, prepared: Path, work: Path, sites: tuple[str, ...]) -> P
 
 def fit_probe(embeddings: Path, target: str, work: Path, folder: Path) -> None:
     """Fit a probe on all of these scans and keep it; how well it does elsewhere is measured elsewhere."""
-    options = {"voxels": "off", "confounds": False, "umap": False, "n_bootstraps": 0, "allow_overlap": True}
+    options = {"voxels": "off", "confounds": False, "n_bootstraps": 0, "allow_overlap": True}
     known = read_embeddings(embeddings).table[target].notna()
     assert known.sum() > 100, target
     evaluation = neurocontrast.evaluate(embeddings, out=work / target, target=target, overwrite=True, **options)

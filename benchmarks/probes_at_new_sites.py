@@ -25,7 +25,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "recentred": {"recentre": "site"},
     "recentred, inner leave-site-out": {"recentre": "site", "inner_splits": "leave-site-out"},
 }
-FAST = {"umap": False, "n_bootstraps": 0, "confounds": False, "new_site": False, "allow_overlap": True}
+FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "allow_overlap": True}
 
 
 def fit_and_test(path: Path, target: str, options: dict[str, Any]) -> tuple[str, dict[str, pd.DataFrame]]:

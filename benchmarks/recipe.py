@@ -114,7 +114,7 @@ def _judge(name: str, options: argparse.Namespace, tables: dict[str, Path], prog
     for target, metric in METRICS.items():
         where = {"where": {"diagnosis": ["control"]}} if target in ("age", "sex") else {}
         evaluation = neurocontrast.evaluate(
-            table, target=target, out=judged / target, n_bootstraps=0, umap=False, overwrite=True, **where
+            table, target=target, out=judged / target, n_bootstraps=0, overwrite=True, **where
         )
         scores[target] = json.loads((evaluation / "evaluation.json").read_text())["metrics"][metric]["pooled"]
     done.write_text(json.dumps(scores))

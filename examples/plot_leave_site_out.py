@@ -75,7 +75,7 @@ features, patient, groups = study(0.0, of_site=1.5, seed=0)
 people = groups.assign(participant_id=groups["subject_id"], session="", path="", age=50.0, sex="F")
 people["age"] += np.random.default_rng(0).normal(size=240)
 people["diagnosis"] = np.where(patient, "patient", "control")
-settings = EvaluationSettings(target="diagnosis", n_bootstraps=200, umap=False)
+settings = EvaluationSettings(target="diagnosis", n_bootstraps=200)
 found = run_study(plan_study(people, features, settings=settings)).evaluation
 print(f"embedding {found.metrics['auc'].pooled:.2f}, covariates alone {found.baseline['auc'].pooled:.2f}")
 for warning in found.warnings:

@@ -54,7 +54,6 @@ for name, (objective, epochs) in losses.items():
         n_bootstraps=200,
         confounds=False,
         outlyingness=False,
-        umap=False,
     )
     summary = json.loads((evaluation / "evaluation.json").read_text())
     top1 = summary["metrics"]["accuracy"]

@@ -29,7 +29,7 @@ config = neurocontrast.load_config(
 run = neurocontrast.pretrain(config, out=folder / "run")
 home = neurocontrast.load_config(recipe, [*changes, "embedding.where={split: [train]}"])
 embeddings = neurocontrast.embed(run, participants=sample.participants, out=folder / "train.parquet", config=home)
-quick = {"allow_overlap": True, "confounds": False, "umap": False, "n_bootstraps": 0}
+quick = {"allow_overlap": True, "confounds": False, "n_bootstraps": 0}
 evaluation = neurocontrast.evaluate(embeddings, target="age", out=folder / "age", **quick)
 
 # %%

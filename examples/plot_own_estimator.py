@@ -39,7 +39,7 @@ table["diagnosis"] = np.where(patient, "patient", "control")
 # %%
 # The default probe is linear, and finds nothing; two estimators that are not linear do
 # -------------------------------------------------------------------------------------
-settings = EvaluationSettings(target="diagnosis", n_bootstraps=200, new_site=False, confounds=False, umap=False)
+settings = EvaluationSettings(target="diagnosis", n_bootstraps=200, new_site=False, confounds=False)
 estimators = {
     "logistic regression (default)": None,
     "PCA and a radial SVM": make_pipeline(PCA(2), StandardScaler(), SVC()),
@@ -67,7 +67,6 @@ evaluation = neurocontrast.evaluate(
     estimator=HistGradientBoostingClassifier(max_iter=50),
     out=embeddings.parent / "evaluation",
     n_bootstraps=200,
-    umap=False,
 )
 print(json.loads((evaluation / "evaluation.json").read_text())["probe"])
 plt.show()

@@ -38,7 +38,7 @@ folder = Path(tempfile.mkdtemp(prefix="neurocontrast-example-"))
 columns = pd.DataFrame(features, columns=[f"feature_{number:04d}" for number in range(16)])
 pd.concat([table, columns], axis=1).to_parquet(folder / "embeddings.parquet")
 evaluation = neurocontrast.evaluate(
-    folder / "embeddings.parquet", target="diagnosis", out=folder / "evaluation", n_bootstraps=500, umap=False
+    folder / "embeddings.parquet", target="diagnosis", out=folder / "evaluation", n_bootstraps=500
 )
 print(*sorted(path.name for path in evaluation.iterdir()), sep="  ")
 

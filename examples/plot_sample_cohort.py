@@ -40,7 +40,7 @@ for name, changes in inputs.items():
     run = neurocontrast.pretrain(neurocontrast.load_config(recipe, [*pca, *changes, *learned]), out=folder / name)
     others = neurocontrast.load_config(recipe, [*pca, *changes, "embedding.where={split: [test]}"])
     table = neurocontrast.embed(run, participants=sample.participants, out=folder / f"{name}.parquet", config=others)
-    evaluation = neurocontrast.evaluate(table, target="age", out=folder / f"{name}-age", umap=False)
+    evaluation = neurocontrast.evaluate(table, target="age", out=folder / f"{name}-age")
     sites = pd.read_csv(evaluation / "new_sites.tsv", sep="\t")
     found[name] = sites[sites["model"] == "embedding"].set_index("site")
 

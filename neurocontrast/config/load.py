@@ -57,6 +57,7 @@ _RETIRED: dict[str, Any] = {
     "evaluation.sensitive": [],
     "evaluation.sgd": _ANY,
     "evaluation.similarity": False,
+    "evaluation.umap": _ANY,
     "simulation.brain_age_sd_years": 3.5,
     "simulation.sex_scale": 0.04,
     "simulation.size_sd": 0.02,

@@ -118,8 +118,6 @@ class EvaluationSettings(Settings):
         Sites with fewer subjects are warned about, and have no interval, as have smaller groups.
     age_bands : tuple of float
         Edges, in years, of the groups of ``groups.tsv``; a band holds its lower edge.
-    umap : bool
-        Whether the map has UMAP coordinates too, if umap-learn is installed.
     allow_overlap : bool
         Whether subjects of the pretraining cohort may be evaluated (said in the warnings).
     """
@@ -170,7 +168,6 @@ class EvaluationSettings(Settings):
     confidence_level: float = Field(0.95, gt=0.0, lt=1.0)
     min_site_n: int = Field(10, ge=1)
     age_bands: tuple[float, ...] = (18.0, 30.0, 45.0, 60.0, 75.0)
-    umap: bool = True
     allow_overlap: bool = False
 
     @field_validator("probe")

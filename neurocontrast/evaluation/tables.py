@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,8 +22,7 @@ from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, parts_of
 from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.target import Target
-from neurocontrast.lazy import is_installed, require
-from neurocontrast.seeds import derive_generator, derive_seed
+from neurocontrast.seeds import derive_generator
 
 __all__ = ["calibration_table", "cohort_table", "fold_table", "model_prefix", "prediction_table",
            "study_tables", "wilson_interval"]  # fmt: skip
@@ -32,7 +30,6 @@ __all__ = ["calibration_table", "cohort_table", "fold_table", "model_prefix", "p
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
-MIN_UMAP_SCANS = 15
 MAX_BINS = 10
 SCANS_PER_BIN = 20
 """With fewer scans than `MAX_BINS` times this there are fewer bins, but two at least."""
@@ -130,7 +127,7 @@ def prediction_table(
 
 
 def _map_table(study: Study, rows: Rows) -> pd.DataFrame:
-    """Return two principal components of the standardised features, and UMAP where it is installed."""
+    """Return two principal components of the standardised features."""
     large = any(len(split.train) > study.settings.large_table for split in study.splits)
     if (study.fixed or large) and len(rows) > MAX_MAP_SCANS:
         rows = np.sort(derive_generator("map", study.settings.seed).permutation(rows)[:MAX_MAP_SCANS])
@@ -141,13 +138,6 @@ def _map_table(study: Study, rows: Rows) -> pd.DataFrame:
     shown = study.table.loc[rows, ["participant_id", "session", "site", "age", "sex"]].reset_index(drop=True)
     shown["target"] = study.target.labels()[rows]
     shown["pc1"], shown["pc2"] = points.T
-    if study.settings.umap and len(rows) >= MIN_UMAP_SCANS and is_installed("umap"):
-        umap = require("umap", extra="umap", purpose="the UMAP map")
-        state = derive_seed("umap", study.settings.seed) % 2**32
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a seed makes it run on one core is what is wanted
-            points = umap.UMAP(n_components=2, random_state=state, n_jobs=1).fit_transform(standard)
-        shown["umap1"], shown["umap2"] = points.T
     return shown
 
 

@@ -38,7 +38,7 @@ __all__ = ["FinetunePlan", "check_machine", "choose_settings", "plan_finetuning"
 _OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "recentre", "harmonise",
                 "residualise", "n_components", "blocks")  # fmt: skip
 """Settings of an evaluation that frozen features alone can have."""
-_OFF = {"confounds": False, "new_site": False, "outlyingness": False, "umap": False}
+_OFF = {"confounds": False, "new_site": False, "outlyingness": False}
 """What an evaluation asks of one table of features, where every fold has a network of its own."""
 _SCRATCH = {"loss": "none", "title": "none: random weights"}
 _NOT_STORED = "every fold has a network of its own, and none is fitted on all scans"

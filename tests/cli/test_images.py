@@ -23,7 +23,7 @@ def road(tmp_path_factory):
     table = f"{at['digits']}/participants.tsv"
     sizes = ["--n-train", "300", "--n-validation", "60", "--n-test", "90"]
     evaluate = ["evaluate", at["EMB.parquet"], "--target", "label", "--set", "evaluation.n_bootstraps=50"]
-    evaluate += ["--set", "evaluation.split_column=split", "--set", "evaluation.umap=false"]
+    evaluate += ["--set", "evaluation.split_column=split"]
     commands = {
         "images": ["images", at["digits"], "--background", "random", *sizes],
         "check": ["check", table],

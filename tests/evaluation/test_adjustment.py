@@ -10,7 +10,6 @@ from neurocontrast.exceptions import ConfigError, DataError
 
 FAST = {
     "n_bootstraps": 0,
-    "umap": False,
     "C": (1e-3, 1e-1, 10.0),
     "confounds": False,
     "new_site": False,

@@ -19,7 +19,7 @@ from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import ConfigError
 
-QUICK = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False, "umap": False}
+QUICK = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
 SIZES = {"net": 14, "linear": 6}
 PENALTIES = {"C": (0.05,), "alpha": (30.0,)}
 

@@ -17,7 +17,7 @@ from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import DataError
 
-QUICK = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False, "umap": False}
+QUICK = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
 
 
 def info_of(**sizes: int) -> dict:

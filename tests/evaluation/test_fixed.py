@@ -20,7 +20,6 @@ FAST = {
     "target": "label",
     "split_column": "split",
     "n_bootstraps": 200,
-    "umap": False,
     "C": GRID,
     "alpha": (1.0, 100.0),
 }

@@ -6,7 +6,7 @@ import pandas as pd
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.splits.given import split_table
 
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
+FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
 
 
 def rows(flow: pd.DataFrame) -> list[tuple]:

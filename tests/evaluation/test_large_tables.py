@@ -18,7 +18,7 @@ from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.resources import describe_memory
 
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
+FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
 CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ("control", "patient")}
 
 

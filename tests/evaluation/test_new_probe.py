@@ -10,7 +10,7 @@ from neurocontrast.evaluation import probes as module
 from neurocontrast.evaluation.probes import Probe, get_probe, probe_names, register
 from neurocontrast.exceptions import ConfigError
 
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
+FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
 
 
 class NaiveBayes(Probe):

@@ -20,7 +20,7 @@ from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.estimators import import_estimator
 from neurocontrast.exceptions import ConfigError
 
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
+FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
 
 
 def run(cohort, estimator, **options):

@@ -13,7 +13,6 @@ from neurocontrast.evaluation.uncertainty import pooled_metrics
 
 FAST = {
     "n_bootstraps": 0,
-    "umap": False,
     "confounds": False,
     "new_site": False,
     "outlyingness": False,

@@ -14,7 +14,6 @@ SETTINGS = EvaluationSettings(
     C=(1e-2, 1.0),
     n_bootstraps=200,
     n_permutations=39,
-    umap=False,
     confounds=False,
     new_site=False,
     outlyingness=False,

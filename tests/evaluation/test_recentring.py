@@ -18,7 +18,6 @@ from neurocontrast.exceptions import ConfigError, DataError
 
 FAST = {
     "n_bootstraps": 0,
-    "umap": False,
     "confounds": False,
     "outlyingness": False,
     "n_inner_folds": 3,

@@ -13,7 +13,7 @@ from neurocontrast.evaluation import EvaluationSettings
 from neurocontrast.evaluation.study import plan_study, run_study
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 
-FAST = {"n_bootstraps": 50, "confounds": False, "new_site": False, "outlyingness": False, "umap": False}
+FAST = {"n_bootstraps": 50, "confounds": False, "new_site": False, "outlyingness": False}
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from neurocontrast.evaluation.schema import compose_evaluation
 from neurocontrast.exceptions import DataError
 
 LEAST = {"format": 1, "target": "age", "kind": "continuous", "splits": "stratified", "n": {}, "metrics": {}}
-FAST = {"n_bootstraps": 20, "umap": False, "n_inner_folds": 2, "C": (1e-2,), "min_site_n": 40}
+FAST = {"n_bootstraps": 20, "n_inner_folds": 2, "C": (1e-2,), "min_site_n": 40}
 
 
 def write(folder, **keys):

@@ -7,7 +7,6 @@ from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 
 FAST = {
     "n_bootstraps": 0,
-    "umap": False,
     "confounds": False,
     "new_site": False,
     "outlyingness": False,

@@ -156,7 +156,7 @@ def test_plain_metrics_have_a_value_and_no_interval():
 def test_of_many_images_of_many_classes_ranks_have_no_interval(make_cohort, monkeypatch):
     cohort = make_cohort(90, classes=("a", "b", "c"), diagnosis=0.3)
     cohort.table["part"] = np.where(np.arange(90) % 3 == 0, "test", "train")
-    settings = EvaluationSettings(split_column="part", n_bootstraps=50, umap=False, outlyingness=False, C=(0.1,))
+    settings = EvaluationSettings(split_column="part", n_bootstraps=50, outlyingness=False, C=(0.1,))
     plan = plan_study(cohort.table, cohort.features, settings=settings)
     assert run_study(plan).evaluation.metrics["auc"].interval is not None
     monkeypatch.setattr(study, "MAX_RANKED", 50)

@@ -16,7 +16,7 @@ from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.designs import ComponentsDesign, Voxels, voxel_products
 from neurocontrast.evaluation.study import beside_p_value, look_beside
 
-FAST = {"n_bootstraps": 50, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
+FAST = {"n_bootstraps": 50, "confounds": False, "new_site": False, "outlyingness": False}
 
 
 @pytest.fixture(scope="module")

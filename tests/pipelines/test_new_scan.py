@@ -15,7 +15,7 @@ from neurocontrast.encoders import EncoderSettings, build_encoder, save_encoder
 from neurocontrast.transforms import Preprocessing
 
 ROOT = Path(__file__).resolve().parents[2]
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "n_folds": 3}
+FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "n_folds": 3}
 
 
 def snakemake(folder: Path, inbox: str) -> subprocess.CompletedProcess:

@@ -20,7 +20,7 @@ ENVIRONMENT = {
     "neurocontrast": "0.1.0",
     "git": {"commit": "0" * 40, "modified": False},
     "python": "3.11.9",
-    "packages": {"torch": "2.13.0", "numpy": "2.3.1", "scikit-learn": "1.9.0", "umap-learn": None},
+    "packages": {"torch": "2.13.0", "numpy": "2.3.1", "scikit-learn": "1.9.0"},
     "platform": "Linux-6.1-x86_64",
     "n_cpus": 2,
     "command": ["neurocontrast", "evaluate", "/home/someone/private/emb.parquet", "--target", "diagnosis"],
@@ -274,8 +274,6 @@ def _map(first: pd.DataFrame) -> pd.DataFrame:
         target=first["y_true"],
         pc1=first["age"] / 10 + random.normal(0, 1.5, n),
         pc2=shift + random.normal(0, 1, n),
-        umap1=shift * 3 + random.normal(0, 0.6, n),
-        umap2=first["age"] / 8 + random.normal(0, 0.6, n),
     )
 
 

@@ -22,7 +22,7 @@ def test_binary(binary_folder):
     names = names_of_figures(binary_folder)
     assert {"headline", "roc", "precision_recall", "confusion", "sites_auc", "training_loss"} <= set(names)
     assert {name for name in names if name.startswith("training")} == {"training_loss", "training_effective_rank"}
-    assert {"map_pca_target", "map_pca_age", "map_pca_sex", "map_pca_site", "map_umap_site"} <= set(names)
+    assert {"map_pca_target", "map_pca_age", "map_pca_sex", "map_pca_site"} <= set(names)
     assert len(names) == len(set(names))
 
 

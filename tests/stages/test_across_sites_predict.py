@@ -15,7 +15,6 @@ from neurocontrast.exceptions import ConfigError, DataError
 FAST = {
     "target": "age",
     "n_bootstraps": 0,
-    "umap": False,
     "confounds": False,
     "new_site": False,
     "alpha": (1.0, 100.0),
@@ -159,7 +158,7 @@ def test_the_folder_holds_no_features_of_a_person(recentred, tables):
 
 def test_the_terminal_is_told_of_new_sites_and_of_scans_outside(tables, tmp_path, capsys):
     arguments = ["evaluate", str(tables["training"]), "--target", "age", "--out", str(tmp_path / "e")]
-    options = ("n_bootstraps=50", "umap=false", "confounds=false", "alpha=[1,100]", "n_inner_folds=3")
+    options = ("n_bootstraps=50", "confounds=false", "alpha=[1,100]", "n_inner_folds=3")
     for option in options:
         arguments += ["--set", f"evaluation.{option}"]
     assert run(arguments) == 0

@@ -27,7 +27,7 @@ from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.transforms import Preprocessing
 from neurocontrast.transforms.described import DescribedTransforms, build_transforms
 
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "C": (1e-2, 1.0)}
+FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "C": (1e-2, 1.0)}
 BOX = {"spacing_mm": 7.0, "shape": (24, 32, 24)}
 LANDMARKS = tuple(float(each) for each in np.linspace(0, 1, 11) ** 2)
 ENCODERS = {

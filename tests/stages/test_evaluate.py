@@ -34,7 +34,6 @@ TABLES = (
 )
 FAST = {
     "n_bootstraps": 50,
-    "umap": False,
     "confounds": False,
     "new_site": False,
     "outlyingness": False,
@@ -112,20 +111,6 @@ def test_settings_and_options_are_the_same_thing(embeddings, tmp_path):
     assert (summary["target"], summary["seed"], summary["n_folds"]) == ("diagnosis", 3, 3)
 
 
-def test_the_map_has_umap_where_it_is_installed(embeddings, tmp_path, monkeypatch):
-    monkeypatch.setattr("neurocontrast.evaluation.tables.is_installed", lambda name: False)
-    out = evaluate(embeddings, out=tmp_path / "e", **{**FAST, "umap": True})
-    assert list(pd.read_csv(out / "map.tsv", sep="\t").columns)[-2:] == ["pc1", "pc2"]
-
-
-@pytest.mark.slow
-def test_umap_is_the_same_at_the_same_seed(embeddings, tmp_path):
-    pytest.importorskip("umap")
-    maps = [evaluate(embeddings, out=tmp_path / name, **{**FAST, "umap": True}) / "map.tsv" for name in "ab"]
-    assert "umap2" in maps[0].read_text()
-    assert maps[0].read_bytes() == maps[1].read_bytes()
-
-
 def test_an_existing_evaluation_is_replaced_only_on_request(embeddings, tmp_path):
     out = evaluate(embeddings, out=tmp_path / "e", **FAST)
     (out / "report.html").write_text("old")
@@ -162,7 +147,7 @@ def test_a_failure_while_writing_leaves_the_old_one(embeddings, tmp_path, monkey
 def test_the_plan_is_shown_on_the_terminal_before_anything_is_computed(embeddings, tmp_path, capsys):
     arguments = ["evaluate", str(embeddings), "--out", str(tmp_path / "e"), "--train-sizes", "20,40", "--n-draws", "1"]
     arguments += ["--set", "evaluation.n_bootstraps=0", "--set", "evaluation.C=[1.0]", "--threshold", "0.4"]
-    arguments += ["--set", "evaluation.umap=false", "--set", "evaluation.confounds=false"]
+    arguments += ["--set", "evaluation.confounds=false"]
     assert run(arguments) == 0
     said = capsys.readouterr().err
     assert "diagnosis: 60 scans of 60 subjects, 5 folds, logistic probe" in said
@@ -271,7 +256,7 @@ def test_an_evaluation_runs_without_torch(embeddings, tmp_path):
     code = (
         "import sys\n"
         "from neurocontrast.stages.evaluate import evaluate\n"
-        f"evaluate({str(embeddings)!r}, out={str(tmp_path / 'e')!r}, n_bootstraps=0, umap=False, confounds=False)\n"
+        f"evaluate({str(embeddings)!r}, out={str(tmp_path / 'e')!r}, n_bootstraps=0, confounds=False)\n"
         "assert not {'torch', 'monai', 'lightning'} & set(sys.modules), 'a heavy package was imported'\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -18,7 +18,6 @@ OPTIONS = {
     "target": "label",
     "split_column": "split",
     "n_bootstraps": 200,
-    "umap": False,
     "C": (1e-2, 1e-1, 1.0),
     "alpha": (1.0, 100.0),
 }

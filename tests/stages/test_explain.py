@@ -21,7 +21,6 @@ PLACE = (12, 6, 11)
 PLACE_MM = nib.affines.apply_affine(AFFINE, PLACE)
 FAST = {
     "n_bootstraps": 0,
-    "umap": False,
     "confounds": False,
     "new_site": False,
     "outlyingness": False,

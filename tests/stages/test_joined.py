@@ -13,7 +13,7 @@ import neurocontrast as nc
 from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.exceptions import ConfigError, DataError
 
-FAST = {"n_bootstraps": 20, "umap": False, "confounds": False, "C": (1e-2, 1.0)}
+FAST = {"n_bootstraps": 20, "confounds": False, "C": (1e-2, 1.0)}
 RUNS = {
     "net": {"encoder": {"name": "lenet"}, "weights": {"sha256": "a" * 64}, "preprocessing": {"kind": "volumes"}},
     "linear": {"encoder": {"name": "pca"}, "weights": {"sha256": "b" * 64}, "preprocessing": {"kind": "volumes"}},

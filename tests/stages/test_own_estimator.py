@@ -13,7 +13,7 @@ import pytest
 import neurocontrast
 from neurocontrast.exceptions import CheckpointError
 
-FAST = {"n_bootstraps": 50, "umap": False, "confounds": False, "outlyingness": False}
+FAST = {"n_bootstraps": 50, "confounds": False, "outlyingness": False}
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from neurocontrast.cli.app import run as neurocontrast
 from neurocontrast.evaluation import load_probe
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "C": (1e-2, 1.0)}
+FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "C": (1e-2, 1.0)}
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.evaluation.designs import ComponentsDesign
 from neurocontrast.exceptions import DataError
 
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
+FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +131,7 @@ def test_blocks_of_small_voxels_are_averaged_where_they_lie():
 
 def test_yaml_s_off_is_off(table, tmp_path):
     source = embeddings(tmp_path / "e.parquet", table)
-    fast = [
-        part for key in ("n_bootstraps=0", "umap=false", "confounds=false") for part in ("--set", f"evaluation.{key}")
-    ]
+    fast = [part for key in ("n_bootstraps=0", "confounds=false") for part in ("--set", f"evaluation.{key}")]
     command = [
         "evaluate",
         str(source),

@@ -1,11 +1,11 @@
-"""Maps of the embedding: PCA and, where computed, UMAP, coloured by each column."""
+"""Maps of the embedding: two principal components, coloured by each column."""
 
 from __future__ import annotations
 
 import pandas as pd
 
 from neurocontrast.reporting import style
-from neurocontrast.reporting.page import Block, Input, Paragraph, Section, SectionBuilder, note, pictures
+from neurocontrast.reporting.page import Block, Input, Paragraph, Section, SectionBuilder, pictures
 from neurocontrast.reporting.plots import MAX_VECTORS, about_thinning, draw_groups, point_size, thin_rows
 from neurocontrast.reporting.read import EvaluationFiles
 from neurocontrast.reporting.wording import IMAGES
@@ -13,12 +13,8 @@ from neurocontrast.reporting.wording import IMAGES
 __all__ = ["MAP"]
 
 _TITLE = "Map of the embedding"
-_MAPS = {"pca": ("pc1", "pc2", "Principal component"), "umap": ("umap1", "umap2", "UMAP dimension")}
-"""Columns of map.tsv that hold each map, and the name of its axes."""
-_ABOUT = {
-    "pca": "The two directions of largest spread. Most of the embedding is not in this plane.",
-    "umap": "Neighbours are kept together; distances between clusters, and their sizes, mean nothing.",
-}
+_AXES = ["pc1", "pc2"]
+_ABOUT = "The two directions of largest spread. Most of the embedding is not in this plane."
 
 
 def _build(files: EvaluationFiles) -> Section:
@@ -26,12 +22,8 @@ def _build(files: EvaluationFiles) -> Section:
     assert files.points is not None, "needed"
     names = [name for name in ("target", "age", "sex", "site") if name in files.points and name != files.target]
     names = [name for name in names if files.points[name].notna().any()]
-    blocks: list[Block] = []
-    for layout in _MAPS:
-        drawn = pictures(*(_draw(files, files.points, layout, name) for name in names))
-        blocks += [Paragraph(_ABOUT[layout], label=layout.upper() + "."), *drawn] if drawn else []
-        if layout == "umap" and not drawn:
-            blocks.append(note("No UMAP was computed; it is, where the package umap-learn is installed at evaluation."))
+    drawn = pictures(*(_draw(files, files.points, name) for name in names))
+    blocks: list[Block] = [Paragraph(_ABOUT, label="PCA."), *drawn] if drawn else []
     lead = (
         "Each point is a scan; the same points are coloured several ways. Sites that lie apart mean that the scanner "
         "can be read off the embedding."
@@ -42,33 +34,34 @@ def _build(files: EvaluationFiles) -> Section:
 
 
 @style.styled
-def _draw(files: EvaluationFiles, points: pd.DataFrame, layout: str, column: str) -> style.Picture | None:
-    """Draw one map of the embedding coloured by one column; None where the map was not computed."""
-    first, second, axis_name = _MAPS[layout]
-    if not {first, second} <= set(points) or points[[first, second]].dropna().empty:
+def _draw(files: EvaluationFiles, points: pd.DataFrame, column: str) -> style.Picture | None:
+    """Draw the map coloured by one column; None where no point has coordinates."""
+    if not set(_AXES) <= set(points) or points[_AXES].dropna().empty:
         return None
-    placed = points.dropna(subset=[first, second])
+    placed = points.dropna(subset=_AXES)
     rows, items = thin_rows(placed), files.words.items
     name, values = files.target if column == "target" else column, rows[column]
     figure, axes = style.new_figure(height=style.WIDTH * 0.95)
     if pd.api.types.is_numeric_dtype(values):
         known, size = values.notna(), point_size(len(rows))
-        axes.scatter(rows[first][~known], rows[second][~known], s=size, marker="x", color=style.CHANCE)
-        drawn = axes.scatter(rows[first][known], rows[second][known], s=size, c=values[known], cmap="cividis",
+        axes.scatter(rows["pc1"][~known], rows["pc2"][~known], s=size, marker="x", color=style.CHANCE)
+        drawn = axes.scatter(rows["pc1"][known], rows["pc2"][known], s=size, c=values[known], cmap="cividis",
                              edgecolor="white", linewidth=0.3, rasterized=len(rows) > MAX_VECTORS)  # fmt: skip
         figure.colorbar(drawn, ax=axes, shrink=0.9).set_label(style.plain_label(name))
         legend = "a colour scale"
     else:
         order = files.classes if column == "target" else ()
-        legend = "; ".join(draw_groups(axes, rows[first], rows[second], values, order))
-    axes.set(title=f"Coloured by {style.plain_label(name)}", xlabel=f"{axis_name} 1", ylabel=f"{axis_name} 2")
+        legend = "; ".join(draw_groups(axes, rows["pc1"], rows["pc2"], values, order))
+    axes.set(
+        title=f"Coloured by {style.plain_label(name)}", xlabel="Principal component 1", ylabel="Principal component 2"
+    )
     axes.tick_params(labelbottom=False, labelleft=False)
     return style.Picture(
-        f"map_{layout}_{column}",
+        f"map_pca_{column}",
         figure,
-        alt=f"{layout.upper()} map of the embedding, {len(rows)} {items}, coloured by {name}: {legend}.",
+        alt=f"PCA map of the embedding, {len(rows)} {items}, coloured by {name}: {legend}.",
         caption=about_thinning(len(rows), len(placed), items).strip(),
-        numbers=rows[[first, second, column]].rename(columns={column: name}),
+        numbers=rows[[*_AXES, column]].rename(columns={column: name}),
     )
 
 

@@ -17,7 +17,6 @@ from neurocontrast.provenance import subject_digest
 
 FAST = {
     "n_bootstraps": 200,
-    "umap": False,
     "confounds": False,
     "new_site": False,
     "outlyingness": False,

@@ -9,7 +9,7 @@ from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.panels.groups import age_bands
 from neurocontrast.exceptions import ConfigError
 
-FAST = {"n_bootstraps": 200, "umap": False, "C": (1e-3, 1e-1, 10.0)}
+FAST = {"n_bootstraps": 200, "C": (1e-3, 1e-1, 10.0)}
 
 
 def evaluate(cohort, **options):

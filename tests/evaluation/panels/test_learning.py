@@ -15,7 +15,6 @@ from neurocontrast.exceptions import ConfigError
 
 FAST = {
     "n_bootstraps": 0,
-    "umap": False,
     "confounds": False,
     "new_site": False,
     "outlyingness": False,

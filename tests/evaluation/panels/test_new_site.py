@@ -20,7 +20,6 @@ from neurocontrast.progress import SILENT
 
 FAST = {
     "n_bootstraps": 200,
-    "umap": False,
     "confounds": False,
     "n_inner_folds": 3,
     "C": (1e-3, 1e-1),

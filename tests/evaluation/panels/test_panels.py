@@ -27,7 +27,7 @@ def run(inputs):
 
 PANEL = Panel(order=99, run=run, check=check)
 """
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
+FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
 
 
 def test_a_new_panel_is_one_new_file(make_cohort, tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from sklearn.model_selection import (
 from neurocontrast.evaluation import EvaluationSettings, LeaveSiteOut, SiteStratifiedGroupKFold, plan_study, run_study
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 
-FAST = {"n_bootstraps": 0, "umap": False, "C": (1e-2, 1.0), "confounds": False, "outlyingness": False}
+FAST = {"n_bootstraps": 0, "C": (1e-2, 1.0), "confounds": False, "outlyingness": False}
 
 
 def study_of(cohort, cv, **options):

@@ -172,7 +172,7 @@ def read_phenotype(
     row, of a table that holds one subject's sessions. `descriptions` are JSON files with ``Levels`` and ``Units``
     besides the table's own, the most general first.
     """
-    table, lines = _read_cells(path)
+    table, lines = read_cells(path)
     phenotype = Phenotype(source or path.name)
     identifiers = [subject] * len(lines) if subject else _identifiers(table, path, id_column)
     sessions = _first_of(table, ("session_id", "session", "ses"))
@@ -209,8 +209,8 @@ def read_phenotype(
     return phenotype
 
 
-def _read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:
-    """Read a table (``.tsv``, ``.csv``, ``.xlsx``) as text, with the line of each row."""
+def read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:
+    """Return the columns of a table (``.tsv``, ``.csv``, ``.xlsx``) as text, and the line of each row."""
     if path.suffix.lower() not in (".xlsx", ".xls"):
         table = read_text_table(path)
         return table.columns, table.lines

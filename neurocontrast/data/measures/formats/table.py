@@ -1,0 +1,43 @@
+"""A table with one row a scan and a column of identifiers: ``.tsv``, ``.csv``, ``.xlsx`` or ``.parquet``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from neurocontrast.data.columns import text_of
+from neurocontrast.data.measures.formats import Sheet
+from neurocontrast.data.phenotype import read_cells
+from neurocontrast.exceptions import DataError, one_of
+
+__all__ = ["sheets_of"]
+
+_IDENTIFIERS = ("participant_id", "subject_id", "subject", "subjid", "subjectid", "sub", "id", "participant")
+_SESSIONS = ("session", "session_id", "ses")
+
+
+def sheets_of(path: Path) -> list[Sheet]:
+    """Return the table; one without a column of identifiers is a `DataError`."""
+    if path.suffix.lower() == ".parquet":
+        cells, lines = _parquet(path)
+    else:
+        cells, lines = read_cells(path)
+    by_name = {name.lower(): name for name in reversed(list(cells))}
+    found = next((by_name[name] for name in _IDENTIFIERS if name in by_name), None)
+    if found is None:
+        raise DataError(f"{path.name}: no column of identifiers such as 'participant_id'; it has: "
+                        f"{one_of(list(cells)[:10])}.")  # fmt: skip
+    session = next((by_name[name] for name in _SESSIONS if name in by_name), None)
+    rest = {name: column for name, column in cells.items() if name not in (found, session)}
+    return [Sheet(path, cells[found], rest, lines, cells[session] if session else ())]
+
+
+def _parquet(path: Path) -> tuple[dict[str, list[str]], list[int]]:
+    try:
+        table = pd.read_parquet(path)
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+        raise DataError(f"{path}: not readable as Parquet ({error}).") from error
+    if not isinstance(table.index, pd.RangeIndex):
+        table = table.reset_index()
+    return {str(name): [text_of(cell) for cell in table[name]] for name in table}, list(range(1, len(table) + 1))

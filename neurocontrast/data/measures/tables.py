@@ -1,0 +1,260 @@
+"""Tables of regional measures, read as one: a row a scan, a column a region, names and identifiers in one spelling."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.data.columns import is_missing
+from neurocontrast.data.layouts.scan import identity_of
+from neurocontrast.data.measures.formats import FORMATS, Sheet
+from neurocontrast.data.measures.names import Kind, Region, region_of
+from neurocontrast.data.problems import Problems, shown
+from neurocontrast.exceptions import DataError
+from neurocontrast.lazy import load
+
+__all__ = ["MeasuresTable", "read_tables", "rows_of"]
+
+_ROUNDING = 1e-5  # relative difference that programs leave who write six digits
+_N_NAMED = 5
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuresTable:
+    """Regional measures of scans.
+
+    Parameters
+    ----------
+    values : DataFrame
+        One row a scan, indexed by ``participant_id`` and ``session`` ("" if the tables name none), sorted; one
+        float64 column a region, by its canonical name. Thickness in mm, volumes in mm³, areas in mm². Missing is NaN.
+    kinds : dict of str to {"thickness", "volume", "area", "other"}
+        Kind of measure of each column, which gives its unit.
+    atlas : str
+        FreeSurfer's names of the atlases, such as ``aparc.a2009s+aseg``.
+    software : str
+        Program and version, such as ``FreeSurfer 6.0.1``; several are joined by ``; ``. Empty if no table says.
+    sources : tuple of Path
+        Files that were read.
+    notes : tuple of str
+        What a user should know about the tables: columns that were left out, for instance.
+    """
+
+    values: pd.DataFrame
+    kinds: Mapping[str, Kind]
+    atlas: str = ""
+    software: str = ""
+    sources: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Rows(NamedTuple):
+    """Measures in the order of other scans, the positions of those without any, and rows that none asked for."""
+
+    values: pd.DataFrame
+    lacking: npt.NDArray[np.int64]
+    not_asked: list[str]
+
+
+def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequence[str]) -> Rows:
+    """Return the measures of scans of another table, a row each, in its order; ``sub-`` before a name does not matter.
+
+    A row without session holds for the only scan that a participant has on the other side, and for no other.
+
+    Parameters
+    ----------
+    table : MeasuresTable
+        Measures to look up.
+    participants, sessions : sequence of str
+        Participant and session ("" for none) of each scan.
+    """
+    people = [name.removeprefix("sub-") for name in participants]
+    asked = list(zip(people, (name.removeprefix("ses-") for name in sessions), strict=True))
+    there = [(person.removeprefix("sub-"), session) for person, session in table.values.index]
+    row_of = {key: row for row, key in enumerate(there)}
+    n_asked, n_there = (Counter(person for person, _ in keys) for keys in (asked, there))
+    alone = {person: row for row, (person, _) in enumerate(there) if n_there[person] == 1}
+    rows = np.full(len(asked), -1, dtype=np.int64)
+    for position, (person, session) in enumerate(asked):
+        row = row_of.get((person, session), -1)
+        other = alone.get(person)
+        if row < 0 and other is not None and n_asked[person] == 1 and "" in (session, there[other][1]):
+            row = other
+        rows[position] = row
+    values = table.values.take(np.maximum(rows, 0)).reset_index(drop=True)
+    values[rows < 0] = np.nan
+    not_asked = np.setdiff1d(np.arange(len(there)), rows)
+    return Rows(values, np.flatnonzero(rows < 0), [_named(scan) for scan in table.values.index[not_asked]])
+
+
+@dataclass
+class _Merged:
+    """What is known from the tables read so far."""
+
+    problems: Problems
+    frames: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
+    regions: dict[str, Region] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    spelled: dict[str, str] = field(default_factory=dict)  # participants: the name without "sub-", and as first read
+
+
+def read_tables(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, keep: Sequence[str] = ()
+) -> MeasuresTable:
+    """Read tables of regional measures and merge them: by columns and by people.
+
+    Values that two tables give for the same region and scan must be equal. All that is wrong is one `DataError`.
+
+    Parameters
+    ----------
+    paths : path or sequence of path
+        Tables in any format of `neurocontrast.data.measures.formats.FORMATS`.
+    keep : sequence of str
+        Further numeric columns to take, by their exact names. Others of unknown names are left out; `notes` has them.
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not given:
+        raise DataError("measures: no table is named.")
+    sheets = [sheet for path in given for sheet in _sheets_of(Path(path).expanduser())]
+    merged = _Merged(Problems(sheets[0].source.name if len(sheets) == 1 else "measures"))
+    for sheet in sheets:
+        _add(sheet, merged, keep, several=len(sheets) > 1)
+    merged.problems.raise_if_any()
+    values = _joined(merged)
+    merged.problems.raise_if_any()
+    atlases = sorted({region.atlas for region in merged.regions.values()} - {""})
+    return MeasuresTable(
+        values,
+        {name: merged.regions[name].kind for name in values.columns.astype(str)},
+        atlas="+".join(atlases),
+        software="; ".join(dict.fromkeys(sheet.software for sheet in sheets if sheet.software)),
+        sources=tuple(dict.fromkeys(sheet.source for sheet in sheets)),
+        notes=tuple(merged.notes),
+    )
+
+
+def _sheets_of(path: Path) -> Iterable[Sheet]:
+    for place in FORMATS.values():
+        sheets: list[Sheet] | None = load(place)(path)
+        if sheets is not None:
+            return sheets
+    raise DataError(f"{path}: a table of measures was expected here.")
+
+
+def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -> None:
+    """Add the columns of a sheet that are measures; what is wrong with them becomes problems."""
+    problems, source = merged.problems, f"{sheet.source.name}: " if several else ""
+    chosen: dict[str, str] = {}
+    left_out: list[str] = []
+    for column, cells in sheet.cells.items():
+        region = region_of(column, side=sheet.side, measure=sheet.measure)
+        if region is None and column in keep:
+            region = Region(column, "other", "")
+        if region is None:
+            left_out += [column] if _looks_numeric(cells) else []
+        elif region.name in chosen:
+            problems.add(
+                f"{source}columns '{chosen[region.name]}' and '{column}' are both of the region '{region.name}'"
+            )
+        else:
+            chosen[region.name] = column
+            merged.regions.setdefault(region.name, region)
+    if left_out:
+        merged.notes.append(f"{sheet.source.name}: left out {_some(left_out)}, which no known region is called.")
+    index = _index(sheet, merged, source)
+    frame = pd.DataFrame(
+        {name: _numbers(sheet, column, merged.regions[name].kind, problems, source) for name, column in chosen.items()},
+        index=index,
+    )
+    merged.frames.append((sheet.source.name, frame))
+
+
+def _some(names: Sequence[str]) -> str:
+    text = ", ".join(f"'{name}'" for name in names[:_N_NAMED])
+    return text if len(names) <= _N_NAMED else f"{text} and {len(names) - _N_NAMED} more columns"
+
+
+def _looks_numeric(cells: Sequence[str]) -> bool:
+    known = [cell for cell in cells if not is_missing(cell)]
+    return bool(known) and bool(pd.to_numeric(pd.Series(known), errors="coerce").notna().all())
+
+
+def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
+    people, sessions = [], []
+    for row, cell in enumerate(sheet.identifiers):
+        person, session = identity(cell)
+        if is_missing(person):
+            merged.problems.add(f"{source}found no identifier", line=sheet.lines[row])
+        given = sheet.sessions[row].removeprefix("ses-") if sheet.sessions else ""
+        given = "" if is_missing(given) else given
+        if given and session and given != session:
+            merged.problems.add(f"{source}found {shown(cell)} in session {shown(given)}", line=sheet.lines[row])
+        people.append(merged.spelled.setdefault(person.removeprefix("sub-"), person))
+        sessions.append(given or session)
+    index = pd.MultiIndex.from_arrays([people, sessions], names=["participant_id", "session"])
+    for row in np.flatnonzero(index.duplicated()).tolist():
+        merged.problems.add(
+            f"{source}the scan has an earlier row; each may have one",
+            line=sheet.lines[row],
+            name=_named((people[row], sessions[row])),
+        )
+    return index
+
+
+def _named(scan: tuple[str, str]) -> str:
+    return " session ".join(filter(None, scan))
+
+
+def identity(cell: str) -> tuple[str, str]:
+    """Return participant and session of an identifier: ``/subjects/sub-01_ses-2/`` is ``sub-01`` in session ``2``."""
+    name = re.split(r"[/\\]", cell.strip().rstrip("/\\"))[-1]
+    name = name.partition(".long.")[0]  # FreeSurfer's longitudinal stream
+    subject, session, _ = identity_of(name)
+    return (name, "") if subject == name else (f"sub-{subject}", session)
+
+
+def _numbers(sheet: Sheet, column: str, kind: Kind, problems: Problems, source: str) -> npt.NDArray[np.float64]:
+    cells = pd.Series(list(sheet.cells[column]), dtype=object)
+    missing = cells.map(is_missing)
+    values = pd.to_numeric(cells.where(~missing), errors="coerce").astype(float)
+    bad = ~missing & ~np.isfinite(values)
+    negative = (values < 0) & (kind != "other")
+    for row in np.flatnonzero(bad | negative).tolist():
+        rule = (
+            "a number with a decimal point, or n/a"
+            if bad[row]
+            else f"a {kind} is not below 0; write n/a if it is not known"
+        )
+        problems.add(
+            f"{source}found {shown(cells[row])}; {rule}",
+            column=column,
+            line=sheet.lines[row],
+            name=sheet.identifiers[row],
+        )
+    return np.asarray(values * (sheet.scale if kind == "volume" else 1.0), dtype=np.float64)
+
+
+def _joined(merged: _Merged) -> pd.DataFrame:
+    """Return all values, by scan and region; two that differ for the same scan and region become a problem."""
+    values = pd.DataFrame(dtype=float)
+    seen: dict[str, str] = {}
+    for source, frame in merged.frames:
+        for name in frame.columns.intersection(values.columns).astype(str):
+            old, new = values[name].align(frame[name], join="inner")
+            differ = old.notna() & new.notna() & ~np.isclose(old, new, rtol=_ROUNDING, atol=0)
+            for row in np.flatnonzero(differ).tolist():
+                text = f"{old.iloc[row]:g} in {seen[name]} and {new.iloc[row]:g} in {source}"
+                merged.problems.add(text, column=name, name=_named(old.index[row]))
+        values = values.combine_first(frame) if len(values) else frame
+        for name in frame.columns.astype(str):
+            seen.setdefault(name, source)
+    return values[list(seen)].sort_index()

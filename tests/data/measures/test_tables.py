@@ -1,0 +1,80 @@
+"""Tables of regional measures are read as one: names and identifiers alike, contradictions refused."""
+
+import numpy as np
+import pytest
+
+from neurocontrast.data.measures import read_tables, rows_of
+from neurocontrast.exceptions import DataError
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(text, name="measures.tsv"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_a_plain_table_is_read_by_region_and_scan(table):
+    path = table(
+        "participant_id\tage\tlh_G&S_paracentral_thickness\tLeft-Hippocampus\tscore\n"
+        "sub-02\t30\t2.5\t4000.5\t1\n"
+        "sub-01_ses-2\t31\tn/a\t3900\t2\n"
+    )
+    found = read_tables(path)
+    assert found.values.index.tolist() == [("sub-01", "2"), ("sub-02", "")]
+    assert found.kinds == {"lh_G_and_S_paracentral_thickness": "thickness", "Left-Hippocampus": "volume"}
+    np.testing.assert_array_equal(found.values, [[np.nan, 3900], [2.5, 4000.5]])
+    assert (found.atlas, found.sources) == ("aparc.a2009s+aseg", (path,))
+    assert found.notes == ("measures.tsv: left out 'age', 'score', which no known region is called.",)
+    assert read_tables(path, keep=["score"]).values["score"].tolist() == [2, 1]
+
+
+def test_two_columns_of_one_region_are_refused_by_name(table):
+    path = table("participant_id\tlh_G&S_paracentral_thickness\tlh_G_and_S_paracentral_thick\nsub-01\t2\t2\n")
+    with pytest.raises(
+        DataError, match="'lh_G&S_paracentral_thickness' and 'lh_G_and_S_paracentral_thick' are both of"
+    ):
+        read_tables(path)
+
+
+def test_equal_values_of_two_tables_merge_and_others_are_refused(table):
+    one = table("participant_id\teTIV\tLeft-Caudate\nsub-01\t1560838.764\t3500\n", "one.tsv")
+    two = table("participant_id,EstimatedTotalIntraCranialVol,BrainSegVol\nsub-01,1.56084e+06,1200000\n", "two.csv")
+    assert list(read_tables([one, two]).values) == ["EstimatedTotalIntraCranialVol", "Left-Caudate", "BrainSegVol"]
+    table("participant_id,eTIV\nsub-01,1570000\n", "two.csv")
+    with pytest.raises(
+        DataError, match=r"sub-01.*EstimatedTotal.*1\.56084e\+06 in one\.tsv and 1\.57e\+06 in two\.csv"
+    ):
+        read_tables([one, two])
+
+
+def test_all_that_is_wrong_is_told_at_once(table):
+    path = table("participant_id\tLeft-Caudate\nsub-01\tabc\nsub-02\t-999\n\t3500\nsub-03\t3500\nsub-03/\t3500\n")
+    with pytest.raises(DataError) as error:
+        read_tables(path)
+    for text in (
+        "4 problems",
+        "line 2, sub-01, column 'Left-Caudate': found 'abc'; a number",
+        "line 3, sub-02, column 'Left-Caudate': found '-999'; a volume is not below 0",
+        "line 4: found no identifier",
+        "line 6, sub-03: the scan has an earlier row",
+    ):
+        assert text in str(error.value)
+
+
+def test_rows_are_found_by_participant_and_session(table):
+    measures = read_tables(
+        table(
+            "participant_id\tsession\tLeft-Caudate\nsub-01\tn/a\t1000\n02\t1\t2000\nsub-02\t2\t2100\nsub-03\t1\t3000\n"
+            "sub-04\tn/a\t4000\n"
+        )
+    )
+    found = rows_of(
+        measures, ["01", "sub-02", "sub-02", "sub-03", "sub-04", "sub-04", "5"], ["1", "2", "1", "", "1", "2", ""]
+    )
+    assert found.values["Left-Caudate"].fillna(0).tolist() == [1000, 2100, 2000, 3000, 0, 0, 0]
+    assert found.lacking.tolist() == [4, 5, 6]  # one row without session is of neither of two sessions
+    assert found.not_asked == ["sub-04"]

@@ -8,7 +8,7 @@ from neurocontrast.evaluation.notices import check_duplicates, check_overlap
 from neurocontrast.exceptions import LeakageError
 from neurocontrast.provenance import subject_digest
 
-TABLE = pd.DataFrame({"participant_id": list("abcd"), "subject_id": list("abcd"), "session": ""})
+TABLE = pd.DataFrame({"participant_id": ["a_1", "b_1", "c_1", "d_1"], "subject_id": list("abcd"), "session": ""})
 
 
 def test_a_participant_of_pretraining_is_refused_by_name():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from scipy import ndimage
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
@@ -109,6 +110,13 @@ def test_shares_of_a_linear_score_add_up_to_its_differences():
     brain = np.logical_or.reduce([brain_of(Images()[row]["image"][0].numpy())[1] for row in range(4)])
     places = [tuple(each.start for each in patch) for patch in patches_of(brain, (3, 3, 3), (0, 0, 0))]
     assert sum(share[place] for place in places) == pytest.approx(1, abs=1e-4)
+
+
+def test_a_map_is_smoothed_by_its_full_width_at_half_maximum():
+    width_voxels = 20 / SPACING[0]
+    sigma = width_voxels / np.sqrt(8 * np.log(2))
+    expected = ndimage.gaussian_filter(_maps(smooth_mm=0)[0], sigma, mode="constant")
+    np.testing.assert_allclose(_maps(smooth_mm=20)[0], expected, rtol=1e-4, atol=1e-7)
 
 
 def test_what_is_the_same_in_everybody_explains_no_difference():

@@ -7,7 +7,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from neurocontrast.transforms import AugmentSettings
+from neurocontrast.transforms import AugmentSettings, Preprocessing
+from neurocontrast.transforms.limits import N_LANDMARKS
 
 
 def test_the_reference_protocol_is_the_published_one():
@@ -123,3 +124,27 @@ def test_null_switches_an_operation_off_and_an_empty_section_means_the_published
 def test_wrong_settings_are_named(given, message):
     with pytest.raises(ValidationError, match=message):
         AugmentSettings.model_validate(given)
+
+
+CHANGES = {
+    "spacing_mm": 2.0,
+    "shape": (121, 145, 120),
+    "normalise": "zscore",
+    "percentiles": (2.0, 99.0),
+    "erode_mm": 6.0,
+    "smooth_mm": 8.0,
+    "n_channels": 2,
+    "landmarks": tuple(map(float, range(N_LANDMARKS))),
+}
+
+
+def test_every_field_of_the_preprocessing_is_in_its_digest():
+    """What is in use and not in the digest would give scans of other settings from the cache."""
+    assert set(Preprocessing.model_fields) == {*CHANGES, "orientation"}  # which has one value
+    plain = Preprocessing(normalise="histogram")
+    digests = {plain.digest()}
+    for field, value in CHANGES.items():
+        changed = Preprocessing(**{"normalise": "histogram", field: value})
+        digests.add(changed.digest())
+        assert Preprocessing.from_contract(changed.contract()) == changed
+    assert len(digests) == 1 + len(CHANGES)

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.dummy import DummyRegressor
 from sklearn.metrics import balanced_accuracy_score
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
@@ -153,6 +154,17 @@ def test_a_balanced_accuracy_is_that_of_its_own_predictions(make_cohort):
     reading = read_column(study, "site", np.arange(150))
     expected = balanced_accuracy_score(reading.target.values, reading.model.decisions[0])
     assert row(evaluate(cohort), "site")["value"] == pytest.approx(expected)
+
+
+def test_chance_is_the_error_of_guessing_what_the_training_rows_say(make_cohort):
+    cohort = make_cohort(60)
+    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
+    reading = read_column(study, "age", np.arange(60))
+    ages, errors = reading.target.values, []
+    for split in reading.splits:
+        guess = DummyRegressor(strategy="median").fit(np.zeros((len(split.train), 1)), ages[split.train])
+        errors.append(np.abs(ages[split.test] - guess.predict(np.zeros((len(split.test), 1)))))
+    assert row(evaluate(cohort), "age", metric="mae")["chance"] == pytest.approx(np.concatenate(errors).mean())
 
 
 def test_large_cohorts_are_drawn_from_by_subject():

@@ -234,14 +234,19 @@ def test_clipped_predictions_stay_within_the_ages_of_training(make_cohort):
     errors = [each.tables["new_sites"].query("model == 'embedding'")["mae"].max() for each in (wild, tame)]
     assert errors[0] > 100
     assert errors[1] < 60
-    scores = tame.tables["predictions"]["y_score"]
-    assert scores.between(cohort.table["age"].min(), cohort.table["age"].max()).all()
+    predictions = tame.tables["predictions"]
+    for fold, part in predictions.groupby("fold"):
+        ages = predictions["y_true"][predictions["fold"] != fold]
+        assert part["y_score"].between(ages.min(), ages.max()).all()
     with pytest.raises(ConfigError, match="clip: is for numbers"):
         plan(cohort, clip=True)
 
 
 def test_inner_folds_leave_sites_out(make_cohort):
-    study = plan(make_cohort(120, n_sites=4, n_sessions=2))
+    cohort = make_cohort(120, n_sites=4, n_sessions=2)
+    cohort.table.loc[120:134, "site"] = "site-0"  # the second session of people who were elsewhere at the first
+    study = plan(cohort)
+    travelled = study.subjects[:15]
     train = np.flatnonzero(study.sites != "site-3")
     pairs = inner_folds(study.target, train, study.subjects, n_folds=3, seed=0, sites=study.sites)
     assert len(pairs) == 3
@@ -249,6 +254,7 @@ def test_inner_folds_leave_sites_out(make_cohort):
         assert len(set(study.sites[tried])) == 1
         assert not set(study.sites[fit]) & set(study.sites[tried])
         assert not set(study.subjects[fit]) & set(study.subjects[tried])
+    assert all(np.isin(travelled, study.subjects[tried]).any() for _, tried in pairs)
 
 
 def test_two_sites_of_enough_people_are_left_out_in_turn_and_small_ones_are_fitted_on(make_cohort):

@@ -126,6 +126,8 @@ def region_of(column: str, *, side: str = "", measure: str = "") -> Region | Non
     text, own_measure = (named[1], named[2].lower()) if named else (text, "")
     spelled, kind = _MEASURES.get(own_measure or measure.lower(), (measure, "other"))
     own_side, text = (own_side, text) if own_side else _side_of(text)
+    if not own_side and text[:1].lower() in _SIDE and _folded(text)[1:] in _CORTEX:  # CAT12 writes lbankssts
+        own_side, text = _SIDE[text[0].lower()], text[1:]
     structure = _ASEG.get(own_side[:1] + _folded(text))
     if structure and spelled in ("", "volume"):
         return structure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -16,11 +16,12 @@ import pandas as pd
 
 from neurocontrast.data.columns import is_missing
 from neurocontrast.data.layouts.scan import identity_of
-from neurocontrast.data.measures.formats import FORMATS, Sheet
+from neurocontrast.data.measures.finding import sheets_at
+from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.measures.names import Kind, Region, region_of
+from neurocontrast.data.measures.units import check_units
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError
-from neurocontrast.lazy import load
 
 __all__ = ["MeasuresTable", "read_tables", "rows_of"]
 
@@ -108,7 +109,11 @@ class _Merged:
 
 
 def read_tables(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, keep: Sequence[str] = ()
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    atlas: str = "",
+    measure: str = "thickness",
+    keep: Sequence[str] = (),
 ) -> MeasuresTable:
     """Read tables of regional measures and merge them: by columns and by people.
 
@@ -117,37 +122,42 @@ def read_tables(
     Parameters
     ----------
     paths : path or sequence of path
-        Tables in any format of `neurocontrast.data.measures.formats.FORMATS`.
+        Tables in any format of `neurocontrast.data.measures.formats.FORMATS`, and folders of them.
+    atlas : str, optional
+        Parcellation to take from folders, such as ``aparc``; by default the first that is there of Destrieux'
+        (``aparc.a2009s``), Desikan's (``aparc``), DKT (``aparc.DKTatlas``), Neuromorphometrics.
+    measure : str, default="thickness"
+        What to take of the cortex from folders: ``thickness``, ``area``, ``volume`` or ``all``.
     keep : sequence of str
         Further numeric columns to take, by their exact names. Others of unknown names are left out; `notes` has them.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
         raise DataError("measures: no table is named.")
-    sheets = [sheet for path in given for sheet in _sheets_of(Path(path).expanduser())]
-    merged = _Merged(Problems(sheets[0].source.name if len(sheets) == 1 else "measures"))
+    notes: list[str] = []
+    sheets = [sheet for path in given for sheet in sheets_at(Path(path).expanduser(), atlas, measure, notes)]
+    merged = _Merged(Problems(sheets[0].source.name if len(sheets) == 1 else "measures"), notes=notes)
     for sheet in sheets:
         _add(sheet, merged, keep, several=len(sheets) > 1)
     merged.problems.raise_if_any()
     values = _joined(merged)
     merged.problems.raise_if_any()
-    atlases = sorted({region.atlas for region in merged.regions.values()} - {""})
+    if values.empty:
+        names = ", ".join(dict.fromkeys(sheet.source.name for sheet in sheets))
+        raise DataError(f"{names}: no column is a regional measure that is known. {' '.join(notes)}".rstrip())
+    kinds = {name: merged.regions[name].kind for name in values.columns.astype(str)}
+    check_units(values, kinds)
+    versions = sorted({sheet.software for sheet in sheets} - {""})
+    if len(versions) > 1:
+        notes.append(f"The tables are of several programs or versions: {', '.join(versions)}.")
     return MeasuresTable(
         values,
-        {name: merged.regions[name].kind for name in values.columns.astype(str)},
-        atlas="+".join(atlases),
-        software="; ".join(dict.fromkeys(sheet.software for sheet in sheets if sheet.software)),
-        sources=tuple(dict.fromkeys(sheet.source for sheet in sheets)),
-        notes=tuple(merged.notes),
+        kinds,
+        atlas="+".join(sorted({region.atlas for region in merged.regions.values()} - {""})),
+        software="; ".join(versions),
+        sources=tuple(dict.fromkeys(file for sheet in sheets for file in sheet.files or [sheet.source])),
+        notes=tuple(notes),
     )
-
-
-def _sheets_of(path: Path) -> Iterable[Sheet]:
-    for place in FORMATS.values():
-        sheets: list[Sheet] | None = load(place)(path)
-        if sheets is not None:
-            return sheets
-    raise DataError(f"{path}: a table of measures was expected here.")
 
 
 def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -> None:
@@ -157,6 +167,8 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
     left_out: list[str] = []
     for column, cells in sheet.cells.items():
         region = region_of(column, side=sheet.side, measure=sheet.measure)
+        if region is not None and sheet.atlas and region.atlas != "aseg":
+            region = region._replace(atlas=sheet.atlas)
         if region is None and column in keep:
             region = Region(column, "other", "")
         if region is None:
@@ -193,21 +205,25 @@ def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
     for row, cell in enumerate(sheet.identifiers):
         person, session = identity(cell)
         if is_missing(person):
-            merged.problems.add(f"{source}found no identifier", line=sheet.lines[row])
+            merged.problems.add(f"{source}found no identifier", line=_line(sheet, row))
         given = sheet.sessions[row].removeprefix("ses-") if sheet.sessions else ""
         given = "" if is_missing(given) else given
         if given and session and given != session:
-            merged.problems.add(f"{source}found {shown(cell)} in session {shown(given)}", line=sheet.lines[row])
+            merged.problems.add(f"{source}found {shown(cell)} in session {shown(given)}", line=_line(sheet, row))
         people.append(merged.spelled.setdefault(person.removeprefix("sub-"), person))
         sessions.append(given or session)
     index = pd.MultiIndex.from_arrays([people, sessions], names=["participant_id", "session"])
     for row in np.flatnonzero(index.duplicated()).tolist():
         merged.problems.add(
             f"{source}the scan has an earlier row; each may have one",
-            line=sheet.lines[row],
+            line=_line(sheet, row),
             name=_named((people[row], sessions[row])),
         )
     return index
+
+
+def _line(sheet: Sheet, row: int) -> int | None:
+    return sheet.lines[row] if sheet.lines else None
 
 
 def _named(scan: tuple[str, str]) -> str:
@@ -237,7 +253,7 @@ def _numbers(sheet: Sheet, column: str, kind: Kind, problems: Problems, source: 
         problems.add(
             f"{source}found {shown(cells[row])}; {rule}",
             column=column,
-            line=sheet.lines[row],
+            line=_line(sheet, row),
             name=sheet.identifiers[row],
         )
     return np.asarray(values * (sheet.scale if kind == "volume" else 1.0), dtype=np.float64)

@@ -78,3 +78,26 @@ def test_rows_are_found_by_participant_and_session(table):
     assert found.values["Left-Caudate"].fillna(0).tolist() == [1000, 2100, 2000, 3000, 0, 0, 0]
     assert found.lacking.tolist() == [4, 5, 6]  # one row without session is of neither of two sessions
     assert found.not_asked == ["sub-04"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "seems"),
+    [
+        ("Left-Hippocampus", 4.0, r"'Left-Hippocampus' should be in mm³, .* 4,000 .* 4\. .* in mL \(cm³\)\. Convert"),
+        ("eTIV", 1.5, "in L"),
+        ("lh_cuneus_thickness", 2500, "in µm"),
+        ("lh_cuneus_thickness", 0.25, "in cm"),
+        ("rh_WhiteSurfArea_area", 900, "in cm²"),
+        ("Left-Hippocampus", 0.0027, "shares of the head, or standardised"),
+    ],
+)
+def test_another_unit_is_refused_by_name_and_never_converted(table, column, value, seems):
+    with pytest.raises(DataError, match=seems):
+        read_tables(table(f"participant_id\t{column}\nsub-01\t{value}\n"))
+
+
+def test_participants_are_one_with_and_without_their_prefix(table):
+    one, two = table("participant_id\tLhippo\nsub-01\t4000\n", "one.tsv"), table("ID\tRhippo\n01\t4100\n", "two.tsv")
+    found = read_tables([one, two]).values
+    assert found.index.tolist() == [("sub-01", "")]
+    assert found.to_dict("records") == [{"Left-Hippocampus": 4000, "Right-Hippocampus": 4100}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -11,26 +12,35 @@ from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.phenotype import read_cells
 from neurocontrast.exceptions import DataError, one_of
 
-__all__ = ["sheets_of"]
+__all__ = ["Table", "by_identifier"]
 
-_IDENTIFIERS = ("participant_id", "subject_id", "subject", "subjid", "subjectid", "sub", "id", "participant")
+_IDENTIFIERS = ("participant_id", "subject_id", "subject", "subjid", "subjectid", "sub", "id", "participant", "names")
 _SESSIONS = ("session", "session_id", "ses")
 
 
-def sheets_of(path: Path) -> list[Sheet]:
-    """Return the table; one without a column of identifiers is a `DataError`."""
-    if path.suffix.lower() == ".parquet":
-        cells, lines = _parquet(path)
-    else:
-        cells, lines = read_cells(path)
+class Table:
+    """Read a table of measures in columns that have FreeSurfer's names or ENIGMA's."""
+
+    def atlas_of(self, path: Path, _head: str) -> str | None:
+        """Return "" for a file whose name ends as that of a table."""
+        return "" if path.suffix.lower() in (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet") else None
+
+    def sheets(self, paths: Sequence[Path]) -> list[Sheet]:
+        """Read tables; one without a column of identifiers is a `DataError`."""
+        return [by_identifier(path) for path in paths]
+
+
+def by_identifier(path: Path) -> Sheet:
+    """Return a table as a sheet, without its columns of participants and sessions."""
+    cells, lines = _parquet(path) if path.suffix.lower() == ".parquet" else read_cells(path)
     by_name = {name.lower(): name for name in reversed(list(cells))}
     found = next((by_name[name] for name in _IDENTIFIERS if name in by_name), None)
     if found is None:
-        raise DataError(f"{path.name}: no column of identifiers such as 'participant_id'; it has: "
-                        f"{one_of(list(cells)[:10])}.")  # fmt: skip
+        there = one_of(list(cells)[:10])
+        raise DataError(f"{path.name}: no column of identifiers such as 'participant_id'; it has: {there}.")
     session = next((by_name[name] for name in _SESSIONS if name in by_name), None)
     rest = {name: column for name, column in cells.items() if name not in (found, session)}
-    return [Sheet(path, cells[found], rest, lines, cells[session] if session else ())]
+    return Sheet(path, cells[found], rest, lines, cells[session] if session else ())
 
 
 def _parquet(path: Path) -> tuple[dict[str, list[str]], list[int]]:

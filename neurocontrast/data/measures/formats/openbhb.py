@@ -1,0 +1,83 @@
+"""OpenBHB's arrays of regions, ``sub-ID_preproc-…_ROI.npy``, named by its folder ``resource``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from neurocontrast.data.measures.formats import Sheet
+from neurocontrast.exceptions import DataError
+
+__all__ = ["OpenBHBRegions"]
+
+_NAME = re.compile(
+    r"(sub-[0-9]+(?:_ses-[0-9]+)?)_preproc-(cat12vbm_desc-gm|freesurfer_desc-(desikan|destrieux))_ROI\.npy"
+)
+_ATLASES = {"desikan": "aparc", "destrieux": "aparc.a2009s", None: "neuromorphometrics"}
+_CHANNELS = {
+    **{"thickness_std": "thicknessstd", "thickness": "thickness", "surface_area": "area", "volume": "volume"},
+    **{"mean_curv": "meancurv", "gaussian_curv": "gauscurv", "fold": "foldind", "intrinsic_curv": "curvind"},
+}
+_N_FOLDERS_UP = 6
+
+
+class OpenBHBRegions:
+    """Read ``vbm_roi`` (284 volumes), ``fs_desikan_roi`` (7 measures of 68 regions) and ``fs_destrieux_roi`` (148)."""
+
+    def atlas_of(self, path: Path, _head: str) -> str | None:
+        """Return the atlas in the name of the file."""
+        named = _NAME.fullmatch(path.name)
+        return _ATLASES[named[3]] if named else None
+
+    def sheets(self, paths: Sequence[Path]) -> list[Sheet]:
+        """Read the arrays of scans: a sheet a measure."""
+        named = _NAME.fullmatch(paths[0].name)
+        kind = f"{named[3]}_roi" if named and named[3] else "vbm_roi"
+        regions, channels = _resource(paths[0], kind)
+        arrays = [_array(path, (len(channels), len(regions))) for path in paths]
+        people = [path.name.partition("_preproc-")[0] for path in paths]
+        found = []
+        for position, channel in enumerate(channels):
+            cells = {name: [repr(float(array[position, n])) for array in arrays] for n, name in enumerate(regions)}
+            source = paths[0] if len(paths) == 1 else paths[0].parent
+            software, scale = ("CAT12", 1000.0) if kind == "vbm_roi" else ("FreeSurfer", 1.0)  # CAT12 writes mL
+            atlas = _ATLASES[named[3]] if named else ""
+            found.append(Sheet(source, people, cells, (), (), "", channel, atlas, software, scale, files=paths))
+        return found
+
+
+def _array(path: Path, shape: tuple[int, int]) -> np.ndarray:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path}: not readable as an array ({error}).") from None
+    if array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
+        raise DataError(f"{path}: holds {array.shape} numbers, and the folder 'resource' names {shape}.")
+    return array.reshape(shape)
+
+
+def _resource(path: Path, kind: str) -> tuple[list[str], list[str]]:
+    """Return the regions of an array and its measures as OpenBHB's folder ``resource`` names them."""
+    folders = [above / "resource" for above in list(path.absolute().parents)[:_N_FOLDERS_UP]]
+    atlas = kind.removesuffix("_roi")
+    labels = "cat12vbm_labels.txt" if kind == "vbm_roi" else f"freesurfer_atlas-{atlas}_labels.txt"
+    folder = next((folder for folder in folders if folder.is_dir()), None)
+    if folder is None:
+        raise DataError(f"{path}: no folder 'resource' above it, which names the regions (OpenBHB has one).")
+    if (folder / "resources.json").is_file():
+        about = json.loads((folder / "resources.json").read_text(encoding="utf-8"))[kind]
+        regions, channels = list(map(str, about["features"])), list(map(str, about["channels"]))
+    else:
+        needed = [folder / labels, *([] if kind == "vbm_roi" else [folder / "freesurfer_channels.txt"])]
+        lacking = [file.name for file in needed if not file.is_file()]
+        if lacking:
+            raise DataError(f"{folder}: there is no '{lacking[0]}', which names the columns of {path.name}.")
+        regions, *rest = [file.read_text(encoding="utf-8").split() for file in needed]
+        channels = rest[0] if rest else [""]
+    if kind == "vbm_roi":
+        return regions, [""]  # each region's name holds the tissue: lAmy_GM_Vol
+    return regions, [next((name for word, name in _CHANNELS.items() if word in each), each) for each in channels]

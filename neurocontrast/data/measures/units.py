@@ -29,7 +29,7 @@ _THICKNESS = 2.5
 _FACTOR = 10.0
 _UNITS: Mapping[Kind, Mapping[float, str]] = {
     "thickness": {0.1: "cm", 1e3: "µm", 1e-3: "m"},
-    "volume": {1e-3: "mL (cm³)", 1e-6: "L", 1e9: "µm³"},
+    "volume": {1e-3: "mL (cm³)", 1e-6: "L, or a share of the head", 1e9: "µm³"},
     "area": {1e-2: "cm²", 1e-6: "m²", 1e6: "µm²"},
 }
 
@@ -60,7 +60,7 @@ def check_units(values: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
     name = wrong[0]
     kind, median = kinds[name], medians[name]
     near = [unit for factor, unit in _UNITS[kind].items() if _is_near(median / factor, typical[name], kind)]
-    guess = f"in {near[0]}" if near else "not in a unit at all: shares of the head, or standardised"
+    guess = f"in {near[0]}" if near else "in no unit: standardised, perhaps"
     more = f" and {len(wrong) - 1} more columns" if len(wrong) > 1 else ""
     raise DataError(
         f"measures: '{name}'{more} should be in {UNITS[kind]}, where {typical[name]:,.5g} is usual; the median is "

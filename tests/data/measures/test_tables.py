@@ -88,7 +88,8 @@ def test_rows_are_found_by_participant_and_session(table):
         ("lh_cuneus_thickness", 2500, "in µm"),
         ("lh_cuneus_thickness", 0.25, "in cm"),
         ("rh_WhiteSurfArea_area", 900, "in cm²"),
-        ("Left-Hippocampus", 0.0027, "shares of the head, or standardised"),
+        ("Left-Hippocampus", 0.0027, "in L, or a share of the head"),
+        ("Left-Hippocampus", 0.1, "in no unit: standardised, perhaps"),
     ],
 )
 def test_another_unit_is_refused_by_name_and_never_converted(table, column, value, seems):

@@ -6,12 +6,15 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from filelock import FileLock, Timeout
 
 from neurocontrast.exceptions import ConfigError
 
@@ -29,6 +32,7 @@ __all__ = [
     "digest_of",
     "digest_of_file",
     "files_of",
+    "sweep",
     "write_json",
     "write_table",
     "write_text",
@@ -90,7 +94,11 @@ def check_output_file(path: Path, suffix: str, *, overwrite: bool) -> None:
 
 
 def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str) -> None:
-    """Refuse a file, or a folder that is not empty, unless `overwrite` and a file `marker` says that it is `what`."""
+    """Refuse a file, or a folder that is not empty, unless `overwrite` and a file `marker` says that it is `what`.
+
+    What killed writers of the folder left is removed first.
+    """
+    sweep(folder)
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ConfigError(f"out: '{folder}' must be a folder, and is something else. Give another path.")
     check_writable(folder)
@@ -113,12 +121,16 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     and its entries take their places one after another.
     """
     target = Path(path).absolute()
+    sweep(target)
     stays = target.is_dir() and (os.path.ismount(target) or Path.cwd().is_relative_to(target.resolve()))
     place = target if stays else target.parent
     place.mkdir(parents=True, exist_ok=True)
     temporary = place / f".tmp-{target.name}-{uuid.uuid4().hex[:12]}"
-    temporary.mkdir()
+    lock = FileLock(f"{temporary}.lock")
+    with contextlib.suppress(OSError):  # a file system without locks, where nothing is swept
+        lock.acquire(timeout=0)
     try:
+        temporary.mkdir()
         yield temporary
         if stays:
             _move_in(temporary, target)
@@ -128,6 +140,39 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise _named(error, temporary, target) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()
+
+
+def sweep(path: str | os.PathLike[str]) -> None:
+    """Remove the temporary folders that killed writers of a folder left; those of living writers are kept.
+
+    A living writer holds a lock on a file beside its temporary folder. Where a writer was killed while the new folder
+    took the place of the earlier one, the earlier one is put back, or the exchange is completed.
+    """
+    target = Path(path).absolute()
+    pattern = re.compile(rf"(\.tmp-{re.escape(target.name)}-[0-9a-f]{{12}})(?:-replaced|-old|\.lock)?")
+    for place in (target, target.parent):
+        names = [entry.name for entry in place.iterdir()] if os.access(place, os.R_OK | os.X_OK) else []
+        for temporary in {place / found[1] for name in names if (found := pattern.fullmatch(name))}:
+            lock = FileLock(f"{temporary}.lock", timeout=0)
+            with contextlib.suppress(Timeout, OSError), lock:
+                _clear(temporary, target)
+                Path(lock.lock_file).unlink(missing_ok=True)
+
+
+def _clear(temporary: Path, target: Path) -> None:
+    aside, old = Path(f"{temporary}-replaced"), Path(f"{temporary}-old")
+    if aside.is_dir() and aside.parent == target:
+        for entry in aside.iterdir():
+            entry.rename(target / entry.name)
+    elif aside.is_dir() and not target.exists():
+        aside.rename(target)
+    if old.is_dir() and temporary.is_dir():  # all that was there has stepped aside, and what is new is complete
+        for entry in temporary.iterdir():
+            entry.rename(target / entry.name)
+    for left in (temporary, aside, old):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _take_the_place(temporary: Path, target: Path) -> None:
@@ -135,7 +180,7 @@ def _take_the_place(temporary: Path, target: Path) -> None:
         temporary.rename(target)
         return
     # The old folder steps aside first, so that a complete one is there but between two renames.
-    aside = target.parent / f"{temporary.name}-replaced"
+    aside = Path(f"{temporary}-replaced")
     target.rename(aside)
     try:
         temporary.rename(target)
@@ -146,12 +191,14 @@ def _take_the_place(temporary: Path, target: Path) -> None:
 
 
 def _move_in(temporary: Path, target: Path) -> None:
-    aside = Path(tempfile.mkdtemp(prefix=".tmp-replaced-", dir=target))
-    for old in [entry for entry in target.iterdir() if entry not in (temporary, aside)]:
-        old.rename(aside / old.name)
-    for new in list(temporary.iterdir()):
-        new.rename(target / new.name)
-    shutil.rmtree(aside, ignore_errors=True)
+    aside = Path(f"{temporary}-replaced")
+    aside.mkdir()
+    for entry in [entry for entry in target.iterdir() if not entry.name.startswith(temporary.name)]:
+        entry.rename(aside / entry.name)
+    old = aside.rename(f"{temporary}-old")
+    for entry in list(temporary.iterdir()):
+        entry.rename(target / entry.name)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _named(error: OSError, temporary: Path, target: Path) -> OSError:

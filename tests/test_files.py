@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import stat
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -98,6 +100,59 @@ def test_a_failing_folder_leaves_the_earlier_one(tmp_path):
         fail()
     assert (tmp_path / "out" / "a.txt").read_text() == "before"
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+KILLED = """
+import os, pathlib, shutil, sys
+from neurocontrast import files
+out, n_renames = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+os.chdir(out if sys.argv[3] == "inside" else out.parent)
+real = pathlib.Path.rename
+def rename(path, target):
+    global n_renames
+    if not n_renames:
+        os._exit(9)
+    n_renames -= 1
+    return real(path, target)
+pathlib.Path.rename = rename
+with files.atomic_folder(out) as temporary:
+    for name in "ac":
+        (temporary / name).write_text("new")
+    (temporary / "scratch").mkdir()
+"""
+"""Writes a folder and ends, as by a kill, before the rename of that number."""
+
+
+@pytest.mark.parametrize("place", ["beside", "inside"])
+def test_what_a_killed_writer_left_is_swept_and_no_folder_is_lost(tmp_path, place):
+    out, seen = tmp_path / "out", set()
+    for n_renames in range(9):
+        out.mkdir()
+        for name in "ab":
+            (out / name).write_text("old")
+        done = subprocess.run([sys.executable, "-c", KILLED, out, str(n_renames), place], check=False).returncode
+        check_output_folder(out.parent / "other", overwrite=False, marker="", what="")  # sweeps nothing of `out`
+        left = list(tmp_path.rglob(".tmp-*"))
+        assert bool(left) == bool(done)
+        with pytest.raises(ConfigError, match="is not empty"):
+            check_output_folder(out, overwrite=False, marker="", what="")
+        found = {path.name: path.read_text() for path in out.iterdir() if path.is_file()}
+        assert found in ({"a": "old", "b": "old"}, {"a": "new", "c": "new"})
+        assert not list(tmp_path.rglob(".tmp-*"))
+        seen.add(found["a"])
+        (tmp_path / "out").rename(tmp_path / f"done-{n_renames}")
+    assert seen == {"old", "new"}
+
+
+def test_what_a_living_writer_writes_is_left_alone(tmp_path):
+    (tmp_path / ".tmp-out-0123456789ab").mkdir()  # of an earlier version, which held no lock
+    with atomic_folder(tmp_path / "out") as temporary:
+        (temporary / "a.txt").write_text("mine")
+        with atomic_folder(tmp_path / "out"):
+            assert sorted(path.name for path in tmp_path.glob(".tmp-*[0-9a-f]"))[0] != ".tmp-out-0123456789ab"
+            assert (temporary / "a.txt").is_file()
+        (tmp_path / "out").rmdir()
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "a.txt"]
 
 
 def test_only_an_output_of_the_same_kind_is_replaced(tmp_path):

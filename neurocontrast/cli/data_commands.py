@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Table, argument, option
 from neurocontrast.cli.output import Result
+
+if TYPE_CHECKING:
+    from neurocontrast.stages import Indexed
 
 __all__ = ["check", "convert", "images", "index", "prepare", "qc", "simulate"]
 
@@ -88,12 +91,14 @@ def index(
     given: Given,
     root: Annotated[Path, argument("ROOT", "Folder of the scans.")],
     out: Annotated[Path, option("Table to write; index.json beside it.")] = Path("participants.tsv"),
-    layout: Annotated[str, option("bids, fmriprep, cat12, freesurfer, caps, openbhb, brainprep, ixi.")] = "auto",
+    layout: Annotated[
+        str, option("bids, fmriprep, cat12, freesurfer, caps, openbhb, brainprep, ixi, measures.")
+    ] = "auto",
     phenotype: Annotated[list[Path] | None, option("Table of people (.tsv, .csv, .xlsx); may be repeated.")] = None,
     id_column: Annotated[str | None, option("Column of identifiers in the tables of --phenotype.")] = None,
     site_from: Annotated[Literal["column", "folder", "scanner"], option("Where the site is read.")] = "column",
     choose: Annotated[
-        list[str] | None, option("Of several images: run=first, run=all, acq=…; may be repeated.")
+        list[str] | None, option("Of several images: run=first, run=all, acq=…; of measures: atlas=aparc, measure=all.")
     ] = None,
     keep: Annotated[list[str] | None, option("Further column of the tables to take over; may be repeated.")] = None,
     check_headers: Annotated[bool, option("Read the header of every image.", "--check-headers")] = False,
@@ -103,7 +108,8 @@ def index(
     """Find the scans of a BIDS tree, fMRIPrep, CAT12, FreeSurfer, Clinica, OpenBHB, brainprep or IXI; write one table.
 
     Ages, sex, site and diagnosis are joined from scans.tsv, sessions.tsv, phenotype/ and participants.tsv, decoded by
-    the JSON files beside them. All problems are listed at once (exit code 2), and nothing is written then.
+    the JSON files beside them. Tables of regional measures become measures.tsv beside it. All problems are listed at
+    once (exit code 2), and nothing is written then.
     """
     options = _stage_options(locals())
     from neurocontrast import stages
@@ -115,8 +121,18 @@ def index(
     facts = {"scans": len(table), "people": int(table["subject_id"].nunique()), "left_out": len(left_out)}
     title = f"{len(table)} scans of {facts['people']} people ({found.index.layout}); {len(left_out)} left out"
     notes = ["Scans with: " + ", ".join(f"{name} {n}" for name, n in known.items()) + "."]
+    notes += _notes_of_measures(found)
     facts |= {f"with_{name}": n for name, n in known.items()}
     return Result(facts, title, notes=notes, path=found.path)
+
+
+def _notes_of_measures(found: Indexed) -> list[str]:
+    """Return what a user should know of the regional measures that were found."""
+    measures = found.index.measures
+    if found.measures is None or measures is None:
+        return [f"{what}: {reason}" for what, reason in found.index.left_out if what == "measures"]
+    about = ", ".join(filter(None, (measures.atlas, measures.software)))
+    return [f"{found.measures.name}: {measures.values.shape[1]} measures ({about}).", *measures.notes]
 
 
 def prepare(

@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan, nan
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +16,9 @@ from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts import LAYOUTS
 from neurocontrast.data.layouts.scan import FolderLayout, FoundScan
 from neurocontrast.data.layouts.tree import Tree, problem_of_file, read_sidecar, read_tree
+from neurocontrast.data.measures.finding import files_of_measures
+from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
+from neurocontrast.data.measures.tables import MeasuresTable, read_tables
 from neurocontrast.data.phenotype import Known, PeopleTables
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
@@ -28,6 +32,9 @@ COLUMNS = (
     *("layout", "age", "age_source", "sex", "sex_recorded", "site", "scanner", "field_strength", "diagnosis", "tiv"),
 )
 """Columns of the table, in order; further ones that were asked for follow."""
+_OF_IMAGES = ("run", "path", "mask_path", "gm", "wm", "csf", "space", "stage", "scanner", "field_strength")
+MEASURES = "measures"
+"""Name of the layout of a folder that holds tables of regional measures, and no images."""
 _QUALITY = ("iqr", "euler")
 """Columns that are there where a layout has them: CAT12's grade, FreeSurfer's Euler number."""
 
@@ -44,6 +51,7 @@ class Index:
     n_found: int
     left_out: list[tuple[str, str]] = field(default_factory=list)  # path or person, and the reason
     tables: list[str] = field(default_factory=list)  # those that were joined
+    measures: MeasuresTable | None = None  # of these scans and others, if tables of regional measures are there
 
 
 def index_scans(
@@ -67,8 +75,10 @@ def index_scans(
     if not root.is_dir():
         raise DataError(f"{root}: there is no such folder.")
     tree = read_tree(root)
-    name, scans = _scans(tree, layout)
-    index = Index(pd.DataFrame(), name, len(scans))
+    images = {} if layout == MEASURES else _images(tree, layout)
+    measures, unread = _measures_below(tree, rules, keep, needed=not images)
+    name, scans = _scans(tree, layout, images, measures)
+    index = Index(pd.DataFrame(), name, len(scans), unread, measures=measures)
     problems = Problems(str(root))
     people = PeopleTables(tree, problems, phenotypes, id_column, keep)
     chosen = _choose(scans, rules, index, problems)
@@ -92,7 +102,8 @@ def index_scans(
         what, reason = index.left_out[0]
         raise DataError(f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}.")
     measured = [name for name in _QUALITY if name not in keep and any(row.get(name) for row in rows)]
-    index.table = pd.DataFrame(rows, columns=[*COLUMNS, *measured, *keep]).fillna("")
+    columns = [column for column in COLUMNS if name != MEASURES or column not in _OF_IMAGES]
+    index.table = pd.DataFrame(rows, columns=[*columns, *measured, *keep]).fillna("")
     return index
 
 
@@ -108,23 +119,65 @@ def _rules(choose: Sequence[str]) -> dict[str, str]:
     return rules
 
 
-def _scans(tree: Tree, layout: str) -> tuple[str, list[FoundScan]]:
+def _images(tree: Tree, layout: str) -> dict[str, list[FoundScan]]:
+    """Return the images of each layout that has any, of all layouts or of one."""
     known = [name for name, place in LAYOUTS.items() if issubclass(load(place), FolderLayout)]
     if layout not in ("auto", *known):
         hints = {"table": " A table with paths needs no index.", "dicom": _DICOM}
-        hint = hints.get(layout) or suggestion(layout, known)
-        raise ConfigError(f"layout: found '{layout}'.{hint} Allowed: 'auto', {one_of(known)}.")
+        hint = hints.get(layout) or suggestion(layout, [*known, MEASURES])
+        raise ConfigError(f"layout: found '{layout}'.{hint} Allowed: 'auto', {one_of([*known, MEASURES])}.")
     asked = known if layout == "auto" else [layout]
     layouts: dict[str, FolderLayout] = {name: load(LAYOUTS[name])() for name in asked}
-    found = {name: scans for name in asked if (scans := list(layouts[name].find(tree)))}
+    return {name: scans for name in asked if (scans := list(layouts[name].find(tree)))}
+
+
+def _scans(
+    tree: Tree, layout: str, found: Mapping[str, list[FoundScan]], measures: MeasuresTable | None
+) -> tuple[str, list[FoundScan]]:
+    """Return the only layout that is there with its scans: images, or regional measures where no images are."""
     if len(found) == 1:
         return next(iter(found.items()))
     if found:
         counts = ", ".join(f"{name} ({len(scans)} images)" for name, scans in found.items())
         raise DataError(f"{tree.root}: several layouts are there: {counts}. Name one with --layout.")
+    if measures is not None and layout in ("auto", MEASURES):
+        return MEASURES, _measured(measures)
+    asked = [name for name in (*LAYOUTS, MEASURES) if name == layout or (layout == "auto" and name != "table")]
     files = [name for names in tree.folders.values() for name in names]
     hint = _DICOM if any(name.lower().endswith((".dcm", ".ima")) for name in files) else " Is it the right folder?"
     raise DataError(f"{tree.root}: no scan of {one_of(asked)} among {len(files)} files.{hint}")
+
+
+def _measures_below(
+    tree: Tree, rules: dict[str, str], keep: list[str], *, needed: bool
+) -> tuple[MeasuresTable | None, list[tuple[str, str]]]:
+    """Return the measures in tables of the folder, and why those cannot be used that are not `needed`.
+
+    What chooses between tables is taken out of `rules`, and columns that are measures out of `keep`.
+    """
+    chosen = {name: rules.pop(name) for name in ("atlas", "measure") if name in rules}
+    if not files_of_measures(tree):
+        return None, []
+    try:
+        table = read_tables(tree.root, keep=keep, **chosen)
+    except DataError as error:
+        if needed:
+            raise
+        return None, [(MEASURES, str(error))]
+    keep[:] = [name for name in keep if name not in table.values]
+    return table, []
+
+
+def _measured(measures: MeasuresTable) -> list[FoundScan]:
+    """Return the people of tables of measures as scans without image."""
+    lacking = [nan] * len(measures.values)
+    heads = measures.values[HEAD_SIZE].tolist() if HEAD_SIZE in measures.values else lacking
+    return [
+        FoundScan(
+            person.removeprefix("sub-"), "", session, facts={} if isnan(head) else {"tiv": f"{head / MM3_PER_ML:.1f}"}
+        )
+        for (person, session), head in zip(measures.values.index, heads, strict=True)
+    ]
 
 
 def _choose(scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems) -> list[FoundScan]:
@@ -177,6 +230,8 @@ def _check_files(
     problems: Problems,
     progress: Progress,
 ) -> None:
+    if not any(scan.path for scan in scans):
+        return
     with progress.task("Looking at images", total=len(scans), unit="scan") as task:
         for scan in scans:
             path = tree.root / scan.path
@@ -243,11 +298,13 @@ def _compare_with_tables(
     """Note images without row, rows without image, and sessions that look alike."""
     for scan, found in zip(scans, known, strict=True):
         if people.general(scan.dataset) and not found.in_any_table:
-            problems.add("there is an image, and no table has a row", name=scan.name)
+            what = "is an image" if scan.path else "are measures"
+            problems.add(f"there {what}, and no table has a row", name=scan.name)
         for session in sorted(people.sessions_of(scan)):
             without_zeros = {re.sub(r"0+(?=[0-9])", "", label) for label in (session, scan.session)}  # M48 is M048
             if scan.session and session != scan.session and len(without_zeros) == 1:
                 problems.add(f"the image is of ses-{scan.session}, and a table has ses-{session}", name=scan.name)
+    nothing = "are no measures" if scans and not scans[0].path else "is no image"
     for person, source in sorted(people.people().items()):
         if person not in with_image:
-            problems.add(f"{source} has a row, and there is no image", name=f"sub-{person}")
+            problems.add(f"{source} has a row, and there {nothing}", name=f"sub-{person}")

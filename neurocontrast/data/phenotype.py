@@ -115,7 +115,9 @@ class PeopleTables:
         for table in [*self._of_subject(scan), *self.general(scan.dataset)]:
             yield table.source, True, table.rows.get((scan.subject, scan.session)) if scan.session else None
         for table in self.general(scan.dataset):
-            yield table.source, False, table.rows.get((scan.subject, ""))
+            sessions = table.sessions.get(scan.subject, set())
+            only = next(iter(sessions)) if len(sessions) == 1 and not scan.session else ""
+            yield table.source, False, table.rows.get((scan.subject, ""), table.rows.get((scan.subject, only)))
 
     def _of_scans(self, scan: FoundScan) -> Iterator[Phenotype]:
         person = f"sub-{scan.subject}"

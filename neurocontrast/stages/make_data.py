@@ -8,11 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from neurocontrast.data.indexing import Index, SiteFrom, index_scans
+from neurocontrast.data.measures.tables import rows_of
 from neurocontrast.data.natural import ImagesSettings
 from neurocontrast.data.simulation import SimulationSettings, write_cohort
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.files import atomic_folder, check_output_folder, check_writable, write_json, write_table
+from neurocontrast.files import (
+    atomic_folder,
+    check_output_folder,
+    check_writable,
+    digest_of_file,
+    write_json,
+    write_table,
+)
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.settings import settings_from
@@ -20,6 +31,7 @@ from neurocontrast.settings import settings_from
 __all__ = ["Indexed", "index", "prepare_images", "simulate"]
 
 INDEX_RECORD = "index.json"
+MEASURES_TABLE = "measures.tsv"
 
 
 def simulate(
@@ -108,10 +120,11 @@ def prepare_images(
 
 @dataclass(frozen=True, eq=False)
 class Indexed:
-    """A table that was written, and the scans in it."""
+    """A table that was written, the scans in it, and the table of their regional measures, if there are any."""
 
     path: Path
     index: Index
+    measures: Path | None = None
 
 
 def index(
@@ -131,6 +144,9 @@ def index(
 ) -> Indexed:
     """Find the scans below a folder, join what tables say of people, and write one table.
 
+    Where tables of regional measures are below the folder (FreeSurfer's, FastSurfer's, CAT12's, OpenBHB's, or any with
+    such columns), those of the scans are written too, as ``measures.tsv`` beside the table.
+
     Parameters
     ----------
     root : path
@@ -139,7 +155,8 @@ def index(
         Table to write; ``index.json`` beside it says what was found, chosen and left out.
     layout : str, default="auto"
         ``bids``, ``fmriprep``, ``cat12``, ``freesurfer``, ``caps``, ``openbhb``, ``brainprep`` or ``ixi``;
-        ``auto`` is the only one whose images are there.
+        ``measures`` for people with regional measures, whose images are not wanted;
+        ``auto`` is the only one whose images are there, or ``measures`` where no images are.
     phenotypes : sequence of path
         Further tables of people: ``.tsv``, ``.csv`` or ``.xlsx``.
     id_column : str, optional
@@ -147,7 +164,8 @@ def index(
     site_from : {"column", "folder", "scanner"}
         Where the site is read: from a table, the first folder of the path, or the scanner in the sidecars.
     choose : sequence of str
-        What to take of several images: ``run=first``, ``run=all``, or an entity as ``acq=mprage``.
+        What to take of several images: ``run=first``, ``run=all``, or an entity as ``acq=mprage``; of several tables
+        of measures: ``atlas=aparc``, ``measure=area`` or ``measure=all``.
     keep : sequence of str
         Further columns of the tables to take over.
     check_headers : bool, default=False
@@ -163,8 +181,10 @@ def index(
     if target.suffix.lower() != ".tsv":
         raise ConfigError(f"out: found '{target.name}'; the table ends in .tsv.")
     check_writable(target)
-    if target.exists() and not overwrite:
-        raise ConfigError(f"out: {target} exists already; name another file, or pass --overwrite.")
+    beside = target.with_name(MEASURES_TABLE)
+    for path in (target, beside):
+        if path.exists() and not overwrite:
+            raise ConfigError(f"out: {path} exists already; name another file, or pass --overwrite.")
     folder = Path(root).expanduser().absolute()
     found = index_scans(
         folder,
@@ -179,9 +199,13 @@ def index(
         progress=progress,
     )
     table = found.table.copy()
-    for name in ("path", "mask_path", "gm", "wm", "csf"):
+    for name in table.columns.intersection(["path", "mask_path", "gm", "wm", "csf"]):
         table[name] = [_relative(folder / path, target.parent) if path else "" for path in table[name]]
+    measured = _measures_of(found, beside)
     write_table(target, table.replace("", "n/a"))
+    if measured is not None:
+        write_table(beside, measured[0])
+        write_json(beside.with_suffix(".json"), {key: measured[1][key] for key in ("parcellation", "software")})
     record = {
         "layout": found.layout,
         "options": {"layout": layout, "site_from": site_from, "choose": list(choose), "skip": skip},
@@ -190,10 +214,38 @@ def index(
         "tables": found.tables,
         "columns_known": {name: int((found.table[name] != "").sum()) for name in found.table},
         "left_out": [{"what": what, "reason": reason} for what, reason in found.left_out],
+        **({} if measured is None else {"measures": measured[1]}),
         "environment": describe_environment(),
     }
     write_json(target.with_name(INDEX_RECORD), record)
-    return Indexed(target, found)
+    return Indexed(target, found, None if measured is None else beside)
+
+
+def _measures_of(found: Index, target: Path) -> tuple[pd.DataFrame, dict[str, Any]] | None:
+    """Return the measures of the scans as a table to write, and what is recorded of them."""
+    measures = found.measures
+    if measures is None:
+        return None
+    if target in measures.sources:
+        raise ConfigError(
+            f"out: {target} is one of the tables that were read, and is not replaced; name another folder."
+        )
+    rows = rows_of(measures, found.table["participant_id"].tolist(), found.table["session"].tolist())
+    names = [" ".join(filter(None, scan)) for scan in found.table[["participant_id", "session"]].to_numpy()]
+    lacking = [names[row] for row in rows.lacking]
+    found.left_out += [(name, "no table of measures has a row of the scan") for name in lacking]
+    found.left_out += [(name, "a table of measures has a row, and there is no scan") for name in rows.not_asked]
+    table = pd.concat([found.table[["participant_id", "session"]], rows.values], axis=1)
+    table = table.drop(index=rows.lacking.tolist())
+    about = {
+        **{"file": target.name, "n_scans": len(table), "n_columns": len(rows.values.columns)},
+        **{"parcellation": measures.parcellation, "software": measures.software, "notes": list(measures.notes)},
+        "sources": [
+            {"path": str(path), "n_bytes": path.stat().st_size, "digest": digest_of_file(path)}
+            for path in measures.sources
+        ],
+    }
+    return table.replace("", np.nan).fillna("n/a"), about
 
 
 def _problem_of_header(path: Path) -> str:

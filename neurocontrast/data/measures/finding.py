@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ _SEGMENTATIONS = ("aseg", "aseg+DKT", "wmparc")
 """Atlases of which one is taken, the most wanted first."""
 _TEXT = (".tsv", ".csv", ".txt", ".dat", ".table")
 _N_HEAD = 65_536
+_OF_RUNS = re.compile(r".*_(?:scans|sessions|events|channels|electrodes|timeseries|physio)\.tsv")  # BIDS has many
 _N_REGIONS = 5  # a table in a folder is one of measures if this many columns are
 
 _Found = dict[tuple[str, str], list[Path]]
@@ -66,7 +68,7 @@ def _formats() -> dict[str, Format]:
 
 
 def _head(path: Path) -> str:
-    if path.suffix.lower() not in _TEXT or not path.is_file():
+    if path.suffix.lower() not in _TEXT or _OF_RUNS.fullmatch(path.name) or not path.is_file():
         return ""
     with open(path, "rb") as stream:
         return stream.read(_N_HEAD).decode("utf-8-sig", errors="replace")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-__all__ = ["UNITS", "Kind", "Region", "region_of"]
+__all__ = ["HEAD_SIZE", "MM3_PER_ML", "UNITS", "Kind", "Region", "region_of"]
 
 Kind = Literal["thickness", "volume", "area", "other"]
 UNITS: dict[Kind, str] = {"thickness": "mm", "volume": "mm³", "area": "mm²", "other": ""}
 """Unit of every kind of measure in a `MeasuresTable`."""
+HEAD_SIZE = "EstimatedTotalIntraCranialVol"
+MM3_PER_ML = 1000.0
 
 _DESIKAN = """bankssts caudalanteriorcingulate caudalmiddlefrontal cuneus entorhinal frontalpole fusiform
 inferiorparietal inferiortemporal insula isthmuscingulate lateraloccipital lateralorbitofrontal lingual

@@ -57,6 +57,11 @@ class MeasuresTable:
     sources: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def parcellation(self) -> str:
+        """Atlases other than aseg, which many parcellations share."""
+        return "+".join(name for name in self.atlas.split("+") if name != "aseg")
+
 
 class Rows(NamedTuple):
     """Measures in the order of other scans, the positions of those without any, and rows that none asked for."""

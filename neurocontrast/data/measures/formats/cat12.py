@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.measures.formats.table import by_identifier
+from neurocontrast.data.measures.names import MM3_PER_ML
 from neurocontrast.exceptions import DataError
 
 __all__ = ["CAT12Regions"]
@@ -18,7 +19,6 @@ __all__ = ["CAT12Regions"]
 _XML = re.compile(r"catROIs?_(.+)\.xml")
 _TABLE = re.compile(r".*catROIs?_(.+)_([A-Za-z0-9]+)\.csv")
 _BRAINPREP = re.compile(r"_(GM|CSF|WM)_Vol\b")
-_MM3_PER_ML = 1000.0  # CAT12 writes volumes in mL
 _N_NEEDED = 5
 
 
@@ -44,7 +44,7 @@ def _table(path: Path) -> Sheet:
     named = _TABLE.fullmatch(path.name)
     atlas, measure = (named[1], named[2]) if named else ("neuromorphometrics", "")
     sheet = by_identifier(path)
-    return replace(sheet, atlas=atlas, measure=measure, software="CAT12", scale=_MM3_PER_ML)
+    return replace(sheet, atlas=atlas, measure=measure, software="CAT12", scale=MM3_PER_ML)
 
 
 def _xml_sheets(paths: Sequence[Path]) -> list[Sheet]:
@@ -71,7 +71,7 @@ def _of_scans(atlas: str, measure: str, found: dict[Path, dict[str, str]]) -> Sh
     files = list(found)
     people = [named[1] for path in files if (named := _XML.fullmatch(path.name))]
     source = files[0] if len(files) == 1 else files[0].parent
-    return Sheet(source, people, columns, (), (), "", measure, atlas, software="CAT12", scale=_MM3_PER_ML, files=files)
+    return Sheet(source, people, columns, (), (), "", measure, atlas, software="CAT12", scale=MM3_PER_ML, files=files)
 
 
 def _root(path: Path) -> ElementTree.Element:

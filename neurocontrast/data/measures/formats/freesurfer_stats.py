@@ -69,7 +69,7 @@ def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
                 found["thickness" if unit == "mm" else "area"][name] = value
         elif line.startswith("# ColHeaders"):
             columns = line.split()[2:]
-        elif line.strip() and not line.startswith("#"):
+        elif columns and line.strip() and not line.startswith("#"):
             cells = line.split()
             if len(cells) != len(columns):
                 raise DataError(f"{path}: line {n} does not have the {len(columns)} cells of its header; was it cut?")

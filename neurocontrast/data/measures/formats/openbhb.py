@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from neurocontrast.data.measures.formats import Sheet
+from neurocontrast.data.measures.names import MM3_PER_ML
 from neurocontrast.exceptions import DataError
 
 __all__ = ["OpenBHBRegions"]
@@ -44,7 +45,7 @@ class OpenBHBRegions:
         for position, channel in enumerate(channels):
             cells = {name: [repr(float(array[position, n])) for array in arrays] for n, name in enumerate(regions)}
             source = paths[0] if len(paths) == 1 else paths[0].parent
-            software, scale = ("CAT12", 1000.0) if kind == "vbm_roi" else ("FreeSurfer", 1.0)  # CAT12 writes mL
+            software, scale = ("CAT12", MM3_PER_ML) if kind == "vbm_roi" else ("FreeSurfer", 1.0)  # CAT12 writes mL
             atlas = _ATLASES[named[3]] if named else ""
             found.append(Sheet(source, people, cells, (), (), "", channel, atlas, software, scale, files=paths))
         return found

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from neurocontrast.data.columns import text_of
+from neurocontrast.data.layouts.tree import read_sidecar
 from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.phenotype import read_cells
 from neurocontrast.exceptions import DataError, one_of
@@ -31,7 +32,7 @@ class Table:
 
 
 def by_identifier(path: Path) -> Sheet:
-    """Return a table as a sheet, without its columns of participants and sessions."""
+    """Return a table as a sheet; a JSON file beside it may name ``parcellation`` and ``software``."""
     cells, lines = _parquet(path) if path.suffix.lower() == ".parquet" else read_cells(path)
     by_name = {name.lower(): name for name in reversed(list(cells))}
     found = next((by_name[name] for name in _IDENTIFIERS if name in by_name), None)
@@ -39,8 +40,10 @@ def by_identifier(path: Path) -> Sheet:
         there = one_of(list(cells)[:10])
         raise DataError(f"{path.name}: no column of identifiers such as 'participant_id'; it has: {there}.")
     session = next((by_name[name] for name in _SESSIONS if name in by_name), None)
+    about = read_sidecar(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
+    known = {key: str(about.get(name, "")) for key, name in (("atlas", "parcellation"), ("software", "software"))}
     rest = {name: column for name, column in cells.items() if name not in (found, session)}
-    return Sheet(path, cells[found], rest, lines, cells[session] if session else ())
+    return Sheet(path, cells[found], rest, lines, cells[session] if session else (), **known)
 
 
 def _parquet(path: Path) -> tuple[dict[str, list[str]], list[int]]:

@@ -41,9 +41,9 @@ def by_identifier(path: Path) -> Sheet:
         raise DataError(f"{path.name}: no column of identifiers such as 'participant_id'; it has: {there}.")
     session = next((by_name[name] for name in _SESSIONS if name in by_name), None)
     about = read_sidecar(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
-    known = {key: str(about.get(name, "")) for key, name in (("atlas", "parcellation"), ("software", "software"))}
+    atlas, software = (str(about.get(name, "")) for name in ("parcellation", "software"))
     rest = {name: column for name, column in cells.items() if name not in (found, session)}
-    return Sheet(path, cells[found], rest, lines, cells[session] if session else (), **known)
+    return Sheet(path, cells[found], rest, lines, cells[session] if session else (), atlas=atlas, software=software)
 
 
 def _parquet(path: Path) -> tuple[dict[str, list[str]], list[int]]:

@@ -159,7 +159,9 @@ def _measures_below(
     if not files_of_measures(tree):
         return None, []
     try:
-        table = read_tables(tree.root, keep=keep, **chosen)
+        table = read_tables(tree.root, **chosen)
+        if wanted := [name for name in keep if name in table.left_out]:
+            table = read_tables(tree.root, keep=wanted, **chosen)
     except DataError as error:
         if needed:
             raise

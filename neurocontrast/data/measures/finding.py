@@ -48,8 +48,12 @@ def sheets_at(path: Path, atlas: str, measure: str, notes: list[str]) -> list[Sh
     formats = _formats()
     if not path.is_dir():
         head = _head(path)
-        name = next((name for name, reader in formats.items() if reader.atlas_of(path, head) is not None), "table")
-        return formats[name].sheets([path])
+        for reader in formats.values():
+            if reader.atlas_of(path, head) is not None:
+                return reader.sheets([path])
+        raise DataError(
+            f"{path}: of no format of measures that is known (statistics lie in SUBJECT/stats): {one_of(formats)}."
+        )
     found = files_of_measures(read_tree(path))
     if not found:
         raise DataError(f"{path}: no table of regional measures is in this folder.")

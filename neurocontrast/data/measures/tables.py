@@ -21,7 +21,7 @@ from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.measures.names import Kind, Region, region_of
 from neurocontrast.data.measures.units import check_units
 from neurocontrast.data.problems import Problems, shown
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import DataError, suggestion
 
 __all__ = ["MeasuresTable", "read_tables", "rows_of"]
 
@@ -48,6 +48,8 @@ class MeasuresTable:
         Files that were read.
     notes : tuple of str
         What a user should know about the tables: columns that were left out, for instance.
+    left_out : tuple of str
+        Numeric columns that no known region is called, and that were not asked for.
     """
 
     values: pd.DataFrame
@@ -56,6 +58,7 @@ class MeasuresTable:
     software: str = ""
     sources: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def parcellation(self) -> str:
@@ -110,6 +113,7 @@ class _Merged:
     frames: list[tuple[str, pd.DataFrame]] = field(default_factory=list)
     regions: dict[str, Region] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     spelled: dict[str, str] = field(default_factory=dict)  # participants: the name without "sub-", and as first read
 
 
@@ -141,6 +145,10 @@ def read_tables(
         raise DataError("measures: no table is named.")
     notes: list[str] = []
     sheets = [sheet for path in given for sheet in sheets_at(Path(path).expanduser(), atlas, measure, notes)]
+    columns = {name for sheet in sheets for name in sheet.cells}
+    absent = [name for name in keep if name not in columns]
+    if absent:
+        raise DataError(f"keep: no table of measures has a column '{absent[0]}'.{suggestion(absent[0], columns)}")
     merged = _Merged(Problems(sheets[0].source.name if len(sheets) == 1 else "measures"), notes=notes)
     for sheet in sheets:
         _add(sheet, merged, keep, several=len(sheets) > 1)
@@ -148,7 +156,7 @@ def read_tables(
     values = _joined(merged)
     merged.problems.raise_if_any()
     if values.empty:
-        names = ", ".join(dict.fromkeys(sheet.source.name for sheet in sheets))
+        names = ", ".join(str(path) for path in given)
         raise DataError(f"{names}: no column is a regional measure that is known. {' '.join(notes)}".rstrip())
     kinds = {name: merged.regions[name].kind for name in values.columns.astype(str)}
     check_units(values, kinds)
@@ -162,6 +170,7 @@ def read_tables(
         software="; ".join(versions),
         sources=tuple(dict.fromkeys(file for sheet in sheets for file in sheet.files or [sheet.source])),
         notes=tuple(notes),
+        left_out=tuple(dict.fromkeys(merged.left_out)),
     )
 
 
@@ -185,6 +194,7 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
         else:
             chosen[region.name] = column
             merged.regions.setdefault(region.name, region)
+    merged.left_out += left_out
     if left_out:
         merged.notes.append(f"{sheet.source.name}: left out {_some(left_out)}, which no known region is called.")
     index = _index(sheet, merged, source)
@@ -192,6 +202,13 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
         {name: _numbers(sheet, column, merged.regions[name].kind, problems, source) for name, column in chosen.items()},
         index=index,
     )
+    thickness = frame[[name for name in chosen if merged.regions[name].kind == "thickness"]]
+    empty = int((thickness == 0).sum().sum())
+    if empty:
+        merged.notes.append(
+            f"{sheet.source.name}: {empty} thicknesses are 0, of regions without surface: taken as missing."
+        )
+        frame[thickness.columns] = thickness.mask(thickness == 0)
     merged.frames.append((sheet.source.name, frame))
 
 
@@ -220,7 +237,7 @@ def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
     index = pd.MultiIndex.from_arrays([people, sessions], names=["participant_id", "session"])
     for row in np.flatnonzero(index.duplicated()).tolist():
         merged.problems.add(
-            f"{source}the scan has an earlier row; each may have one",
+            f"{source}the scan has an earlier row; a participant, or a session of one, has one row",
             line=_line(sheet, row),
             name=_named((people[row], sessions[row])),
         )

@@ -68,6 +68,17 @@ def test_people_of_one_table_alone_are_problems_and_may_be_left_out(subjects, su
     assert {"what": "sub-03", "reason": "a table of measures has a row, and there is no scan"} in record["left_out"]
 
 
+def test_a_column_to_keep_is_of_people_or_of_measures(subjects):
+    (subjects / "more.tsv").write_text(
+        "participant_id\tWM-hypointensities\tCSF\tOptic-Chiasm\tCC_Central\tCC_Anterior\tlesions\n"
+        "sub-01\t1000\t900\t200\t500\t800\t3\nsub-02_ses-1\t1000\t900\t200\t500\t800\t4\n"
+    )
+    (subjects / "participants.tsv").write_text(PEOPLE.replace("site", "score"))
+    people, measures, _ = made(subjects, keep=["lesions", "score"])
+    assert (people["score"].tolist(), measures["lesions"].tolist()) == (["paris", "london"], ["3.0", "4.0"])
+    assert "lesions" not in people
+
+
 def test_images_get_their_measures_beside_them(subjects):
     (subjects / "subjects" / "sub-01" / "mri").mkdir()
     (subjects / "subjects" / "sub-01" / "mri" / "brainmask.mgz").write_text("image")

@@ -102,3 +102,38 @@ def test_participants_are_one_with_and_without_their_prefix(table):
     found = read_tables([one, two]).values
     assert found.index.tolist() == [("sub-01", "")]
     assert found.to_dict("records") == [{"Left-Hippocampus": 4000, "Right-Hippocampus": 4100}]
+
+
+def test_a_thickness_of_zero_is_missing_and_said(table):
+    found = read_tables(table("participant_id\tlh_cuneus_thickness\tCSF\nsub-01\t0\t0\nsub-02\t2.5\t900\n"))
+    assert found.values["lh_cuneus_thickness"].isna().tolist() == [True, False]
+    assert found.values["CSF"].tolist() == [0, 900]
+    assert "1 thicknesses are 0" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.tsv", "participant_id\tage\nsub-01\t3\n", "no column is a regional measure that is known.*left out 'age'"),
+        ("a.tsv", "age\tLhippo\n3\t4000\n", "no column of identifiers"),
+        ("a.tsv", "Measure:volume\tCSF\tLeft-Caudate\nsub-1\t40", "line 2 does not have the 3 cells of the header"),
+        ("a.tsv", "Measure:volume\tCSF\tCSF\nsub-1\t40\t50\n", "the header names 'CSF' 2 times"),
+        ("a.tsv", "participant_id\tsession\tLhippo\nsub-1_ses-1\t2\t4000\n", "found 'sub-1_ses-1' in session '2'"),
+        ("aseg.stats", "# ColHeaders A\n", "statistics lie in SUBJECT/stats"),
+        ("catROI_a.xml", '<!DOCTYPE l [<!ENTITY a "b">]><S>&a;</S>', "it holds declarations"),
+        (
+            "catROI_a.xml",
+            "<S><n><names><item>a</item></names><data><Vgm>[1;2]</Vgm></data></n></S>",
+            "1 names and 2 values",
+        ),
+        ("sub-1_preproc-cat12vbm_desc-gm_ROI.npy", "x", "no folder 'resource' above it"),
+    ],
+)
+def test_damaged_and_foreign_files_are_refused_by_name(table, name, content, said):
+    with pytest.raises(DataError, match=rf"{name}: (?s:.*){said}"):
+        read_tables(table(content, name))
+
+
+def test_a_column_to_keep_must_be_there(table):
+    with pytest.raises(DataError, match=r"keep: no table of measures has a column 'scor'\. Did you mean 'score'"):
+        read_tables(table("participant_id\tLhippo\tscore\nsub-1\t4000\t1\n"), keep=["scor"])

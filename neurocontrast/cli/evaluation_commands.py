@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pandas as pd
 
 from neurocontrast.cli.command import Configured, Evaluated, Given, ImagesRoot, Overwrite, argument, option
-from neurocontrast.cli.output import Result, print_line, read_facts
+from neurocontrast.cli.output import Result, print_line
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.reading import read_json
+from neurocontrast.tables import read_table
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation.schema import Estimate, Evaluation, NewSite
@@ -139,7 +141,7 @@ def predict(
         on_scan=print_line if jsonl else None,
         progress=given.progress,
     )
-    about = read_facts(path.with_suffix(".json"))
+    about = read_json(path.with_suffix(".json"))
     outside, n_failed = about["outlyingness"], about.get("scans", {}).get("n_failed", 0)
     if jsonl:
         return Result(exit_code=1 if n_failed else 0)
@@ -227,8 +229,8 @@ def evaluation_result(folder: Path) -> Result:
 
 def comparison_result(folder: Path) -> Result:
     """Return every model's difference from the first one, with its interval and p-value."""
-    differences = pd.read_csv(folder / "differences.tsv", sep="\t")
-    about = read_facts(folder / "comparison.json")
+    differences = read_table(folder / "differences.tsv", na_values=["", "n/a"])
+    about = read_json(folder / "comparison.json")
     table = differences[["metric", "model"]].copy()
     table[f"difference [{about['confidence_level']:.0%} interval]"] = [
         _figure(row["difference"], [row["low"], row["high"]]) for row in differences.to_dict("records")

@@ -20,7 +20,8 @@ from neurocontrast.cli.command import (
     option,
 )
 from neurocontrast.cli.evaluation_commands import evaluation_result
-from neurocontrast.cli.output import Result, read_facts
+from neurocontrast.cli.output import Result
+from neurocontrast.reading import read_json
 
 __all__ = ["bundle", "doctor", "embed", "explain", "finetune", "pretrain"]
 
@@ -152,7 +153,7 @@ def explain(
         overwrite=overwrite,
         progress=given.progress,
     )
-    about = read_facts(folder / "explain.json")
+    about = read_json(folder / "explain.json")
     facts = {key: about[key] for key in ("target", "n_subjects", "quantity", "top_regions")}
     table = pd.DataFrame(about["top_regions"])[:5] if about["top_regions"] else None
     title = f"{about['target']}: {about['quantity']}, {about['n_subjects']} subjects"
@@ -182,7 +183,7 @@ def bundle(
         overwrite=overwrite,
         progress=given.progress,
     )
-    about = read_facts(folder / "configs" / "metadata.json")
+    about = read_json(folder / "configs" / "metadata.json")
     note = f"Next, in {folder}: python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir SCANS"
     return Result(
         {"task": about["task"], "n_features": about["network_data_format"]["outputs"]["pred"]["num_channels"]},

@@ -29,7 +29,6 @@ __all__ = [
     "Result",
     "console_progress",
     "print_line",
-    "read_facts",
     "show_error",
     "show_message",
     "show_result",
@@ -52,12 +51,6 @@ class Result:
     notes: list[str] = field(default_factory=list)
     path: Path | None = None  # the file to open, or the folder that was written
     exit_code: int = 0  # 1 where a part failed, 2 where the input is bad
-
-
-def read_facts(path: Path) -> dict[str, Any]:
-    """Read a JSON file that the command has written."""
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content
 
 
 def print_line(content: Mapping[str, Any]) -> None:

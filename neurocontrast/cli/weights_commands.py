@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from neurocontrast.cli.command import Configured, Given, Overwrite, argument, option
-from neurocontrast.cli.output import Result, read_facts
+from neurocontrast.cli.output import Result
+from neurocontrast.reading import read_json
 
 __all__ = ["export_weights", "find_weights", "import_weights"]
 
@@ -28,7 +29,7 @@ def import_weights(
     folder = stages.import_weights(
         file, architecture=architecture, out=out, config=given.resolve(), progress=given.progress
     )
-    about = read_facts(folder / "encoder.json")
+    about = read_json(folder / "encoder.json")
     facts = {key: about[key] for key in ("imported", "n_features", "n_channels", "preprocessing")}
     title = f"{about['imported']['title']}: {about['n_features']:,} features"
     return Result({**facts, "has_head": "head" in about}, title, path=folder)

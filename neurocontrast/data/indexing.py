@@ -15,7 +15,7 @@ import pandas as pd
 from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts import LAYOUTS
 from neurocontrast.data.layouts.scan import FolderLayout, FoundScan
-from neurocontrast.data.layouts.tree import Tree, problem_of_file, read_sidecar, read_tree
+from neurocontrast.data.layouts.tree import Tree, problem_of_file, read_tree
 from neurocontrast.data.measures.finding import files_of_measures
 from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables
@@ -24,6 +24,7 @@ from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.lazy import load
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.reading import read_json
 
 SiteFrom = Literal["column", "folder", "scanner"]
 
@@ -289,7 +290,7 @@ def _row(
 def _settings_of(scan: FoundScan, tree: Tree) -> dict[str, str]:
     settings: dict[str, str] = {}
     for sidecar in scan.sidecars:
-        content = read_sidecar(tree.root / sidecar)
+        content = read_json(tree.root / sidecar)
         settings |= {key: str(value) for key, value in content.items() if isinstance(value, str | int | float)}
     return settings
 

@@ -17,6 +17,7 @@ from neurocontrast.data.layouts.table import read_text_table
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.kernels import ColumnKernel
+from neurocontrast.tables import read_parquet
 
 Vectors = Mapping[str, pd.DataFrame]
 """What kernels compare besides single columns, by name: tables (n, p) of float32 with NaN where missing."""
@@ -164,10 +165,7 @@ def _read_table(path: Path) -> pd.DataFrame:
         values = {name: [None if is_missing(cell) else cell for cell in column] for name, column in cells.items()}
         numeric = {name: [number_of(cell) for cell in cells[name]] for name in cells if is_numeric(cells[name])}
         return pd.DataFrame({**ids, **values, **numeric})
-    try:
-        return pd.read_parquet(path)
-    except Exception as error:
-        raise DataError(f"{path.name} cannot be read as a parquet table ({error}).") from None
+    return read_parquet(path)
 
 
 def check_vectors(vectors: Vectors, objective: nn.Module, cohort: Cohort, training_rows: Sequence[int]) -> None:

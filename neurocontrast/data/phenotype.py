@@ -7,16 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
-from zipfile import BadZipFile
-
-import pandas as pd
 
 from neurocontrast.data.columns import Refusal, as_age, as_sex, is_missing, number_of
 from neurocontrast.data.layouts.scan import FoundScan
 from neurocontrast.data.layouts.table import read_text_table
-from neurocontrast.data.layouts.tree import Tree, read_sidecar
+from neurocontrast.data.layouts.tree import Tree
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.reading import read_json
+from neurocontrast.tables import read_workbook
 
 _COLUMNS = {
     "age": ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit", "interview_age"),
@@ -180,7 +179,7 @@ def read_phenotype(
     sessions = _first_of(table, ("session_id", "session", "ses"))
     described: dict[str, object] = {}
     for beside in [*descriptions, path.with_suffix(".json")]:
-        described |= read_sidecar(beside) if beside.is_file() else {}
+        described |= read_json(beside) if beside.is_file() else {}
     columns = {known: name for known, names in _COLUMNS.items() if (name := _first_of(table, names))}
     columns |= {name: name for name in keep if name in table}
     for row, (line, person) in enumerate(zip(lines, identifiers, strict=True)):
@@ -216,12 +215,7 @@ def read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:
     if path.suffix.lower() not in (".xlsx", ".xls"):
         table = read_text_table(path)
         return table.columns, table.lines
-    try:
-        sheet = pd.read_excel(path, dtype=str, keep_default_na=False)
-    except ImportError as error:
-        raise DataError(f"{path.name}: Excel files need openpyxl: pip install 'neurocontrast[excel]'.") from error
-    except (OSError, ValueError, BadZipFile) as error:
-        raise DataError(f"{path}: not readable as an Excel workbook ({error}).") from error
+    sheet = read_workbook(path)
     cells = {str(name).strip(): [str(cell).strip() for cell in sheet[name]] for name in sheet}
     return cells, list(range(2, len(sheet) + 2))
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path
+from neurocontrast.reading import check_place
 
 STORE_NAME = "images.npy"
 _IMAGE_PATH = re.compile(r"(?P<store>.+\.npy)#(?P<index>[0-9]{1,18})", re.IGNORECASE | re.DOTALL)
@@ -46,8 +47,7 @@ class ImageStore:
     def open(cls, path: str | Path) -> ImageStore:
         """Open a store for reading; a file that is absent, cut, damaged or no array of images is a `DataError`."""
         source = Path(path)
-        if not source.is_file():
-            raise DataError(f"there is no image store {shown(source, 200)}; 'neurocontrast images' writes one.")
+        check_place(source, remedy="Give an image store; 'neurocontrast images' writes one.")
         try:
             array = np.load(source, mmap_mode="r", allow_pickle=False)
         except (ValueError, OSError, EOFError) as error:

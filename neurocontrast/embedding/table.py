@@ -17,6 +17,7 @@ import pyarrow.parquet
 from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path
+from neurocontrast.reading import check_place, parse_json
 
 __all__ = ["Embeddings", "read_embeddings", "write_embeddings"]
 
@@ -70,8 +71,7 @@ def write_embeddings(
 def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
     """Read what `write_embeddings` wrote, or any Parquet table with identifiers and ``feature_…`` columns."""
     path = Path(path)
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such embeddings table. Write one with `neurocontrast embed`.")
+    check_place(path, remedy="Give an embeddings table; `neurocontrast embed` writes one.")
     try:
         file = pyarrow.parquet.ParquetFile(path)
         names = [name for name in file.schema_arrow.names if name.startswith(_FEATURE)]
@@ -108,12 +108,8 @@ def _read_groups(file: pyarrow.parquet.ParquetFile, names: Sequence[str]) -> tup
 
 
 def _info(path: Path, schema: Mapping[bytes, bytes]) -> dict[str, Any]:
-    try:
-        info: Any = json.loads(schema.get(_KEY, b"{}"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DataError(f"{path}: its description is damaged ({error}). Embed the scans again.") from error
-    if not isinstance(info, dict):
-        raise DataError(f"{path}: its description must be a JSON object, found {shown(info)}. Embed the scans again.")
+    place = f"{path}: its description"
+    info: dict[str, Any] = parse_json(schema.get(_KEY, b"{}"), place=place, remedy="Embed the scans again.")
     if info and info.get("format") != _FORMAT:
         raise DataError(f"{path}: format {info.get('format')!r} is not known (this version reads {_FORMAT}).")
     _check_list(path, info, "pretraining_subjects", of=str, what="digests")

@@ -17,8 +17,9 @@ import torch
 from neurocontrast.encoders.building import build_model
 from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.encoders.settings import EncoderSettings
-from neurocontrast.encoders.weights import misfits
+from neurocontrast.encoders.weights import load_tensors, misfits
 from neurocontrast.exceptions import CheckpointError
+from neurocontrast.reading import check_place
 
 __all__ = ["ARCHITECTURES", "Architecture", "convert", "foreign_names", "read_state"]
 
@@ -218,11 +219,10 @@ def read_state(path: Path, architecture: Architecture) -> dict[str, torch.Tensor
 
 
 def _read(path: Path) -> Any:
-    if not path.is_file():
-        raise CheckpointError(f"{path}: there is no such file of weights.")
+    check_place(path, error=CheckpointError, remedy="Give a file of weights.")
     try:
         if path.suffix == ".safetensors":
-            return safetensors.torch.load_file(path)
+            return load_tensors(path)
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         code = re.search(r"GLOBAL (\S+)", str(error))

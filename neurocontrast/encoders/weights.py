@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +17,9 @@ from neurocontrast.encoders.encoder import Encoder
 from neurocontrast.exceptions import CheckpointError, suggestion
 from neurocontrast.files import atomic_path, digest_of_file, write_json
 from neurocontrast.provenance import version
+from neurocontrast.reading import check_place, read_json
 
-__all__ = ["CONTRACT", "digest_of_weights", "misfits", "read_contract", "read_tensors", "save_encoder"]
+__all__ = ["CONTRACT", "digest_of_weights", "load_tensors", "misfits", "read_contract", "read_tensors", "save_encoder"]
 
 WEIGHTS = "encoder.safetensors"
 HEAD = "head.safetensors"
@@ -71,15 +71,12 @@ def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
         advice = "The run is not finished: continue it with --resume" if unfinished else "Give a run directory"
         advice += f", or give the weights of its last epoch, {weights[-1].parent}." if weights else "."
         raise CheckpointError(f"{folder}: no {CONTRACT} there. {advice}")
-    try:
-        contract = json.loads(path.read_text(encoding="utf-8"))
-        if contract["format"] != _FORMAT:
-            raise CheckpointError(
-                f"{path}: format {contract['format']!r} is not known to neurocontrast {version()} "
-                f"(it reads format {_FORMAT}). Upgrade neurocontrast."
-            )
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path}: not a readable encoder description ({error!r}). Copy the run again.") from error
+    contract: dict[str, Any] = read_json(path, error=CheckpointError, remedy="Copy the run again.")
+    if contract.get("format") != _FORMAT:
+        raise CheckpointError(
+            f"{path}: format {contract.get('format')!r} is not known to neurocontrast {version()} "
+            f"(it reads format {_FORMAT}). Upgrade neurocontrast, or copy the run again."
+        )
     missing = [key for key in ("encoder", "n_features", "weights", "preprocessing") if key not in contract]
     if missing:
         raise CheckpointError(f"{path}: lacks {', '.join(missing)}. Copy the run again.")
@@ -91,7 +88,7 @@ def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
             raise CheckpointError(f"{path}: '{key}' must have the keys 'file' and 'sha256'. Copy the run again.")
         if Path(named["file"]).name != named["file"]:
             raise CheckpointError(f"{path}: {key}.file must be a file beside it, found '{named['file']}'.")
-    return dict(contract)
+    return contract
 
 
 def digest_of_weights(path: Path) -> str:
@@ -113,15 +110,22 @@ def read_tensors(
             f"{path}: SHA-256 is {found[:12]}…, but {CONTRACT} says {sha256[:12]}…: the file is damaged or belongs to "
             "another run. Copy both files of one run."
         )
-    try:
-        tensors = safetensors.torch.load_file(path)
-    except (safetensors.SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path}: not a readable safetensors file ({error}). Copy the run again.") from error
+    tensors = load_tensors(path, remedy="Copy the run again.")
     problems = misfits(tensors, expected)
     if problems:
         shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
         raise CheckpointError(f"{path}: the weights do not fit the network that {CONTRACT} describes: {shown}.")
     return tensors
+
+
+def load_tensors(path: Path, *, place: object = None, remedy: str = "") -> dict[str, torch.Tensor]:
+    """Return the tensors of a safetensors file; `place`, by default the path, begins the message of a damaged one."""
+    check_place(path, error=CheckpointError, remedy=remedy)
+    try:
+        return safetensors.torch.load_file(path)
+    except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
+        problem = f"{place or path}: not a readable safetensors file ({error}). {remedy}"
+    raise CheckpointError(problem.rstrip())
 
 
 def misfits(tensors: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> list[str]:

@@ -18,8 +18,9 @@ from neurocontrast.evaluation.schema import Estimate, Evaluation, NewSite, read_
 from neurocontrast.evaluation.significance import delong_test, fold_p_value, holm, mcnemar_test
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
-from neurocontrast.exceptions import ConfigError, DataError, one_of
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.seeds import derive_seed
+from neurocontrast.tables import read_table
 
 __all__ = ["Evaluated", "compare_models", "load_evaluated", "tradeoff_table", "unseen_columns"]
 
@@ -49,15 +50,12 @@ def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -
     kind, scores = evaluation.kind, _score_columns(evaluation)
     texts = {"participant_id", "subject_id", "session", "site", *(() if kind == "continuous" else ("y_pred", "y_true"))}
     sizes = {"repeat", "fold", "n_train", "n_test"}
-    try:
-        predictions = _read_table(
-            root / "predictions.tsv", texts=texts, needed={*texts, "repeat", "fold", "y_true", *scores},
-            numeric={"repeat", "fold", *scores},
-        )  # fmt: skip
-        folds = _read_table(root / "folds.tsv", needed={*sizes, "held_out_site"}, numeric={*sizes, *METRICS[kind]})
-        site = _read_site(root / "confounds.tsv")
-    except (OSError, KeyError, ValueError) as error:
-        raise DataError(f"'{root}': not readable as an evaluation ({error}). Evaluate again.") from error
+    predictions = _read_table(
+        root / "predictions.tsv", texts=texts, needed={*texts, "repeat", "fold", "y_true", *scores},
+        numeric={"repeat", "fold", *scores},
+    )  # fmt: skip
+    folds = _read_table(root / "folds.tsv", needed={*sizes, "held_out_site"}, numeric={*sizes, *METRICS[kind]})
+    site = _read_site(root / "confounds.tsv")
     predictions["session"] = predictions["session"].fillna("")
     predictions = predictions.sort_values(_KEYS, ignore_index=True)
     return Evaluated(name or root.name, evaluation, predictions, folds, site)
@@ -70,19 +68,17 @@ def _score_columns(evaluation: Evaluation) -> list[str]:
 def _read_table(
     path: Path, *, needed: set[str], numeric: Set[str] = frozenset(), texts: Set[str] = frozenset()
 ) -> pd.DataFrame:
-    table = pd.read_csv(path, sep="\t", dtype=dict.fromkeys(texts, str), keep_default_na=False, na_values=["", "n/a"])
-    lacking = sorted(needed - set(table.columns))
-    if lacking:
-        raise ValueError(f"{path.name} lacks {one_of(lacking)}")
+    types = dict.fromkeys(texts, str)
+    table = read_table(path, needed=sorted(needed), remedy="Evaluate again.", dtype=types, na_values=["", "n/a"])
     for name in sorted(numeric & set(table.columns)):
         if table[name].dtype.kind not in "fiu":
-            raise ValueError(f"{path.name}, column '{name}' must hold numbers")
+            raise DataError(f"{path}, column '{name}': must hold numbers. Evaluate again.")
     return table
 
 
 def _read_site(path: Path) -> dict[str, float]:
     """Return how well the site is told from the embedding, over all scans; nothing where that was not computed."""
-    if not path.is_file() or pd.read_csv(path, sep="\t").empty:  # no covariate to look for
+    if not path.is_file() or read_table(path).empty:  # no covariate to look for
         return {}
     columns = {"balanced_accuracy": "value", "low": "low", "high": "high", "chance": "chance"}
     texts = {"column", "within", "metric"}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +31,7 @@ from neurocontrast.evaluation.transformers.sites import (
 from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.files import atomic_path, digest_of_file, write_json
 from neurocontrast.provenance import subject_digest, version
+from neurocontrast.reading import read_arrays, read_json
 
 __all__ = ["FOLDER", "FittedProbe", "digest_of_probe", "fit_on_all", "load_probe", "save_probe"]
 
@@ -44,6 +43,7 @@ FOLDER = "probe"
 MIN_STORED_SUBJECTS = 5
 """Shifts of training sites with fewer subjects do not leave the evaluation."""
 _DESCRIPTION, _ARRAYS = "probe.json", "probe.npz"
+_REMEDY = "Copy the evaluation again."
 _FORMAT, _FORMAT_RECENTRED = 1, 2
 """The second, so that an earlier version does not apply a recentred probe to features as they are."""
 _LINEAR = ("mean", "scale", "coefficients", "intercept", "shares")
@@ -329,11 +329,8 @@ def _find(path: Path) -> Path:
 
 
 def _read_description(path: Path) -> _Description:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error}). Copy the evaluation again.") from error
-    found = content.get("format") if isinstance(content, dict) else None
+    content = read_json(path, error=CheckpointError, remedy=_REMEDY)
+    found = content.get("format")
     if found not in (_FORMAT, _FORMAT_RECENTRED):
         raise CheckpointError(
             f"{path}: format {found!r} is not known (this version reads {_FORMAT} and {_FORMAT_RECENTRED})."
@@ -350,11 +347,10 @@ def _read_arrays(path: Path, about: _Description) -> dict[str, Floats]:
         raise CheckpointError(f"{path}: missing beside {_DESCRIPTION}. Copy the evaluation again.")
     if digest_of_file(path) != about.arrays.get("sha256"):
         raise CheckpointError(f"{path}: is not the file that {_DESCRIPTION} describes. Copy the evaluation again.")
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: np.asarray(stored[name], dtype=np.float64) for name in stored.files}
-    except (OSError, ValueError, BadZipFile) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error}). Copy the evaluation again.") from error
+    stored = read_arrays(path, error=CheckpointError, remedy=_REMEDY)
+    if any(array.dtype.kind not in "biuf" for array in stored.values()):
+        raise CheckpointError(f"{path}: holds more than numbers. {_REMEDY}")
+    arrays = {name: array.astype(np.float64) for name, array in stored.items()}
     p, n_classes = arrays.get("mean", np.zeros(0)).size, len(about.classes)
     k, n_probes = n_classes if about.kind == "multiclass" else 1, len(about.blocks) if about.averaged else 1
     shapes = {"mean": (p,), "scale": (p,), "coefficients": (p, k), "intercept": (n_probes * k,), "shares": (n_classes,)}

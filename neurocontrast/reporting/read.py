@@ -3,7 +3,6 @@
 # ruff: noqa: RUF009 - the tables are declared by a call that returns a dataclass field
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -17,17 +16,19 @@ from neurocontrast.evaluation import schema
 from neurocontrast.evaluation.schema import FORMAT, Evaluation, Metric
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
+from neurocontrast.reading import read_json
 from neurocontrast.reporting import wording
 from neurocontrast.reporting.wording import IMAGES, Words
 from neurocontrast.settings import Settings
+from neurocontrast.tables import read_table
 
 __all__ = [
     "FORMAT", "KINDS", "EvaluationFiles", "Explanation", "ReportOptions", "Results", "external_part", "read_evaluation",
-    "read_json", "read_table",
 ]  # fmt: skip
 
 KINDS = ("binary", "multiclass", "continuous")
 _REQUIRED_FILES = ("evaluation.json", "predictions.tsv", "folds.tsv", "sites.tsv")
+_REMEDY = "Run 'neurocontrast evaluate' again."
 _LARGEST = 4_000_000
 """Bytes up to which images.json is read."""
 
@@ -213,7 +214,7 @@ def read_evaluation(folder: str | os.PathLike[str], *, show_ids: bool = False) -
         )
     continuous = summary.kind == "continuous"
     tables: dict[str, Any] = {
-        table.name: read_table(root / table.metadata["file"], table.metadata["columns"], continuous=continuous)
+        table.name: read_evaluated(root / table.metadata["file"], table.metadata["columns"], continuous=continuous)
         for table in fields(EvaluationFiles)
         if "file" in table.metadata
     }
@@ -225,7 +226,7 @@ def read_evaluation(folder: str | os.PathLike[str], *, show_ids: bool = False) -
         folder=root,
         summary=summary,
         **tables,
-        probe=read_json(probe) if probe.is_file() else None,
+        probe=read_json(probe, remedy=_REMEDY) if probe.is_file() else None,
         explanation=_read_explanation(root / "explanation"),
         config_text=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else None,
         show_ids=show_ids,
@@ -251,33 +252,13 @@ def _check_is_evaluation(root: Path) -> None:
         raise ConfigError(f"evaluation: '{root}' is not an evaluation folder: evaluation.json is missing. {hint}")
 
 
-def read_json(path: Path, *, remedy: str = "Run 'neurocontrast evaluate' again.") -> dict[str, Any]:
-    """Return the object that a JSON file holds; a file that holds none is named, with what to do."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DataError(f"{path}: not readable as JSON ({error}). {remedy}") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path}: must be a JSON object, found {type(content).__name__}. {remedy}")
-    return content
-
-
-def read_table(path: Path, required: Sequence[str], *, continuous: bool) -> pd.DataFrame | None:
+def read_evaluated(path: Path, required: Sequence[str], *, continuous: bool) -> pd.DataFrame | None:
     """Read a table as text, then convert what must be a number; None where absent or empty."""
     if not path.is_file():
         return None
-    try:
-        table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False, na_values=["", "n/a"], encoding="utf-8")
-    except pd.errors.EmptyDataError:
+    if path.stat().st_size < 2:  # a table without columns is one line end
         return None
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not readable as a tab-separated table ({error}).") from error
-    missing = [name for name in required if name not in table.columns]
-    if missing:
-        raise DataError(
-            f"{path}: missing columns: {one_of(missing)}; found: {one_of(table.columns)}. "
-            "Run 'neurocontrast evaluate' again."
-        )
+    table = read_table(path, needed=required, remedy=_REMEDY, dtype=str, na_values=["", "n/a"])
     if table.empty:
         return None
     text = _TEXT - {"y_true", "target"} if continuous else _TEXT
@@ -310,8 +291,8 @@ def _read_origin(files: EvaluationFiles) -> Mapping[str, Any]:
     store = split_image_path(named[0])[0] if named else Path()
     places = [place.with_name("images.json") for place in (store, files.folder / store) if place.is_file()]
     try:
-        return read_json(places[0]) if places and places[0].stat().st_size <= _LARGEST else {}
-    except (OSError, DataError):
+        return read_json(places[0], limit=_LARGEST) if places else {}
+    except DataError:
         return {}
 
 

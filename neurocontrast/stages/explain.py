@@ -27,6 +27,7 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
 from neurocontrast.stages.sources import brains_of_run
+from neurocontrast.tables import read_table
 from neurocontrast.transforms.grids import Grid
 
 __all__ = ["explain"]
@@ -176,10 +177,8 @@ def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, p
 def _read_evaluated(evaluation: Path) -> pd.DataFrame:
     """Return who was evaluated, and the truth: one row a scan."""
     path, needed = evaluation / "predictions.tsv", ["participant_id", "subject_id", "session", "y_true"]
-    try:
-        table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False, usecols=needed)[needed]
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error}). Copy the evaluation again.") from error
+    remedy = "Copy the evaluation again."
+    table = read_table(path, needed=needed, error=CheckpointError, remedy=remedy, dtype=str)[needed]
     return table.drop_duplicates(["participant_id", "session"]).reset_index(drop=True)
 
 

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
 
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model, save_encoder
-from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, digest_of_weights, misfits
+from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, digest_of_weights, load_tensors, misfits
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.progress import Progress
 from neurocontrast.stages.run_folder import INITIAL, read_provenance
@@ -119,10 +117,7 @@ def _read_file(path: Path) -> dict[str, torch.Tensor]:
             f"training.init: '{path}' is neither a run nor a .safetensors file of an encoder. Weights of other "
             "programs come in with `neurocontrast weights import`."
         )
-    try:
-        return safetensors.torch.load_file(path)
-    except (safetensors.SafetensorError, OSError) as error:
-        raise CheckpointError(f"training.init: '{path}' is not a readable safetensors file ({error}).") from error
+    return load_tensors(path, place=f"training.init: '{path}'")
 
 
 def _adapted(

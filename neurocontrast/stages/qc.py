@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +23,9 @@ from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, flag_scans
 from neurocontrast.prepare.measures import compare_with_others, measure_scan, template_strip
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, version
+from neurocontrast.reading import parse_json, read_arrays
 from neurocontrast.reporting.scan_quality import N_SHOWN, render_quality
+from neurocontrast.tables import read_table
 
 __all__ = ["Quality", "qc"]
 
@@ -84,7 +84,7 @@ def qc(
     table.insert(4, "flags", ["; ".join(flag.text for flag in each) for each in flags])
     order = np.lexsort((table["name"], -worst, -table["n_flags"]))
     table, flags = table.iloc[order].reset_index(drop=True), [flags[row] for row in order]
-    thumbnails = {row: _load(kept[place])["thumbnail"].tobytes() for row, place in enumerate(order[:N_SHOWN])}
+    thumbnails = {row: read_arrays(kept[place])["thumbnail"].tobytes() for row, place in enumerate(order[:N_SHOWN])}
     source, strip = cohort.source.name, template_strip()
     page = render_quality(table, flags, thumbnails, strip, source=source, simulated=cohort.simulated, version=version())
     write_text(target / "qc.html", page)
@@ -119,7 +119,7 @@ def _measure(cohort: Cohort, folder: Path, n_workers: int, progress: Progress) -
             problems.add(f"{error.filename}: {error.strerror}", name=name)
             continue
         kept.append(folder / f"{digest_of('neurocontrast-qc', _RECIPE, paths, states)}.npz")
-        if not kept[-1].is_file():
+        if not _is_kept(kept[-1]):
             work[kept[-1]] = (name, paths, kept[-1])
     with progress.task("Measuring scans", total=len(work), unit="scan") as task:
         for name, problem in map_files(
@@ -131,6 +131,17 @@ def _measure(cohort: Cohort, folder: Path, n_workers: int, progress: Progress) -
     if problems.found:
         raise DataError(f"{problems.to_text()}\nWhat was measured of the others is kept.")
     return kept
+
+
+def _is_kept(file: Path) -> bool:
+    """Say whether a file has what `_measure_one` writes; a damaged one is removed, and its scan measured again."""
+    try:
+        found = read_arrays(file, shapes={"measures": (), "vector": (None,), "thumbnail": (None,)})
+        parse_json(str(found["measures"]), place=file)
+    except DataError:
+        file.unlink(missing_ok=True)
+        return False
+    return True
 
 
 def _measure_one(name: str, paths: Sequence[str], file: Path) -> tuple[str, str]:
@@ -156,20 +167,15 @@ def _identity(cohort: Cohort) -> pd.DataFrame:
 
 def _measured(cohort: Cohort, kept: Sequence[Path]) -> pd.DataFrame:
     """Return the measures of every scan, compared with the others of its site where there are enough."""
-    table = pd.DataFrame([json.loads(str(_load(file)["measures"])) for file in kept])
+    table = pd.DataFrame([json.loads(str(read_arrays(file)["measures"])) for file in kept])
     table[["site_correlation", "asymmetry"]] = np.nan
     for _, rows in _identity(cohort).groupby("site").groups.items():
         if len(rows) >= N_SITE:
-            vectors = np.stack([_load(kept[row])["vector"] for row in rows])
+            vectors = np.stack([read_arrays(kept[row])["vector"] for row in rows])
             with threadpool_limits(1):
                 alike = compare_with_others(vectors)
             table.loc[rows, ["site_correlation", "asymmetry"]] = np.stack(alike, axis=1).round(4)
     return table
-
-
-def _load(file: Path) -> dict[str, Any]:
-    with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as content:
-        return dict(content)
 
 
 def _imported(cohort: Cohort) -> pd.DataFrame:
@@ -185,7 +191,7 @@ def _imported(cohort: Cohort) -> pd.DataFrame:
     file = cohort.source.parent / "quality.tsv"
     if not file.is_file():
         return found
-    quality = pd.read_csv(file, sep="\t", dtype=str, keep_default_na=False).replace("n/a", "")
+    quality = read_table(file, dtype=str).replace("n/a", "")
     keys = [key for key in ("participant_id", "session") if key in quality]
     if {"participant_id", "scales"} <= set(quality) and not quality.duplicated(keys).any():
         texts = cohort.table[keys].merge(quality, on=keys, how="left")["scales"].fillna("").astype(str)

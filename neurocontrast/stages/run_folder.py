@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import pandas as pd
 from filelock import FileLock, Timeout
 
+from neurocontrast import reading
 from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, digest_of_weights
@@ -21,6 +21,7 @@ from neurocontrast.files import check_writable, write_json
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
 from neurocontrast.stages.sources import AnySource
+from neurocontrast.tables import read_table
 from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
 __all__ = [
@@ -240,14 +241,12 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     path = folder / "metrics.csv"
     if not path.is_file():
         return []
-    try:
-        table = pd.read_csv(path, dtype=float, float_precision="round_trip")
-        epochs = table["epoch"].astype(int)
-    except (ValueError, KeyError) as error:
-        raise CheckpointError(
-            f"{path}: must be a table of numbers with a column 'epoch', and is damaged ({error}). Copy the run again, "
-            "or remove this file to go on without the course of its training."
-        ) from error
+    remedy = "Copy the run again, or remove this file to go on without the course of its training."
+    options = {"sep": ",", "dtype": float, "float_precision": "round_trip", "na_values": [""]}
+    table = read_table(path, needed=["epoch"], error=CheckpointError, remedy=remedy, **options)
+    if not (table["epoch"] % 1 == 0).all():
+        raise CheckpointError(f"{path}: column 'epoch' must hold whole numbers. {remedy}")
+    epochs = table["epoch"].astype(int)
     known = table.astype(object).where(np.isfinite(table), None).assign(epoch=epochs.tolist())
     return [{str(name): value for name, value in row.items()} for row in known.to_dict("records")]
 
@@ -261,10 +260,5 @@ def is_finished(folder: Path, config: Config | None = None) -> bool:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object of a JSON file that belongs to a run."""
-    try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error}). Copy the run again.") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: must hold a JSON object, found a {type(content).__name__}. Copy the run again.")
+    content: dict[str, Any] = reading.read_json(path, error=CheckpointError, remedy="Copy the run again.")
     return content

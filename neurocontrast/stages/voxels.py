@@ -24,6 +24,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.files import files_of
 from neurocontrast.lazy import load
 from neurocontrast.progress import Progress
+from neurocontrast.reading import read_array
 
 __all__ = ["with_voxels"]
 
@@ -208,7 +209,7 @@ def _load(path: str, spacing: tuple[float, ...] | None) -> tuple[npt.NDArray[np.
     if path.lower().endswith(".npy"):
         if spacing is None:
             raise DataError("an array has no voxel size, and the embeddings do not say that of their run")
-        data, affine = np.load(path, allow_pickle=False), np.diag([*spacing, 1.0])
+        data, affine = read_array(path), np.diag([*spacing, 1.0])
     else:
         image = nib.load(path)
         data, affine = np.asarray(image.dataobj), np.array(image.affine, dtype=float)

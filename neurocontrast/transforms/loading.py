@@ -20,6 +20,7 @@ from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import files_of
+from neurocontrast.reading import check_place, read_array
 from neurocontrast.transforms.images import EachImage, centred, in_memory_order, times, to_image
 from neurocontrast.transforms.limits import N_VOXELS_MIN, SPACING_LIMITS_MM
 
@@ -148,6 +149,7 @@ def read_scan(path: str | os.PathLike[str]) -> Scan:
     """Read a NIfTI, FreeSurfer or ``.npy`` volume, or raise a `DataError` that names the file; see `LoadScand`."""
     name = os.fspath(path)
     try:
+        check_place(name)
         scan = _read_array(name) if _is_array(name) else _read_nifti(name)
         _check_voxels(name, scan.voxels)
     except DataError:
@@ -161,6 +163,7 @@ def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
     """Check a scan by its header alone, without reading its voxels; refuse what `read_scan` would by its header."""
     name = os.fspath(path)
     try:
+        check_place(name)
         if _is_array(name):
             array = np.load(name, mmap_mode="r", allow_pickle=False)
             _check_kind(name, array.dtype)
@@ -210,7 +213,7 @@ def _is_freesurfer(name: str) -> bool:
 
 
 def _read_array(name: str) -> Scan:
-    array = np.load(name, allow_pickle=False)
+    array = read_array(name)
     _check_kind(name, array.dtype)
     return Scan(np.asarray(array, dtype=np.float32).reshape(_check_shape(name, array.shape)), None)
 

@@ -143,7 +143,7 @@ def test_explain_refuses_a_run_of_images(road, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        (lambda folder: (folder / "images.npy").unlink(), "there is no image store"),
+        (lambda folder: (folder / "images.npy").unlink(), "images.npy: there is no such file"),
         (lambda folder: (folder / "images.npy").write_bytes((folder / "images.npy").read_bytes()[:500]), "images.npy"),
         (lambda folder: (folder / "images.npy").write_bytes(b"x" * 900), "images.npy"),
         (lambda folder: np.save(folder / "images.npy", np.zeros((9, 3, 8, 8), np.uint8)), "which holds 9"),

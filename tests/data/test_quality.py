@@ -19,7 +19,7 @@ def test_deep_reads_voxels_and_shallow_headers_alone(brain, write_nifti, tmp_pat
     good = inspect_scan(write_nifti(brain), deep=True)
     assert good.problem == ""
     assert good.header.shape == brain.shape
-    assert "no such image" in inspect_scan(tmp_path / "absent.nii", deep=False).problem
+    assert "no such file" in inspect_scan(tmp_path / "absent.nii", deep=False).problem
     assert "less than 50%" in inspect_scan(write_nifti(brain), Preprocessing(), deep=True).problem
 
 

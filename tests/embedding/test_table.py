@@ -58,7 +58,7 @@ def test_a_foreign_table_with_features_can_be_read(tmp_path):
 
 
 def test_what_is_no_embeddings_table_is_refused(tmp_path):
-    with pytest.raises(DataError, match="there is no such embeddings table"):
+    with pytest.raises(DataError, match="no such file. Give an embeddings table"):
         read_embeddings(tmp_path / "absent.parquet")
     (tmp_path / "text.parquet").write_text("hello")
     with pytest.raises(DataError, match="not a readable Parquet file"):
@@ -82,7 +82,7 @@ def test_features_that_are_not_finite_are_refused_by_name(tmp_path):
 def test_other_format_and_damaged_description_are_refused(tmp_path):
     write_embeddings(tmp_path / "e.parquet", table(), FEATURES, INFO)
     written = pyarrow.parquet.read_table(tmp_path / "e.parquet")
-    for text, message in ((b'{"format": 2}', "format 2 is not known"), (b"{", "description is damaged")):
+    for text, message in ((b'{"format": 2}', "format 2 is not known"), (b"{", "its description: not readable as JSON")):
         changed = written.replace_schema_metadata({b"neurocontrast": text})
         pyarrow.parquet.write_table(changed, tmp_path / "c.parquet")
         with pytest.raises(DataError, match=message):

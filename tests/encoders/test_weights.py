@@ -82,8 +82,8 @@ def test_every_tensor_that_does_not_fit_is_named(saved):
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("{", "not a readable encoder description"),
-        ("[]", "not a readable encoder description"),
+        ("{", "not readable as JSON"),
+        ("[]", "must hold a JSON object"),
         ('{"format": 9}', "format 9 is not known"),
         ('{"format": 1}', "lacks encoder, n_features, weights, preprocessing"),
     ],

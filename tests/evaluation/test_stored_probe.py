@@ -112,8 +112,8 @@ def pickled(folder):
     ("damage", "message"),
     [
         (lambda folder: (folder / "probe.json").unlink(), "there is no probe. Give an evaluation directory"),
-        (lambda folder: (folder / "probe.json").write_text("{"), "cannot be read"),
-        (lambda folder: (folder / "probe.json").write_text("[1]"), "format None is not known"),
+        (lambda folder: (folder / "probe.json").write_text("{"), "not readable as JSON"),
+        (lambda folder: (folder / "probe.json").write_text("[1]"), "must hold a JSON object"),
         (change("format", 3), "format 3 is not known"),
         (change("format", 2), "'recentring' missing or damaged"),
         (change("limits", [1]), "'limits'"),
@@ -125,7 +125,7 @@ def pickled(folder):
         (change("classes", ["a", "b", "c"]), "of a wrong shape"),
         (lambda folder: (folder / "probe.npz").unlink(), "missing beside probe.json"),
         (swap_arrays, "is not the file that probe.json describes"),
-        (pickled, "cannot be read"),
+        (pickled, "holds Python objects"),
     ],
 )
 def test_a_damaged_probe_is_named(make_cohort, tmp_path, damage, message):

@@ -112,7 +112,7 @@ def test_a_mask_takes_the_place_of_what_is_bright(tmp_path, measure, template):
     assert measure(head).measures["brain_ml"] > 4000
     nib.save(nib.Nifti1Image((template[0] > 0).astype(np.uint8), template[1]), tmp_path / "mask.nii")
     assert measure(head, mask_path=str(tmp_path / "mask.nii")).measures["dice"] > 0.999
-    with pytest.raises(DataError, match="no such image"):
+    with pytest.raises(DataError, match="no such file"):
         measure(head, mask_path=str(tmp_path / "none.nii"))
 
 

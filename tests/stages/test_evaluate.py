@@ -174,7 +174,7 @@ def test_the_plan_is_shown_on_the_terminal_before_anything_is_computed(embedding
         (["--train-sizes", "20,500"], "train_sizes: 500 cannot be had: the smallest training fold has 48 subjects"),
         (["--train-sizes", "0"], "train_sizes: must be a list of whole numbers from 1 on"),
         (["--n-draws", "0"], "n_draws: must be greater than or equal to 1"),
-        (["--test", "nowhere.parquet"], "there is no such embeddings table"),
+        (["--test", "nowhere.parquet"], "no such file. Give an embeddings table"),
         (["--set", "evaluation.k=[0]"], "k: must be a list of whole numbers from 1 on"),
         (["--set", "evaluation.test_where={site: [oslo]}"], "test_where: .*--test"),
     ],
@@ -235,7 +235,7 @@ def test_wrong_options_are_answered_and_nothing_is_written(embeddings, tmp_path,
 
 
 def test_wrong_files_are_answered(embeddings, tmp_path):
-    with pytest.raises(DataError, match="there is no such embeddings table"):
+    with pytest.raises(DataError, match="no such file. Give an embeddings table"):
         evaluate(tmp_path / "none.parquet", out=tmp_path / "e")
     (tmp_path / "text.parquet").write_text("hello")
     with pytest.raises(DataError, match=r"text\.parquet"):

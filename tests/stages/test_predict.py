@@ -112,7 +112,7 @@ def test_numbers_and_several_classes(tmp_path, target):
         (lambda f: write(f, p=11), DataError, "the probe was fitted on 12 features, and this table has 11"),
         (lambda f: write(f, info={**INFO, "run": {"weights": {"sha256": "b" * 64}}}), DataError, "Features of two"),
         (lambda f: write(f, info={}), DataError, "one that is not recorded"),
-        (lambda f: f, DataError, "there is no such embeddings table"),
+        (lambda f: f, DataError, "no such file. Give an embeddings table"),
         (lambda f: f.write_text("hello") and f, DataError, "not a readable Parquet file"),
     ],
 )

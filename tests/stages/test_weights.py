@@ -144,13 +144,13 @@ def test_the_commands_end_with_2_and_one_message(imported, checkpoint, tmp_path,
     importing = ["weights", "import", "--architecture", "yaware", "--out", tmp_path / "o"]
     for arguments, said in (
         ([*importing, short], "not a readable file of weights"),
-        ([*importing, tmp_path / "none.pt"], "there is no such file of weights"),
+        ([*importing, tmp_path / "none.pt"], "there is no such file"),
         ([*importing, checkpoint], "tensors do not fit"),
         (
             ["weights", "export", imported, "--out", tmp_path / "w.onnx"],
             "must be a file that ends in .pt or .safetensors",
         ),
-        (["weights", "export", damaged, "--out", tmp_path / "w.pt"], "not a readable encoder description"),
+        (["weights", "export", damaged, "--out", tmp_path / "w.pt"], "not readable as JSON"),
     ):
         assert command([str(argument) for argument in arguments]) == 2
         assert said in capsys.readouterr().err

@@ -199,7 +199,7 @@ def test_an_item_keeps_its_metadata_and_goes_on_through_monais_transforms(brain,
     assert item["image"].shape == (1, 20, 22, 16)
     assert item["image"].dtype == torch.float32
     assert item["image"].meta["filename_or_obj"] == str(path)
-    with pytest.raises(DataError, match="no such image"):
+    with pytest.raises(DataError, match="no such file"):
         apply(chain, {"image": path.with_name("absent.nii.gz")})
 
 

@@ -43,7 +43,7 @@ def test_missing_keys_and_wrong_settings(brain, write_nifti):
     assert LoadScand("scan", allow_missing_keys=True)({"image": path}) == {"image": path}
     with pytest.raises(ConfigError, match=r"spacing_mm must be between 0\.1 and 20, got 0"):
         LoadScand("image", spacing_mm=0)
-    with pytest.raises(DataError, match="no such image"):
+    with pytest.raises(DataError, match="no such file"):
         LoadScand("image")({"image": path.with_name("absent.nii.gz")})
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DataError, match="truncated"):

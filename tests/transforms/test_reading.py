@@ -138,7 +138,7 @@ def test_a_truncated_plain_file_and_a_truncated_array(brain, write_nifti, tmp_pa
 
 def test_a_pickled_array_is_not_read(tmp_path):
     np.save(tmp_path / "a.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match="not a readable array"):
+    with pytest.raises(DataError, match="not readable as an array"):
         read_scan(tmp_path / "a.npy")
 
 
@@ -179,9 +179,9 @@ def test_impossible_voxel_sizes_are_refused(brain, write_nifti, spacing):
 
 def test_absent_files_are_named(tmp_path):
     for name in ("a.nii.gz", "a.npy"):
-        with pytest.raises(DataError, match=f"{name}: there is no such image"):
+        with pytest.raises(DataError, match=f"{name}: there is no such file"):
             read_scan(tmp_path / name)
-        with pytest.raises(DataError, match=f"{name}: there is no such image"):
+        with pytest.raises(DataError, match=f"{name}: there is no such file"):
             read_scan_header(tmp_path / name)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from neurocontrast.data.layouts import Listing
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, suggestion
+from neurocontrast.reading import read_bytes
 
 __all__ = ["TableLayout", "read_text_table"]
 
@@ -62,17 +63,10 @@ def read_text_table(path: str | Path) -> Listing:
 
 
 def _decode(source: Path) -> str:
-    try:
-        content = source.read_bytes()
-    except FileNotFoundError:
-        beside = [entry.name for entry in source.parent.iterdir()] if source.parent.is_dir() else []
-        raise DataError(f"{source}: there is no such file.{suggestion(source.name, beside)}") from None
-    except IsADirectoryError:
-        raise DataError(
-            f"{source}: this is a folder; give the table, for instance {source / 'participants.tsv'}"
-        ) from None
-    except OSError as error:
-        raise DataError(f"{source}: cannot be read ({error.strerror}).") from error
+    if source.is_dir():
+        raise DataError(f"{source}: this is a folder; give the table, for instance {source / 'participants.tsv'}")
+    beside = [] if source.exists() or not source.parent.is_dir() else list(source.parent.iterdir())
+    content = read_bytes(source, remedy=suggestion(source.name, [entry.name for entry in beside]).strip())
     for start, kind in _NOT_TEXT.items():
         if content.startswith(start):
             raise DataError(f"{source.name}: this is {kind}, not a text table; save it as tab-separated text (.tsv).")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from neurocontrast.exceptions import DataError
-
-__all__ = ["Tree", "problem_of_file", "read_sidecar", "read_tree"]
+__all__ = ["Tree", "problem_of_file", "read_tree"]
 
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _N_BYTES_OF_POINTER = 1024
@@ -77,15 +73,6 @@ def read_tree(root: Path) -> Tree:
         if names:
             tree.folders[folder] = sorted(names)
     return tree
-
-
-def read_sidecar(path: Path) -> dict[str, Any]:
-    """Return the content of a JSON file beside a scan or a table."""
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError as error:
-        raise DataError(f"{path}: not readable as JSON ({error}).") from error
-    return content
 
 
 def problem_of_file(path: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,9 +13,10 @@ import numpy.typing as npt
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.store import ImageStore, Located
-from neurocontrast.exceptions import one_of
+from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.reading import read_json
 
 RECORD_NAME = "images.json"
 _N_NAMED = 5
@@ -102,8 +102,8 @@ def _doubts_of_table(cohort: Cohort) -> list[str]:
 def _check_record(store: ImageStore, problems: Problems) -> None:
     record = Path(store.path).parent / RECORD_NAME
     try:
-        written = json.loads(record.read_text(encoding="utf-8")).get("images_sha256")
-    except (OSError, ValueError, AttributeError):
+        written = read_json(record).get("images_sha256")
+    except DataError:  # without a record there is nothing to compare
         return
     if written is not None and written != digest_of_file(store.path):
         problems.add(

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +34,7 @@ from neurocontrast.evaluation.schema.sections import (
     VoxelsAbout,
 )  # fmt: skip
 from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.reading import read_json
 
 __all__ = ["FILE", "FORMAT", "EmbeddingsOrigin", "Estimate", "Evaluation", "LearningCurve", "NewSite", "Notice",
            "compose_evaluation", "read_evaluation"]  # fmt: skip
@@ -144,12 +144,7 @@ def read_evaluation(path: str | os.PathLike[str]) -> Evaluation:
     """
     file = Path(path) / FILE if Path(path).is_dir() else Path(path)
     remedy = "Run 'neurocontrast evaluate' again."
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DataError(f"{file}: not readable as JSON ({error}). {remedy}") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{file}: must be a JSON object, found {type(content).__name__}. {remedy}")
+    content = read_json(file, remedy=remedy)
     if content.get("format") != FORMAT:
         raise DataError(
             f"{file}: format must be {FORMAT}, found {content.get('format')!r}. It was written by another version of "

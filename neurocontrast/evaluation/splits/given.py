@@ -17,7 +17,8 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from neurocontrast.evaluation.rows import cell_texts, row_names
 from neurocontrast.evaluation.splits.splitters import Split, parts_of
 from neurocontrast.evaluation.target import Target
-from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of, suggestion
+from neurocontrast.exceptions import ConfigError, DataError, LeakageError
+from neurocontrast.tables import read_table
 
 __all__ = ["describe_splitter", "read_split_file", "split_table", "splits_from_cv", "splits_from_table"]
 
@@ -54,18 +55,8 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
     An empty fold (or ``n/a``) marks a scan that is trained on in every fold and never tested.
     """
     file = Path(path)
-    if not file.is_file():
-        raise DataError(f"split_file: there is no file '{file}'. Give the splits.tsv of an evaluation.")
-    try:
-        frame = pd.read_csv(file, sep="\t", dtype=str, keep_default_na=False)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise DataError(f"split_file '{file.name}': not readable as a tab-separated table ({error}).") from error
-    missing = [name for name in _NEEDED if name not in frame]
-    if missing:
-        raise DataError(
-            f"split_file '{file.name}': column {one_of(missing)} is needed.{suggestion(missing[0], frame.columns)} "
-            f"It has: {one_of(frame.columns)}."
-        )
+    remedy = "Give the splits.tsv of an evaluation as split_file."
+    frame = read_table(file, needed=_NEEDED, dtype=str, remedy=remedy)
     frame["session"] = frame["session"].replace("n/a", "") if "session" in frame else ""
     frame["fold"] = frame["fold"].replace({"": str(_NEVER_TESTED), "n/a": str(_NEVER_TESTED)})
     for name in ("repeat", "fold"):

@@ -53,7 +53,7 @@ def test_a_table_names_all_images_that_are_not_there(make_table):
     message = str(found.value)
     assert "3 problems" in message
     assert "line 2, i0, column 'path': there is no image 5" in message
-    assert "no image store" in message
+    assert "no such file" in message
     assert "holds 2, counted from 0" in message
 
 

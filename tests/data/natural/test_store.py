@@ -90,5 +90,5 @@ def test_damaged_and_foreign_files_are_refused(tmp_path, store):
         ImageStore.open(grey)
     with pytest.raises(DataError, match="C order"):
         ImageStore.open(tmp_path / "fortran.npy")
-    with pytest.raises(DataError, match="no image store"):
+    with pytest.raises(DataError, match="no such file"):
         ImageStore.open(tmp_path / "absent.npy")

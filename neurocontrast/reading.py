@@ -1,0 +1,278 @@
+"""The one way in for files: their content, JSON, arrays and gzip, each with limits, so that a damaged file is named.
+
+Every reader raises the error class that its caller gives, with the file, what was found, and the caller's `remedy`.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import math
+import os
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.exceptions import DataError, NeurocontrastError
+
+__all__ = [
+    "DAMAGE",
+    "check_place",
+    "parse_json",
+    "problem_of_place",
+    "read_array",
+    "read_arrays",
+    "read_bytes",
+    "read_json",
+    "read_text",
+]
+
+N_BYTES = 2**32
+"""Largest file that is read whole, and largest content of an archive."""
+N_JSON_BYTES = 2**28
+_N_JSON_VALUES = 10_000_000
+_N_LEVELS = 100
+_N_DIGITS = 40  # of a whole number; 128 bits have 39
+_KINDS = {dict: "object", list: "list", str: "text", int: "number", float: "number", bool: "true or false"}
+_SPECIAL = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+DAMAGE: tuple[type[Exception], ...] = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError, SyntaxError),
+    *(TypeError, ValueError, struct.error, zipfile.BadZipFile, zlib.error),
+)
+"""What the readers of others raise for damaged bytes; an exhausted memory and an interruption are not among them."""
+
+
+def problem_of_place(path: str | os.PathLike[str]) -> str:
+    """Return why a path is no file that can be read (a pipe or device would be waited for without end), or ""."""
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        return "there is no such file"
+    except OSError as error:
+        return (
+            "is a link that leads back to itself"
+            if error.errno == errno.ELOOP
+            else f"cannot be read ({error.strerror})"
+        )
+    except ValueError as error:  # a zero byte, or half of a surrogate pair
+        return f"is no usable path ({error})"
+    return next((f"is {kind}, not a file" for test, kind in _SPECIAL if test(mode)), "")
+
+
+def check_place(path: str | os.PathLike[str], *, error: type[NeurocontrastError] = DataError, remedy: str = "") -> None:
+    """Refuse a path that is no regular file, or a link to none."""
+    problem = problem_of_place(path)
+    if problem:
+        _refuse(error, path, problem, remedy)
+
+
+def read_bytes(
+    path: str | os.PathLike[str],
+    *,
+    error: type[NeurocontrastError] = DataError,
+    remedy: str = "",
+    limit: int = N_BYTES,
+) -> bytes:
+    """Return the content of a regular file of at most `limit` bytes."""
+    check_place(path, error=error, remedy=remedy)
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(limit + 1)
+    except OSError as problem_of_disk:
+        _refuse(error, path, f"cannot be read ({problem_of_disk.strerror})", remedy)
+    if len(content) > limit:
+        _refuse(error, path, f"holds more than {limit:,} bytes, the most that such a file may hold", remedy)
+    return content
+
+
+def read_text(
+    path: str | os.PathLike[str],
+    *,
+    error: type[NeurocontrastError] = DataError,
+    remedy: str = "",
+    limit: int = N_BYTES,
+) -> str:
+    """Return the text of a UTF-8 file, without a byte order mark."""
+    content = read_bytes(path, error=error, remedy=remedy, limit=limit)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = content.count(b"\n", 0, problem.start) + 1
+        found = f"line {line} holds a byte that is not UTF-8 (0x{content[problem.start]:02x})"
+        _refuse(error, path, found, remedy)
+
+
+def read_json(
+    path: str | os.PathLike[str],
+    *,
+    of: type = dict,
+    error: type[NeurocontrastError] = DataError,
+    remedy: str = "",
+    limit: int = N_JSON_BYTES,
+) -> Any:
+    """Read a JSON file.
+
+    Parameters
+    ----------
+    path : path
+        File in UTF-8, with or without a byte order mark.
+    of : type, default=dict
+        What it must hold: dict for an object, list, or object for any value.
+    error : type of NeurocontrastError, default=DataError
+        What a file that cannot be used raises.
+    remedy : str, optional
+        Sentence that ends the message.
+    limit : int, default=2**28
+        Largest file, in bytes.
+
+    Raises
+    ------
+    NeurocontrastError
+        Of class `error`: no regular file, too large, not UTF-8, not JSON (NaN is not), nested deeper than 100 levels,
+        with whole numbers of more than 40 digits, with two values for one key, or of another kind than `of`.
+    """
+    content = read_bytes(path, error=error, remedy=remedy, limit=limit)
+    return parse_json(content, place=path, of=of, error=error, remedy=remedy)
+
+
+def parse_json(
+    content: bytes | str,
+    *,
+    place: object,
+    of: type = dict,
+    error: type[NeurocontrastError] = DataError,
+    remedy: str = "",
+) -> Any:
+    """Return the value of a JSON text, by the rules of `read_json`; `place` begins the message."""
+    try:
+        text = content if isinstance(content, str) else content.decode("utf-8-sig")
+        if text.count(",") + text.count("[") + text.count("{") > _N_JSON_VALUES:
+            raise ValueError(f"more than {_N_JSON_VALUES:,} values")
+        value = json.loads(
+            text, parse_int=_whole_number, parse_constant=_no_constant, object_pairs_hook=_without_contradictions
+        )
+        _check_depth(value)
+    except RecursionError:
+        _refuse(error, place, f"not readable as JSON (nested deeper than {_N_LEVELS} levels)", remedy)
+    except ValueError as problem:
+        _refuse(error, place, f"not readable as JSON ({problem})", remedy)
+    if not isinstance(value, of):
+        found = _KINDS.get(type(value), "null")
+        _refuse(error, place, f"must hold a JSON {_KINDS[of]}, found {found}", remedy)
+    return value
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > _N_DIGITS:
+        raise ValueError(f"a whole number of {len(digits):,} digits; at most {_N_DIGITS} are read")
+    return int(digits)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _without_contradictions(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next((key for key, value in pairs if value != found[key]), None)
+        if twice is not None:
+            raise ValueError(f"two values for the key {twice[:60]!r}")
+    return found
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(_N_LEVELS + 1):
+        level = [
+            part
+            for each in level
+            for part in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+            if isinstance(part, dict | list)
+        ]
+        if not level:
+            return
+    raise RecursionError
+
+
+def read_array(path: str | os.PathLike[str], *, error: type[NeurocontrastError] = DataError, remedy: str = "") -> Any:
+    """Return the array of a ``.npy`` file of at most 4 GiB; Python objects in it are refused."""
+    content = read_bytes(path, error=error, remedy=remedy)
+    try:
+        return _array_in(content)
+    except ValueError as problem:
+        _refuse(error, path, f"not readable as an array ({problem})", remedy)
+
+
+def read_arrays(
+    path: str | os.PathLike[str],
+    *,
+    shapes: dict[str, Sequence[int | None]] | None = None,
+    error: type[NeurocontrastError] = DataError,
+    remedy: str = "",
+    limit: int = N_BYTES,
+) -> dict[str, npt.NDArray[Any]]:
+    """Read a ``.npz`` archive, whose checksums are verified.
+
+    Parameters
+    ----------
+    path : path
+        Archive without Python objects.
+    shapes : dict of str to sequence of int or None, optional
+        Arrays that must be there, and their shapes, None for any length.
+    error, remedy : as of `read_json`
+        What is raised, and its last sentence.
+    limit : int, default=2**32
+        Largest sum of the decompressed sizes, in bytes.
+    """
+    content = read_bytes(path, error=error, remedy=remedy, limit=limit)
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(part.file_size for part in archive.infolist()) > limit:
+                raise ValueError(f"it would take more than {limit:,} bytes")
+            arrays = {name.removesuffix(".npy"): _array_in(archive.read(name)) for name in archive.namelist()}
+    except DAMAGE as problem:
+        _refuse(error, path, f"not readable as an archive of arrays ({problem})", remedy)
+    for name, shape in (shapes or {}).items():
+        if name not in arrays:
+            _refuse(error, path, f"the array '{name}' is missing", remedy)
+        found = arrays[name].shape
+        if len(found) != len(shape) or any(n not in (None, m) for n, m in zip(shape, found, strict=True)):
+            expected = " × ".join("any" if n is None else str(n) for n in shape) or "one number"
+            _refuse(error, path, f"the array '{name}' is of shape {found}, and must be {expected}", remedy)
+    return arrays
+
+
+def _array_in(content: bytes) -> npt.NDArray[Any]:
+    """Return the array of a ``.npy`` file's content; no memory is taken for one that is not there."""
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"version {version} of the format is not known")
+    of_version = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, is_fortran, dtype = of_version(stream)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    n_expected, n_found = math.prod(shape) * dtype.itemsize, len(content) - stream.tell()
+    if n_expected != n_found:
+        raise ValueError(f"its header announces {n_expected:,} bytes, and {n_found:,} are there")
+    array = np.frombuffer(content, dtype=dtype, offset=stream.tell())
+    return array.reshape(shape, order="F" if is_fortran else "C").copy(order="K")
+
+
+def _refuse(error: type[NeurocontrastError], place: object, problem: str, remedy: str) -> NoReturn:
+    raise error(f"{place}: {problem}. {remedy}".rstrip()) from None

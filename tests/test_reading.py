@@ -1,0 +1,156 @@
+"""One way in for files: what is damaged, hostile or no file at all is one sentence with its name."""
+
+import io
+import os
+import zipfile
+
+import numpy as np
+import pytest
+
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.reading import read_array, read_arrays, read_bytes, read_json
+from neurocontrast.tables import read_parquet, read_table, read_workbook
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"", r"not readable as JSON \(Expecting value"),
+        (b"{", "not readable as JSON"),
+        (b"[]", "must hold a JSON object, found list"),
+        (b"null", "must hold a JSON object, found null"),
+        (b'"\xff"', "not readable as JSON .*0xff"),
+        (b"[" * 100_000 + b"]" * 100_000, "nested deeper than 100 levels"),
+        (b'{"a":' * 500 + b"1" + b"}" * 500, "nested deeper than 100 levels"),
+        (b'{"n": ' + b"9" * 5_000 + b"}", "a whole number of 5,000 digits"),
+        (b'{"n": ' + b"9" * 400 + b"}", "a whole number of 400 digits"),
+        (b'{"n": NaN}', "NaN is not JSON"),
+        (b'{"key": 1, "key": 2}', "two values for the key 'key'"),
+        (b"[" + b"1," * 10_000_001 + b"1]", "more than 10,000,000 values"),
+    ],
+)
+def test_json_that_cannot_be_used_is_one_sentence(tmp_path, content, found):
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=rf"x\.json: .*{found}.*\. Copy it again\.$"):
+        read_json(path, error=CheckpointError, remedy="Copy it again.")
+
+
+def test_json_that_people_write_is_read(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1, "a": 1, "b": [340282366920938463463374607431768211455, 0.5, "\xc3\xa9"]}')
+    assert read_json(path) == {"a": 1, "b": [2**128 - 1, 0.5, "é"]}
+    path.write_text("[1]")
+    assert read_json(path, of=list) == [1]
+    with pytest.raises(ConfigError, match="holds more than 2 bytes"):
+        read_json(path, error=ConfigError, limit=2)
+
+
+def test_what_is_no_file_is_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name, found in {
+        "pipe": "a named pipe",
+        "link": "a named pipe",
+        "loop": "a link that leads back to itself",
+        "zero": "a device",
+        ".": "a folder",
+        "absent": "there is no such file",
+        "a\0b": "no usable path",
+    }.items():
+        for read in (read_bytes, read_json, read_array, read_arrays, read_table, read_workbook, read_parquet):
+            with pytest.raises(DataError, match=found):
+                read(f"{tmp_path}/{name}")
+
+
+def _npy(array, *, announced=None):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    content = stream.getvalue()
+    return content if announced is None else content.replace(str(array.shape).encode(), announced)
+
+
+def test_arrays_are_as_they_were_saved(tmp_path):
+    arrays = {
+        "a": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "text": np.array("x"),
+        "none": np.zeros((0, 3), ">i2"),
+    }
+    np.savez(tmp_path / "a.npz", **arrays)
+    for name, array in read_arrays(tmp_path / "a.npz", shapes={"a": (2, None), "text": ()}).items():
+        np.testing.assert_array_equal(array, arrays[name], strict=True)
+    np.save(tmp_path / "a.npy", arrays["a"])
+    np.testing.assert_array_equal(read_array(tmp_path / "a.npy"), arrays["a"])
+
+
+def test_damaged_arrays_are_one_sentence(tmp_path):
+    whole = _npy(np.zeros((12, 34, 56)))
+    path = tmp_path / "a.npy"
+    for content in (b"", whole[:40], whole[:-1], whole + b"0", b"\x93NUMPY\x09\x00" + whole[8:], _npy(np.array([{}]))):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"a\.npy: not readable as an array"):
+            read_array(path)
+    path.write_bytes(_npy(np.zeros((12, 34, 56)), announced=b"(9999999999,)"))
+    with pytest.raises(DataError, match="announces 79,999,999,992 bytes, and"):
+        read_array(path)
+
+
+def test_damaged_archives_are_one_sentence(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, a=np.arange(1000.0), b=np.zeros(3))
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[600] ^= 1
+    for content in (b"", b"PK\x03\x04", whole[: len(whole) // 2], bytes(damaged)):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"a\.npz: not readable as an archive of arrays .*\. Copy\.$"):
+            read_arrays(path, error=CheckpointError, remedy="Copy.")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", bytes(10_000_000))
+    with pytest.raises(DataError, match="it would take more than 1,000,000 bytes"):
+        read_arrays(path, limit=1_000_000)
+    path.write_bytes(whole)
+    with pytest.raises(DataError, match="the array 'c' is missing"):
+        read_arrays(path, shapes={"c": ()})
+    with pytest.raises(DataError, match=r"the array 'b' is of shape \(3,\), and must be 4"):
+        read_arrays(path, shapes={"b": (4,)})
+
+
+def test_tables_that_cannot_be_used_are_one_sentence(tmp_path):
+    path = tmp_path / "t.tsv"
+    for content, found in {
+        b"": "not readable as a table",
+        b"a\tb\n\xff\t1\n": "not readable as a table",
+        b"a\tb\n1\t2\t3\n4\t5\t6\n": "not readable as a table .Length of header",
+        b"a\tc\n1\t2\n": "missing columns: 'b'; found: 'a', 'c'",
+    }.items():
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=rf"t\.tsv: .*{found}.* Copy\.$"):
+            read_table(path, needed=["a", "b"], error=CheckpointError, remedy="Copy.")
+
+
+def test_damaged_workbooks_are_one_sentence(tmp_path):
+    pytest.importorskip("openpyxl")
+    import pandas as pd
+
+    whole = tmp_path / "w.xlsx"
+    pd.DataFrame({"id": ["1", "2"], "age": ["3", "4"]}).to_excel(whole, index=False)
+    assert read_workbook(whole).to_dict("list") == {"id": ["1", "2"], "age": ["3", "4"]}
+    with zipfile.ZipFile(whole) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    damaged, outcomes = tmp_path / "d.xlsx", set()
+    for name in parts:
+        for content in (None, b"", b"<a/>", parts[name][:-20], parts[name].replace(b"<", b"<x", 3)):
+            with zipfile.ZipFile(damaged, "w") as archive:
+                for other, own in parts.items():
+                    if other != name or content is not None:
+                        archive.writestr(other, own if other != name else content)
+            found = ""
+            try:
+                read_workbook(damaged)  # some parts may be absent
+            except DataError as error:
+                found = str(error)
+            outcomes.add(found.partition(" (")[0])
+    assert outcomes == {"", f"{damaged}: not readable as an Excel workbook"}

@@ -72,7 +72,7 @@ def _read_table(
     table = read_table(path, needed=sorted(needed), remedy="Evaluate again.", dtype=types, na_values=["", "n/a"])
     for name in sorted(numeric & set(table.columns)):
         if table[name].dtype.kind not in "fiu":
-            raise DataError(f"{path}, column '{name}': must hold numbers. Evaluate again.")
+            raise DataError(f"{path}, column '{name}' must hold numbers. Evaluate again.")
     return table
 
 

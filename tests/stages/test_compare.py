@@ -239,5 +239,5 @@ def test_a_table_that_lacks_a_column_is_named(folder, tmp_path, file, column):
     broken = tmp_path / "broken"
     shutil.copytree(folder / "strong", broken)
     pd.read_csv(broken / file, sep="\t").drop(columns=column).to_csv(broken / file, sep="\t", index=False)
-    with pytest.raises(DataError, match=f"{file} lacks '{column}'"):
+    with pytest.raises(DataError, match=f"{file}: missing columns: '{column}'"):
         compare([folder / "weak", broken], out=tmp_path / "c")

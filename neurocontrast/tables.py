@@ -80,4 +80,4 @@ def read_parquet(path: str | os.PathLike[str]) -> pd.DataFrame:
     try:
         return pd.read_parquet(path)
     except (pyarrow.ArrowException, OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path}: cannot be read as a parquet table ({error}).") from None
+        raise DataError(f"{path}: not readable as Parquet ({error}).") from None

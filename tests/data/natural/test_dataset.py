@@ -106,7 +106,7 @@ def test_columns_and_files_become_vectors(make_table, tmp_path):
         ({"red": ["red"]}, "has a column of that name"),
         ({"v": "absent.parquet"}, "no file"),
         ({"v": "participants.tsv"}, "Found text in 'path', 'name'"),
-        ({"v": "broken.parquet"}, "cannot be read as a parquet"),
+        ({"v": "broken.parquet"}, "not readable as Parquet"),
         ({"v": "others.parquet"}, "no row for any scan: 'sub-1' there, 'i0', 'i1' here"),
         ({"v": "twice.parquet"}, "'i0' more than once"),
         ({"v": "text.parquet"}, "Found text in 'f'"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.measures.names import MM3_PER_ML
 from neurocontrast.exceptions import DataError
+from neurocontrast.reading import read_array, read_json, read_text
 
 __all__ = ["OpenBHBRegions"]
 
@@ -52,10 +52,7 @@ class OpenBHBRegions:
 
 
 def _array(path: Path, shape: tuple[int, int]) -> np.ndarray:
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: not readable as an array ({error}).") from None
+    array: np.ndarray = read_array(path)
     if array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
         raise DataError(f"{path}: holds {array.shape} numbers, and the folder 'resource' names {shape}.")
     return array.reshape(shape)
@@ -70,14 +67,17 @@ def _resource(path: Path, kind: str) -> tuple[list[str], list[str]]:
     if folder is None:
         raise DataError(f"{path}: no folder 'resource' above it, which names the regions (OpenBHB has one).")
     if (folder / "resources.json").is_file():
-        about = json.loads((folder / "resources.json").read_text(encoding="utf-8"))[kind]
-        regions, channels = list(map(str, about["features"])), list(map(str, about["channels"]))
+        about = read_json(folder / "resources.json").get(kind)
+        lists = [about.get(key) if isinstance(about, dict) else None for key in ("features", "channels")]
+        if not all(isinstance(each, list) for each in lists):
+            raise DataError(f"{folder / 'resources.json'}: '{kind}' must have the lists 'features' and 'channels'.")
+        regions, channels = (list(map(str, each or [])) for each in lists)
     else:
         needed = [folder / labels, *([] if kind == "vbm_roi" else [folder / "freesurfer_channels.txt"])]
         lacking = [file.name for file in needed if not file.is_file()]
         if lacking:
             raise DataError(f"{folder}: there is no '{lacking[0]}', which names the columns of {path.name}.")
-        regions, *rest = [file.read_text(encoding="utf-8").split() for file in needed]
+        regions, *rest = [read_text(file).split() for file in needed]
         channels = rest[0] if rest else [""]
     if kind == "vbm_roi":
         return regions, [""]  # each region's name holds the tissue: lAmy_GM_Vol

@@ -8,10 +8,11 @@ from pathlib import Path
 import pandas as pd
 
 from neurocontrast.data.columns import text_of
-from neurocontrast.data.layouts.tree import read_sidecar
 from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.phenotype import read_cells
 from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.reading import read_json
+from neurocontrast.tables import read_parquet
 
 __all__ = ["Table", "by_identifier"]
 
@@ -40,17 +41,14 @@ def by_identifier(path: Path) -> Sheet:
         there = one_of(list(cells)[:10])
         raise DataError(f"{path.name}: no column of identifiers such as 'participant_id'; it has: {there}.")
     session = next((by_name[name] for name in _SESSIONS if name in by_name), None)
-    about = read_sidecar(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
+    about = read_json(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
     atlas, software = (str(about.get(name, "")) for name in ("parcellation", "software"))
     rest = {name: column for name, column in cells.items() if name not in (found, session)}
     return Sheet(path, cells[found], rest, lines, cells[session] if session else (), atlas=atlas, software=software)
 
 
 def _parquet(path: Path) -> tuple[dict[str, list[str]], list[int]]:
-    try:
-        table = pd.read_parquet(path)
-    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
-        raise DataError(f"{path}: not readable as Parquet ({error}).") from error
+    table = read_parquet(path)
     if not isinstance(table.index, pd.RangeIndex):
         table = table.reset_index()
     return {str(name): [text_of(cell) for cell in table[name]] for name in table}, list(range(1, len(table) + 1))

@@ -33,10 +33,12 @@ __all__ = [
     "by_anchors",
     "candidates_of",
     "dissimilar_to",
+    "distances",
     "log_sum_exp",
     "log_sum_exp_both_ways",
     "positives_against_negatives",
     "similar_to",
+    "unlikeness",
     "weighted_similarity",
 ]
 
@@ -148,6 +150,14 @@ def dissimilar_to(pool: Pool, kernel: Kernel, negatives: Kernel | None = None) -
     return block
 
 
+def unlikeness(pool: Pool, kernel: Kernel) -> Block:
+    """Bind 1 − w/‖w‖∞, from 0 of pairs that are as alike as can be to 1."""
+    apart, supremum = dissimilar_to(pool, kernel), kernel.supremum_over(pool.metadata, dtype=pool.rows.dtype)
+    if isinstance(supremum, Tensor):
+        supremum = supremum.clamp_min(torch.finfo(pool.rows.dtype).tiny)
+    return lambda i, j: apart(i, j).div_(supremum)
+
+
 def candidates_of(pool: Pool, kernel: Kernel, negatives: Kernel) -> Block:
     """Bind max(v/‖v‖∞, w/‖w‖∞), the weight of a candidate that is one for being a negative (v) or a positive (w)."""
     parts = [similar_to(pool, each) for each in (negatives, kernel)]
@@ -163,14 +173,21 @@ def candidates_of(pool: Pool, kernel: Kernel, negatives: Kernel) -> Block:
 
 
 def log_sum_exp(
-    pool: Pool, scale: float, weights: Block | None = None, *, excluded: Excluded = "self"
+    pool: Pool,
+    scale: float,
+    weights: Block | None = None,
+    *,
+    damping: Block | None = None,
+    excluded: Excluded = "self",
 ) -> tuple[Tensor, Tensor]:
-    """Return log Σ_j b_ij exp(s_ij) of every anchor, (V, n), and Σ_j b_ij, (n,).
+    """Return log Σ_j b_ij exp(c_ij s_ij) of every anchor, (V, n), and Σ_j b_ij, (n,).
 
     `weights` are blocks of b ≥ 0 between samples: 1, and their sum 0, where none are given. Where all of an anchor's
-    are 0 the logarithm is −1e30, without gradient. `excluded` are the anchor itself or all views of its sample.
+    are 0 the logarithm is −1e30, without gradient. `damping` are blocks of c from 0 to 1: 1 where none are given.
+    `excluded` are the anchor itself or all views of its sample.
     """
-    sums, _, mass = pairwise.log_sum_exp(pool.rows, pool.cols, _pairs(pool, scale, weights, excluded))
+    pairs = replace(_pairs(pool, scale, weights, excluded), damping=damping)
+    sums, _, mass = pairwise.log_sum_exp(pool.rows, pool.cols, pairs)
     return sums, sums.new_zeros(sums.shape[1]) if mass is None else mass
 
 
@@ -281,3 +298,10 @@ def by_anchors(pool: Pool, function: OfBlock) -> tuple[Tensor, ...]:
     shares = [replace(processes, rank=rank).share(blocks) for rank in range(processes.size)]
     sizes = [share[-1].stop - share[0].start for share in shares]
     return tuple(gather_samples(each.movedim(-1, 0).contiguous(), sizes).movedim(0, -1) for each in joined)
+
+
+def distances(anchors: Tensor, candidates: Tensor) -> Tensor:
+    """Return L2 distances of unit vectors; 0, without gradient, below what rounding can tell apart."""
+    squared = 2 - 2 * (anchors @ candidates.T)
+    equal = squared <= 4 * torch.finfo(squared.dtype).eps
+    return squared.masked_fill(equal, 1).sqrt().masked_fill(equal, 0)

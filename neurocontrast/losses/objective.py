@@ -14,11 +14,12 @@ from neurocontrast.collectives import Processes, gather_samples, gather_sizes, i
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Categorical, Kernel, Kind, Metadata, Product
 from neurocontrast.kernels.base import column_of
+from neurocontrast.kernels.column import listed
 from neurocontrast.kernels.factors import build_kernel
 from neurocontrast.losses.core import Pool
 from neurocontrast.settings import Configurable, Positive, Settings
 
-__all__ = ["LossSettings", "Objective", "normalise"]
+__all__ = ["LossSettings", "Objective", "check_complete", "normalise"]
 
 _KERNELS = ("kernel", "negatives")
 _Result = TypeVar("_Result")
@@ -194,3 +195,17 @@ def _column(metadata: Metadata | None, name: str, kind: Kind, view: Tensor) -> T
     if kind == "continuous":
         column = column.to(torch.float64 if view.dtype == torch.float64 else torch.float32)
     return column.detach()
+
+
+def check_complete(metadata: Metadata, name: str, kind: Kind, *, names: Sequence[str] | None = None) -> None:
+    """Refuse a vector, and missing or infinite values; the rows at fault are named by `names`."""
+    values = column_of(metadata, name, needed_by="the loss")
+    if values.ndim != 1:
+        raise DataError(f"objective.column: '{name}' is a vector; name a single column.")
+    wrong = values < 0 if kind == "categorical" else ~values.isfinite()
+    if wrong.any():
+        rows = cast(list[int], wrong.nonzero()[:, 0].tolist())
+        raise DataError(
+            f"objective.column: '{name}' is missing or infinite for {listed(rows, names)}. Fill it in, or "
+            "leave these out (data.where)."
+        )

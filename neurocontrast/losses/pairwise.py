@@ -77,7 +77,7 @@ class _LogSumExp(torch.autograd.Function):
             for i, j, _ in tiles.spans():
                 factors = [part[:, i].reshape(-1, 1) for part in row_factors]
                 factors += [part[:, j].reshape(-1) for part in col_factors]
-                collect.add(_derivatives(tiles, i, j, factors), i, j)
+                collect.add(tiles.damp(_derivatives(tiles, i, j, factors), i, j), i, j)
         return (*collect.result(), None)
 
 

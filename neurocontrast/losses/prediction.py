@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,9 +12,8 @@ from torch.nn.functional import cross_entropy
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.kernels import Kind, Metadata
 from neurocontrast.kernels.base import column_of
-from neurocontrast.kernels.column import listed
 from neurocontrast.losses.core import Pool
-from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.losses.objective import LossSettings, Objective, check_complete
 from neurocontrast.settings import Column
 
 __all__ = ["Supervised"]
@@ -88,16 +87,7 @@ class Supervised(Objective):
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
         """Refuse missing values, which nothing could be learnt from, and vectors."""
-        values = column_of(metadata, self.column, needed_by="the loss")
-        if values.ndim != 1:
-            raise DataError(f"objective.column: '{self.column}' is a vector; name a single column.")
-        wrong = values < 0 if self.kind == "categorical" else ~values.isfinite()
-        if wrong.any():
-            rows = cast(list[int], wrong.nonzero()[:, 0].tolist())
-            raise DataError(
-                f"objective.column: '{self.column}' is missing or infinite for {listed(rows, names)}. Fill it in, or "
-                "leave these out (data.where)."
-            )
+        check_complete(metadata, self.column, self.kind, names=names)
 
     def fit(self, metadata: Metadata) -> None:
         """Take mean and standard deviation of the training scans; refuse a column that is the same for all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from neurocontrast.losses.core import Pool, by_anchors, positives_against_negatives, similar_to
+from neurocontrast.losses.core import Pool, by_anchors, distances, positives_against_negatives, similar_to
 from neurocontrast.losses.objective import LossSettings, Objective
 from neurocontrast.losses.yaware import YAwareInfoNCE
 from neurocontrast.settings import Column, NonNegative, Positive
@@ -161,22 +161,15 @@ class Triplet(Objective):
         same, n_views = similar_to(pool, self.kernel), len(pool.rows)
 
         def of_block(rows: Tensor, cols: Tensor, i: slice) -> tuple[Tensor, Tensor]:
-            distances = _distances(rows.flatten(0, 1), cols.flatten(0, 1))
+            apart = distances(rows.flatten(0, 1), cols.flatten(0, 1))
             with torch.no_grad():
                 roles = _roles(same(i, slice(None)), n_views, i.start)
-                counts, active = _counts(distances.detach(), *roles, self.margin)
-            totals = (counts * distances).sum(1) + self.margin * active
+                counts, active = _counts(apart.detach(), *roles, self.margin)
+            totals = (counts * apart).sum(1) + self.margin * active
             return totals.view(n_views, -1), active.view(n_views, -1)
 
         totals, n_triplets = by_anchors(pool, of_block)
         return {"triplet": totals.sum() / n_triplets.sum().clamp_min(1)}
-
-
-def _distances(anchors: Tensor, candidates: Tensor) -> Tensor:
-    """L2 distances of unit vectors; 0, without gradient, below what rounding can tell apart."""
-    squared = 2 - 2 * (anchors @ candidates.T)
-    equal = squared <= 4 * torch.finfo(squared.dtype).eps
-    return squared.masked_fill(equal, 1).sqrt().masked_fill(equal, 0)
 
 
 def _roles(same: Tensor, n_views: int, offset: int) -> tuple[Tensor, Tensor]:

@@ -58,6 +58,8 @@ class Pairs:
     side: int
     excluded: Excluded = None
     weights: Block | None = None
+    damping: Block | None = None
+    """Factors from 0 to 1 between samples that multiply the similarities."""
     symmetric: bool = False
     both_ways: bool = False
     bounded: bool = True
@@ -152,7 +154,14 @@ class Tiles:
         """s_ij, written over the last tile."""
         a, b = self.row_vectors(i), self.col_vectors(j)
         out = self._buffer[: len(a) * len(b)].view(len(a), len(b))
-        return torch.addmm(out, a, b.T, beta=0, alpha=self.pairs.scale, out=out)
+        torch.addmm(out, a, b.T, beta=0, alpha=self.pairs.scale, out=out)
+        return self.damp(out, i, j)
+
+    def damp(self, tile: Tensor, i: slice, j: slice) -> Tensor:
+        """Multiply a tile of similarities, or of their gradient, by the factors of the pairs, in place."""
+        if self.pairs.damping is not None:
+            self.by_sample(tile, i, j).mul_(self.pairs.damping(i, j).unsqueeze(1))
+        return tile
 
     def scratch(self, tile: Tensor) -> Tensor:
         """Memory for a second tile of the same shape."""

@@ -15,6 +15,8 @@ OBJECTIVES = {
     "infonce": "symmetric: false",
     "ntxent": "temperature: 0.5",
     "yaware": KERNEL,
+    "exponential_yaware": KERNEL,
+    "rank_n_contrast": "column: age",
     "conditional": f"{KERNEL}, uniformity_weight: 2",
     "conditional_alignment": KERNEL,
     "conditional_uniformity": f"{KERNEL}, negatives: [{{column: site, type: categorical}}]",

@@ -31,6 +31,8 @@ def cases():
         "ntxent": losses.NTXent(),
         "ntxent-cold": losses.NTXent(temperature=0.01),
         "yaware": losses.YAwareInfoNCE(product),
+        "exponential-yaware": losses.ExponentialYAware(product),
+        "rank-n-contrast": losses.RankNContrast("weight"),
         "conditional": losses.ConditionalAlignmentUniformity(product),
         "conditional-linear": losses.ConditionalAlignmentUniformity(Linear("weight")),
         "conditional-equal-metadata": losses.ConditionalAlignmentUniformity(Gaussian("stage", sigma=1.0)),

@@ -179,6 +179,39 @@ def yaware(z1, z2, w, temperature):
     return loss / size
 
 
+def exponential_yaware(z1, z2, w, temperature, supremum=1.0):
+    s, size, sample = pool(z1, z2, temperature)
+    loss = 0.0
+    for i in range(size):
+        others = [j for j in range(size) if j != i]
+        denominator = log(total(torch.exp(s[i][k] * (1 - w(sample[i], sample[k]) / supremum)) for k in others))
+        mass = sum(w(sample[i], sample[k]) for k in others)
+        for j in others:
+            loss = loss + w(sample[i], sample[j]) / mass * (-s[i][j] + denominator)
+    return loss / size
+
+
+def rank_n_contrast(z1, z2, y, temperature):
+    embeddings = units(z1) + units(z2)
+    n, size = z1.shape[0], 2 * z1.shape[0]
+    y = [float(value) for value in y]
+
+    def s(i, j):
+        squared = ((embeddings[i] - embeddings[j]) ** 2).sum()
+        return -(torch.sqrt(squared) if squared > 0 else squared) / temperature
+
+    def apart(i, j):
+        return abs(y[i % n] - y[j % n])
+
+    loss = 0.0
+    for i in range(size):
+        others = [j for j in range(size) if j != i]
+        for j in others:
+            behind = total(torch.exp(s(i, k)) for k in others if apart(i, k) >= apart(i, j))
+            loss = loss + (-s(i, j) + log(behind)) / len(others)
+    return loss / size
+
+
 def yaware_column_normalised(z1, z2, w, temperature):
     """The widely copied variant: each candidate's weights sum to 1, and twice the mean."""
     s, size, sample = pool(z1, z2, temperature)

@@ -43,6 +43,7 @@ def random_batch(n: int, d: int, *, seed: int = 0, n_labels: int = 3) -> tuple[T
         "label": codes(n_labels),
         "cluster": codes(n_labels),
     }
+    metadata["decade"] = (metadata["age"] / 10).round()
     metadata["partial"] = metadata["sex"].clone()
     metadata["partial"][1::3] = -1
     return z1.requires_grad_(), z2.requires_grad_(), metadata
@@ -95,6 +96,35 @@ SPECIMENS = [
         "yaware-laplacian",
         lambda: losses.YAwareInfoNCE(kernels.Laplacian("age", sigma=7.0), temperature=0.2),
         lambda N, a, b, m: N.yaware(a, b, N.laplacian(m["age"], 7.0), 0.2),
+    ),
+    Specimen(
+        "exponential-yaware",
+        lambda: losses.ExponentialYAware(kernels.Gaussian("age", sigma=5.0), temperature=0.1),
+        lambda N, a, b, m: N.exponential_yaware(a, b, _age(N, m), 0.1),
+    ),
+    Specimen(
+        "exponential-yaware-of-a-sum",
+        lambda: losses.ExponentialYAware(
+            2.0 * kernels.Gaussian("age", sigma=5.0) + kernels.Categorical("sex"), temperature=0.05
+        ),
+        lambda N, a, b, m: N.exponential_yaware(a, b, _age_or_sex(N, m), 0.05, 3.0),
+    ),
+    Specimen(
+        "exponential-yaware-linear",
+        lambda: losses.ExponentialYAware(kernels.Linear("age"), temperature=0.2),
+        lambda N, a, b, m: N.exponential_yaware(
+            a, b, N.linear(m["age"]), 0.2, N.largest(N.linear(m["age"]), len(m["age"]))
+        ),
+    ),
+    Specimen(
+        "rank-n-contrast",
+        lambda: losses.RankNContrast("age", temperature=0.5),
+        lambda N, a, b, m: N.rank_n_contrast(a, b, m["age"], 0.5),
+    ),
+    Specimen(
+        "rank-n-contrast-ties",
+        lambda: losses.RankNContrast("decade"),
+        lambda N, a, b, m: N.rank_n_contrast(a, b, m["decade"], 2.0),
     ),
     Specimen(
         "conditional-alignment",

@@ -59,6 +59,21 @@ class TestYAware:
         by_label = losses.YAwareInfoNCE(Categorical("label"), temperature=t)
         same(by_label, losses.SupCon("label", temperature=t), *random_batch(n, 5, seed=seed))
 
+    @few
+    @given(sizes, seeds, temperatures)
+    def test_exponential_repels_alike_scans_not_at_all(self, random_batch, naive, n, seed, t):
+        """Of equal metadata only the pull is left; of unlike ones y-Aware, but that the own view repels nothing."""
+        z1, z2, metadata = random_batch(n, 5, seed=seed)
+        loss = losses.ExponentialYAware(LIKE_AGE, temperature=t)
+        pull = losses.ConditionalAlignment(LIKE_AGE, temperature=t)
+        same(loss, lambda a, b, m: pull(a, b, m) + math.log(2 * n - 1), z1, z2, constant(metadata))
+        s, size, sample = naive.pool(z1, z2, t)
+        others = [[torch.exp(s[i][j]) for j in range(size) if sample[j] != sample[i]] for i in range(size)]
+        pushed = sum(torch.log(1 + sum(each)) for each in others) / size
+        value = losses.ExponentialYAware(Categorical("label"), temperature=t)(z1, z2, distinct(metadata))
+        cosine = torch.nn.functional.cosine_similarity(z1, z2).mean()
+        torch.testing.assert_close(value, pushed - cosine / t, rtol=1e-10, atol=1e-10)
+
 
 class TestLabels:
     @few

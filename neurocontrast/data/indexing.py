@@ -304,10 +304,19 @@ def _compare_with_tables(
             what = "is an image" if scan.path else "are measures"
             problems.add(f"there {what}, and no table has a row", name=scan.name)
         for session in sorted(people.sessions_of(scan)):
-            without_zeros = {re.sub(r"0+(?=[0-9])", "", label) for label in (session, scan.session)}  # M48 is M048
-            if scan.session and session != scan.session and len(without_zeros) == 1:
+            alike = _without_zeros(session) == _without_zeros(scan.session)  # M48 is M048
+            if scan.session and session != scan.session and alike:
                 problems.add(f"the image is of ses-{scan.session}, and a table has ses-{session}", name=scan.name)
     nothing = "are no measures" if scans and not scans[0].path else "is no image"
+    in_short = {_without_zeros(person): person for person in sorted(with_image)}
     for person, source in sorted(people.people().items()):
         if person not in with_image:
             problems.add(f"{source} has a row, and there {nothing}", name=f"sub-{person}")
+            scan_of = in_short.get(_without_zeros(person))
+            if scan_of is not None:
+                problems.hint(f"sub-{person} of {source} and sub-{scan_of} differ in zeros, which spreadsheets drop.")
+
+
+def _without_zeros(label: str) -> str:
+    """Return a label without the zeros that begin its numbers."""
+    return re.sub(r"(?<![0-9])0+(?=[0-9])", "", label)

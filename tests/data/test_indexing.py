@@ -272,3 +272,18 @@ def test_several_layouts_are_told_apart(bids, tmp_path):
         made(bids, tmp_path)
     found, _ = made(bids, tmp_path, layout="fmriprep", skip=True)
     assert found["sub-01", "1"]["age"] == 30.5
+
+
+def test_numbers_that_differ_in_leading_zeros_alone_are_told_and_others_are_not(bids, tmp_path):
+    (bids / "sub-02").rename(bids / "sub-002")
+    for path in (bids / "sub-002").rglob("sub-02*"):
+        path.rename(path.with_name(path.name.replace("sub-02", "sub-002")))
+    with pytest.raises(DataError, match=r"sub-02 of participants\.tsv and sub-002 differ in zeros"):
+        made(bids, tmp_path)
+
+
+def test_a_session_of_ten_is_not_one_of_a_hundred(bids, tmp_path):
+    put(bids, "sub-01/ses-10/anat/sub-01_ses-10_T1w.nii.gz")
+    put(bids, "sub-01/sub-01_sessions.tsv", rows("session_id age\nses-1 30\nses-2 31\nses-10 32\nses-100 33"))
+    found, _ = made(bids, tmp_path)
+    assert found["sub-01", "10"]["age"] == 32

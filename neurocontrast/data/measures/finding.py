@@ -19,6 +19,7 @@ _PARCELLATIONS = ("aparc.a2009s", "aparc", "aparc.DKTatlas", "aparc.DKTatlas.map
 _SEGMENTATIONS = ("aseg", "aseg+DKT", "wmparc")
 """Atlases of which one is taken, the most wanted first."""
 _TEXT = (".tsv", ".csv", ".txt", ".dat", ".table")
+_ENDINGS = (*_TEXT, ".stats", ".xml", ".npy")
 _N_HEAD = 65_536
 _OF_RUNS = re.compile(r".*_(?:scans|sessions|events|channels|electrodes|timeseries|physio)\.tsv")  # BIDS has many
 _N_REGIONS = 5  # a table in a folder is one of measures if this many columns are
@@ -32,6 +33,8 @@ def files_of_measures(tree: Tree) -> _Found:
     found: _Found = defaultdict(list)
     for folder, names in sorted(tree.folders.items()):
         for name in names:
+            if not name.lower().endswith(_ENDINGS) or _OF_RUNS.fullmatch(name):
+                continue
             path = tree.root / folder / name
             head = _head(path)
             for each, reader in formats.items():
@@ -72,7 +75,7 @@ def _formats() -> dict[str, Format]:
 
 
 def _head(path: Path) -> str:
-    if path.suffix.lower() not in _TEXT or _OF_RUNS.fullmatch(path.name) or not path.is_file():
+    if path.suffix.lower() not in _TEXT or not path.is_file():
         return ""
     with open(path, "rb") as stream:
         return stream.read(_N_HEAD).decode("utf-8-sig", errors="replace")

@@ -13,6 +13,7 @@ from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.measures.formats.table import by_identifier
 from neurocontrast.data.measures.names import MM3_PER_ML
 from neurocontrast.exceptions import DataError
+from neurocontrast.reading import read_text
 
 __all__ = ["CAT12Regions"]
 
@@ -75,7 +76,7 @@ def _of_scans(atlas: str, measure: str, found: dict[Path, dict[str, str]]) -> Sh
 
 
 def _root(path: Path) -> ElementTree.Element:
-    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    text = read_text(path)
     try:
         if "<!" in text:  # declarations of entities can unfold to any size
             raise ElementTree.ParseError("it holds declarations, which CAT12 does not write")

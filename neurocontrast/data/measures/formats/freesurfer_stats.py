@@ -9,6 +9,7 @@ from pathlib import Path
 
 from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.exceptions import DataError
+from neurocontrast.reading import read_bytes
 
 __all__ = ["FreeSurferStats"]
 
@@ -40,7 +41,7 @@ class FreeSurferStats:
         rows: dict[tuple[str, str, str], dict[Path, dict[str, str]]] = defaultdict(dict)
         for path in paths:
             named = _NAME.fullmatch(path.name)
-            text = path.read_text(encoding="utf-8", errors="replace")
+            text = read_bytes(path).decode("utf-8", errors="replace")
             for measure, cells in _measures(path, text).items():
                 rows[(named[1] or "") if named else "", measure, _software(text)][path] = cells
         return [_sheet(found, *key, self.atlas_of(next(iter(found)), "") or "") for key, found in rows.items()]

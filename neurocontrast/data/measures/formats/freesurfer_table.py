@@ -9,6 +9,7 @@ from pathlib import Path
 from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.exceptions import DataError
+from neurocontrast.reading import read_text
 
 __all__ = ["FreeSurferTable"]
 
@@ -33,7 +34,7 @@ class FreeSurferTable:
 
 
 def _sheet(path: Path) -> Sheet:
-    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    text = read_text(path)
     first = _FIRST.match(text)
     if first is None:
         raise DataError(f"{path}: the first cell names no measure.")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.measures.names import MM3_PER_ML
@@ -51,11 +52,13 @@ class OpenBHBRegions:
         return found
 
 
-def _array(path: Path, shape: tuple[int, int]) -> np.ndarray:
-    array: np.ndarray = read_array(path)
-    if array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
-        raise DataError(f"{path}: holds {array.shape} numbers, and the folder 'resource' names {shape}.")
-    return array.reshape(shape)
+def _array(path: Path, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
+    array = read_array(path)
+    if array.dtype.kind not in "fiu" or array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
+        raise DataError(
+            f"{path}: holds {array.dtype} of shape {array.shape}; 'resource' names numbers of shape {shape}."
+        )
+    return np.asarray(array.reshape(shape), dtype=np.float64)
 
 
 def _resource(path: Path, kind: str) -> tuple[list[str], list[str]]:
@@ -67,11 +70,11 @@ def _resource(path: Path, kind: str) -> tuple[list[str], list[str]]:
     if folder is None:
         raise DataError(f"{path}: no folder 'resource' above it, which names the regions (OpenBHB has one).")
     if (folder / "resources.json").is_file():
-        about = read_json(folder / "resources.json").get(kind)
-        lists = [about.get(key) if isinstance(about, dict) else None for key in ("features", "channels")]
-        if not all(isinstance(each, list) for each in lists):
-            raise DataError(f"{folder / 'resources.json'}: '{kind}' must have the lists 'features' and 'channels'.")
-        regions, channels = (list(map(str, each or [])) for each in lists)
+        of_kind = read_json(folder / "resources.json").get(kind)
+        named = [of_kind.get(key) if isinstance(of_kind, dict) else None for key in ("features", "channels")]
+        if not all(isinstance(each, list) and each for each in named):
+            raise DataError(f"{folder / 'resources.json'}: '{kind}' needs the lists 'features' and 'channels'.")
+        regions, channels = ([str(name) for name in each or ()] for each in named)
     else:
         needed = [folder / labels, *([] if kind == "vbm_roi" else [folder / "freesurfer_channels.txt"])]
         lacking = [file.name for file in needed if not file.is_file()]

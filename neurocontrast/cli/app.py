@@ -81,7 +81,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
     except OSError as error:
         show_error(_explain(error))
-    except Exception as error:
+    except Exception as error:  # the last place before a traceback: whatever it is, one message is shown
         # PyTorch raises RuntimeError, and torch must not be imported to compare classes.
         is_full = isinstance(error, RuntimeError) and ("out of memory" in str(error) or "allocate memory" in str(error))
         if is_full or isinstance(error, MemoryError):

@@ -209,7 +209,7 @@ def import_estimator(path: str) -> BaseEstimator:
             f"probe: '{path}' cannot be imported ({error}). Install the package, or put the folder of the module on "
             "PYTHONPATH."
         ) from error
-    except Exception as error:
+    except Exception as error:  # a module of the user's may raise anything
         raise EstimatorError(f"probe: '{path}': its module raised {shorten(error)}") from error
     for part in name.split("."):
         if not hasattr(found, part):
@@ -225,7 +225,7 @@ def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
     """Return an estimator from an instance, a class, or a function of no argument that makes one."""
     try:
         made = given() if isinstance(given, type) or (callable(given) and not hasattr(given, "fit")) else given
-    except Exception as error:
+    except Exception as error:  # the user's own code is called, and may raise anything
         raise EstimatorError(f"probe: {source} cannot be called without arguments: {shorten(error)}") from error
     lacking = [name for name in ("fit", "predict") if not callable(getattr(made, name, None))]
     if lacking:
@@ -235,7 +235,7 @@ def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
         )
     try:
         return clone(made)
-    except Exception as error:
+    except Exception as error:  # a clone is made by the user's own __init__, which may raise anything
         raise EstimatorError(
             f"probe: {source} ({type(made).__name__}) cannot be cloned for each fold: {shorten(error)} Derive it from "
             "sklearn.base.BaseEstimator."
@@ -247,7 +247,7 @@ def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | st
     name = describe_own(estimator)[0]
     try:
         kind = get_tags(estimator).estimator_type
-    except Exception:  # what derives from no class of scikit-learn has no tags
+    except AttributeError:  # what derives from no class of scikit-learn has no tags
         kind = None
     if target.kind == "continuous":
         if kind not in (None, "regressor"):
@@ -312,7 +312,7 @@ def fit_own(
         warnings.simplefilter("always")
         try:
             fitted = clone(estimator).set_params(**states).fit(x, values, **groups)
-        except Exception as error:
+        except Exception as error:  # the user's own fit may raise anything
             raise EstimatorError(
                 f"probe: {describe_own(estimator)[0]} could not be fitted: {shorten(error)}"
             ) from error

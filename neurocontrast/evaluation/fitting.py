@@ -172,7 +172,7 @@ def _scores(model: FittedModel, target: Target, x: Floats, *, own: str) -> Float
             found = model.predict_proba(x)
         else:
             found = model.estimator.decision_function(x)
-    except Exception as error:
+    except Exception as error:  # an estimator of the user's may raise anything; a probe of ours must not
         if not own:
             raise
         raise EstimatorError(f"probe: {own} could not predict: {error}") from error

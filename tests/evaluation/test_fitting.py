@@ -5,7 +5,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.fitting import fit_probe
@@ -64,9 +64,8 @@ def test_neighbours_are_those_of_scikit_learn(kind, k):
     np.testing.assert_allclose(found, expected[:, 1] if kind == "binary" else expected, atol=1e-9)
 
 
-@parametrize_with_checks([SmoothedNeighbours()])
-def test_steps_are_estimators_of_scikit_learn(estimator, check):
-    check(estimator)
+def test_neighbours_are_an_estimator_of_scikit_learn():
+    assert len(check_estimator(SmoothedNeighbours(), on_skip=None)) > 30
 
 
 def test_the_machine_is_the_plain_one_of_scikit_learn_in_its_order_of_scans():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -45,14 +47,15 @@ def metadata():
 
 
 @pytest.mark.parametrize("ridge", [0.01, 1.0])
-@pytest.mark.parametrize("name", KERNELS)
-def test_every_route_equals_the_definition(metadata, name, ridge):
-    matrix = KERNELS[name](metadata).double()
-    expected = torch.linalg.inv(matrix + ridge * torch.eye(N, dtype=torch.float64)) @ matrix
-    embedding = ConditionalEmbedding(KERNELS[name], ridge=ridge)
-    torch.testing.assert_close(embedding(metadata).double(), expected, rtol=1e-6, atol=1e-6)
-    operator = conditional_operator(KERNELS[name], metadata, ridge=ridge, dtype=torch.float64)
-    torch.testing.assert_close(operator, expected, rtol=1e-10, atol=1e-10)
+def test_every_route_equals_the_definition(metadata, ridge):
+    for name, kernel in KERNELS.items():
+        matrix = kernel(metadata).double()
+        expected = torch.linalg.inv(matrix + ridge * torch.eye(N, dtype=torch.float64)) @ matrix
+        embedding = ConditionalEmbedding(kernel, ridge=ridge)
+        message = partial("{}: {}".format, name)
+        torch.testing.assert_close(embedding(metadata).double(), expected, rtol=1e-6, atol=1e-6, msg=message)
+        operator = conditional_operator(kernel, metadata, ridge=ridge, dtype=torch.float64)
+        torch.testing.assert_close(operator, expected, rtol=1e-10, atol=1e-10, msg=message)
 
 
 def test_a_double_result_from_single_precision_metadata_is_exact(metadata):

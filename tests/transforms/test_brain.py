@@ -107,11 +107,10 @@ def test_a_seed_draws_what_monais_own_seeding_would(name):
 
 # --- what is drawn ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", DRAWN)
-@pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
-def test_an_operation_is_applied_as_often_as_asked(name, probability):
-    assert np.mean([bool(drawn) for drawn in draws(name, probability=probability)]) == pytest.approx(
-        probability, abs=0.04
-    )
+def test_an_operation_is_applied_as_often_as_asked(name):
+    for probability in (0.0, 0.3, 1.0):
+        found = np.mean([bool(drawn) for drawn in draws(name, probability=probability)])
+        assert found == pytest.approx(probability, abs=0.04 if probability == 0.3 else 0.0)
 
 
 def test_flips_are_as_frequent_as_asked_and_axes_as_likely():

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 from sklearn.base import BaseEstimator
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator
 
 from neurocontrast import evaluation
 from neurocontrast.evaluation import ComBat, Residualiser, SiteRecentring
@@ -14,10 +14,9 @@ ESTIMATORS = [each for each in PUBLIC if inspect.isclass(each) and issubclass(ea
 WITH_SIDE_COLUMNS = [ComBat(0, handle_unknown="ignore"), Residualiser([0]), SiteRecentring(0, subject=0)]
 
 
-@parametrize_with_checks([*(each() for each in ESTIMATORS), *WITH_SIDE_COLUMNS])
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-def test_scikit_learn_takes_it_for_its_own(estimator, check):
-    check(estimator)
+@pytest.mark.parametrize("estimator", [*(each() for each in ESTIMATORS), *WITH_SIDE_COLUMNS], ids=repr)
+def test_scikit_learn_takes_it_for_its_own(estimator):
+    assert len(check_estimator(estimator, on_skip=None)) > 30
 
 
 def test_every_transformer_is_checked():

@@ -91,7 +91,8 @@ class Job:
     def wait_for(self, path):
         deadline = time.monotonic() + SECONDS
         while not (self.folder / path).exists():
-            assert time.monotonic() < deadline, "\n".join(map(self.said, self.machines))
+            if time.monotonic() > deadline:
+                pytest.fail("\n".join([f"waited for {path}", *map(self.said, self.machines)]))
             time.sleep(0.05)
 
 

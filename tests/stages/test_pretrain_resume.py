@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pandas as pd
 import pytest
@@ -34,6 +33,17 @@ if sys.argv[3] == "die":
         os.kill(os.getpid(), signal.SIGKILL)
 
     checkpoints.save_checkpoint = save_and_die
+elif sys.argv[3] != "finish":
+    left = int(sys.argv[3])
+
+    def die_at_a_file(event, given):
+        global left
+        if event in ("open", "os.rename", "os.mkdir", "os.remove") and str(given[0]).startswith(sys.argv[2]):
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(die_at_a_file)
 neurocontrast.pretrain(sys.argv[1], out=sys.argv[2], resume=True)
 """
 
@@ -224,13 +234,12 @@ def test_resume_where_nothing_began_begins(whole, settings, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_resumes_to_the_same_bytes(whole_apart, tmp_path):
-    moments, out = random.Random(0), tmp_path / "run"
-    command = program(whole_apart / "config.yaml", out)
-    for _ in range(6):
-        with subprocess.Popen(command) as process:
-            time.sleep(moments.uniform(3.0, 9.0))
-            process.kill()
-    subprocess.run(command, check=True)
+def test_killed_at_random_files_resumes_to_the_same_bytes(whole_apart, tmp_path):
+    moments, out, codes = random.Random(0), tmp_path / "run", []
+    for _ in range(8):
+        number = str(moments.randint(1, 25))
+        codes.append(subprocess.run(program(whole_apart / "config.yaml", out, number), check=False).returncode)
+    assert codes.count(-signal.SIGKILL) > 3
+    subprocess.run(program(whole_apart / "config.yaml", out), check=True)
     assert metrics(out) == metrics(whole_apart)
     assert weights(out) == weights(whole_apart)

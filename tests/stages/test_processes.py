@@ -98,7 +98,7 @@ def test_a_signal_to_the_command_stops_all_processes_with_a_checkpoint(overrides
             time.sleep(0.02)
         below = processes_below(process.pid)
         process.send_signal(sent)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate()[1]
     assert process.returncode == code
     assert said.count(f"stopped by {sent.name} after") == 1
     assert len(below) == 2
@@ -120,14 +120,12 @@ def test_killed_processes_leave_none_behind_and_the_run_resumes(overrides, tmp_p
             time.sleep(0.02)
         below = processes_below(process.pid)
         os.kill(process.pid if victim == "command" else below[1], signal.SIGKILL)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate()[1]
     if victim == "process":
         assert process.returncode == 1
         assert "process 1 of this run's 2 was ended by SIGKILL" in said
-    deadline = time.monotonic() + 30
-    while any(Path(f"/proc/{pid}").exists() for pid in below) and time.monotonic() < deadline:
+    while any(Path(f"/proc/{pid}").exists() for pid in below):  # or the test is stopped by its limit
         time.sleep(0.05)
-    assert not any(Path(f"/proc/{pid}").exists() for pid in below)
     done = len((out / "metrics.csv").read_text().splitlines())
     single = [*overrides, f"training.epochs={done + 1}", "training.devices=1"]
     subprocess.run(command_line(single, out, "--resume"), check=True)

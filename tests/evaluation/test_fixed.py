@@ -12,6 +12,8 @@ from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.notices import MAX_MAP_SCANS
+from neurocontrast.evaluation.splits.inner import penalty_folds
+from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.provenance import subject_digest
 
@@ -227,6 +229,14 @@ def test_what_validation_holds_decides_the_penalty_and_nothing_else():
     assert tested.evaluation.content()["metrics"]["accuracy"]["pooled"] < 0.3
 
 
+def test_the_penalty_is_tried_on_validation_rows_and_these_are_not_fitted_for_it():
+    target, subjects = Target("age", "continuous", np.arange(20.0)), np.arange(20).astype(str).astype(object)
+    settings, train, validation = EvaluationSettings(split_column="split"), np.arange(20), np.array([3, 8, 19])
+    ((fitted, tried),) = penalty_folds(target, train, subjects, settings=settings, seed=0, validation=validation)
+    assert tried.tolist() == [3, 8, 19]
+    assert sorted([*fitted, *tried]) == list(range(20))
+
+
 def test_a_learning_curve_draws_fitted_images():
     table, features = images()
     curve = run_study(plan(table, features, train_sizes=(60, 200), n_draws=2, n_bootstraps=0)).evaluation.content()[
@@ -257,8 +267,9 @@ def test_many_test_images_are_drawn_for_the_map():
 class TestLeaks:
     def test_a_test_image_of_pretraining_is_refused_and_named(self):
         table, features = images()
+        table["subject_id"] = "cat of " + table["participant_id"]
         name = table["participant_id"][table["split"] == "test"].iloc[3]
-        info = {"pretraining_subjects": [subject_digest(name)]}
+        info = {"pretraining_subjects": [subject_digest(f"cat of {name}")]}
         with pytest.raises(LeakageError, match=f"1 of 120 rows of test were in pretraining .{name}"):
             plan(table, features, info)
         study = plan(table, features, info, allow_overlap=True)

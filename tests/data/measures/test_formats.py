@@ -6,9 +6,11 @@ import pandas as pd
 import pytest
 
 from neurocontrast.data.measures import read_tables
+from neurocontrast.data.measures.formats import FORMATS, Sheet
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.exceptions import DataError
 
+SAMPLE = Path(__file__).resolve().parents[3] / "sample" / "measures"
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "regions"
 
 
@@ -165,12 +167,40 @@ def test_workbooks_and_parquet_are_tables(tmp_path, ending):
     assert found.values["Right-Hippocampus"].isna().tolist() == [False, True]
 
 
+def test_freesurfers_own_tables_of_226_people_are_read_whole():
+    found = read_tables(SAMPLE)
+    assert found.values.shape == (226, 216)
+    assert not found.values.isna().any(axis=None)
+    assert [sum(kind == each for kind in found.kinds.values()) for each in ("thickness", "volume")] == [150, 61]
+    assert found.notes == ()
+
+
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared tables are not here")
-def test_freesurfers_own_tables_of_piop2_are_those_of_the_pool():
-    raw, pool = read_tables(SHARED / "piop2_raw"), read_tables(SHARED / "measures.tsv")
+def test_freesurfers_own_tables_are_those_of_the_pool():
+    raw, pool = read_tables(SAMPLE), read_tables(SHARED / "measures.tsv")
     people = pd.read_csv(SHARED / "participants.tsv", sep="\t", dtype=str)
     people = people.loc[people["source"] == "aomic-piop2", "participant_id"]
     both = pool.values.xs("", level="session").loc[people]
     mine = raw.values.xs("", level="session").loc[[f"sub-{name[-4:]}" for name in people], both.columns]
     assert len(both) == 224
     assert ((both.to_numpy() - mine.to_numpy()) / mine.to_numpy()).__abs__().max() < 1e-5
+
+
+class Semicolons:
+    """A format from outside the package: names and values of one scan a file, between semicolons."""
+
+    def atlas_of(self, path, _head):
+        return "mine" if path.suffix == ".scan" else None
+
+    def sheets(self, paths):
+        rows = [dict(cell.split("=") for cell in path.read_text().split(";")) for path in paths]
+        cells = {name: [row[name] for row in rows] for name in rows[0]}
+        return [Sheet(paths[0].parent, [path.stem for path in paths], cells, atlas="mine")]
+
+
+def test_a_format_from_outside_the_package_is_read(tmp_path, monkeypatch):
+    monkeypatch.setitem(FORMATS, "semicolons", f"{__name__}:Semicolons")
+    (tmp_path / "sub-01.scan").write_text("lh_one_thickness=2.5;Lhippo=4000")
+    found = read_tables(tmp_path / "sub-01.scan")
+    assert found.values.to_dict("records") == [{"lh_one_thickness": 2.5, "Left-Hippocampus": 4000}]
+    assert found.atlas == "aseg+mine"

@@ -20,6 +20,7 @@ __all__ = [
     "register_to_mni",
     "resample_to_grid",
     "template_mask",
+    "template_ml",
     "to_itk",
 ]
 
@@ -192,6 +193,12 @@ def template_mask(grid: Affine, shape: Sequence[int]) -> Mask:
     brain = sitk.Cast(_template()[1], sitk.sitkFloat32)
     found: Mask = sitk.GetArrayFromImage(sitk.Resample(brain, like)).transpose() > 0.5
     return found
+
+
+def template_ml() -> float:
+    """Return the volume of the MNI152 template's brain, with the fluid inside the skull, in mL."""
+    _, brain = _template()
+    return float(sitk.GetArrayViewFromImage(brain).sum() * np.prod(brain.GetSpacing()) / 1000)
 
 
 @contextmanager

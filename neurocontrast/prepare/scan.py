@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,23 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 import numpy.typing as npt
+from nibabel.filebasedimages import ImageFileError
+from nibabel.spatialimages import HeaderDataError, ImageDataError
+from nibabel.wrapstruct import WrapStructError
 
 from neurocontrast.exceptions import DataError, NeurocontrastError
-from neurocontrast.files import atomic_path, digest_of, write_json
+from neurocontrast.files import atomic_path
 from neurocontrast.prepare.acquisitions import imitate_acquisition
 from neurocontrast.prepare.extraction import extract_brain, extract_brain_by_template, is_stripped
+from neurocontrast.prepare.records import (
+    Found,
+    PrepareOptions,
+    forget,
+    imitated_stem,
+    missing_imitations,
+    recipe_of,
+    write_record,
+)
 from neurocontrast.prepare.registration import (
     Registration,
     correct_bias,
@@ -23,62 +34,17 @@ from neurocontrast.prepare.registration import (
     register_to_mni,
     resample_to_grid,
     template_mask,
+    template_ml,
 )
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
+from neurocontrast.reading import DAMAGE
 
-__all__ = ["PrepareOptions", "PreparedScan", "imitated_stem", "prepare_scan"]
+__all__ = ["prepare_scan"]
 
-_RECIPE = 2
-"""Raised when the same options give other images."""
+_DAMAGE = (*DAMAGE, MemoryError, ImageFileError, HeaderDataError, ImageDataError, WrapStructError)
+"""What nibabel and ITK raise for damaged files; a header may announce any size."""
 
 Floats = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class PrepareOptions:
-    """What is done to each scan.
-
-    Parameters
-    ----------
-    spacing_mm : float
-        Voxel size of the results.
-    bias : bool
-        Whether the bias field is corrected by N4.
-    tissue : bool
-        Whether tissue maps are made.
-    extraction : {"deepbet", "template"}
-        How the brain is found in a head.
-    quasiraw : bool
-        Whether it is done as for OpenBHB's quasi-raw images: a map without shears, resampled by splines to their grid.
-    registration : bool
-        Whether scans are registered; otherwise their headers place them in MNI152 already.
-    imitations : int
-        Imitated acquisitions of each brain, whose brains and tissue maps are written too.
-    """
-
-    spacing_mm: float = 1.5
-    bias: bool = True
-    tissue: bool = True
-    extraction: str = "deepbet"
-    quasiraw: bool = False
-    registration: bool = True
-    imitations: int = 0
-
-
-@dataclass(frozen=True)
-class PreparedScan:
-    """What was done to a scan and how well it went, JSON-ready.
-
-    Parameters
-    ----------
-    key : str
-        Digest of the input file and the options: a scan with the same key is not prepared again.
-    facts : dict
-        Measures; ``problem`` where the scan could not be prepared.
-    """
-
-    key: str
-    facts: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +65,10 @@ def _template(spacing_mm: float, quasiraw: bool) -> _Template:
     return _Template(affine, template_mask(affine, shape), tissue_priors(affine, shape))
 
 
-def prepare_scan(source: str, mask_path: str, stem: str, folder: str, options: PrepareOptions) -> PreparedScan:
-    """Prepare one scan into a folder, unless the same was done before.
+def prepare_scan(
+    source: str, mask_path: str, stem: str, folder: str, found: Found, options: PrepareOptions
+) -> dict[str, Any]:
+    """Prepare one scan into a folder, or what an earlier call left undone of it.
 
     Parameters
     ----------
@@ -110,63 +78,47 @@ def prepare_scan(source: str, mask_path: str, stem: str, folder: str, options: P
         How the results are called: ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` …, and the record ``{stem}.json``.
     folder : str
         Where they are written.
+    found : Found
+        What an earlier call left, as `look_up` returns it.
     options : PrepareOptions
         What is done.
 
     Returns
     -------
-    PreparedScan
-        With ``problem`` among the facts where the scan cannot be prepared.
+    dict
+        Measures; ``problem`` where the scan cannot be prepared.
     """
-    out, record = Path(folder), Path(folder) / f"{stem}.json"
+    out, facts = Path(folder), found.facts
     try:
-        key = _key(source, mask_path, options)
-        prepared = None if _key_in(record) != key else PreparedScan(**json.loads(record.read_text(encoding="utf-8")))
-        if prepared is None:
+        if facts is None:
             images, facts = _prepare(source, mask_path, options)
-            _write_all(out, stem, images, options)
-            prepared = PreparedScan(key, facts)
-            write_json(record, asdict(prepared))
-        _imitate(out, stem, key, options)
+            forget(out, stem)
+            write_record(
+                out,
+                stem,
+                {**recipe_of(options), "input": found.inputs, "facts": facts},
+                _save(out, stem, images, options),
+            )
+        _imitate(out, stem, options)
     except NeurocontrastError as error:
-        return PreparedScan("", {"problem": str(error)})
-    except Exception as error:  # nibabel and ITK raise many kinds of errors for damaged files
-        return PreparedScan("", {"problem": f"{type(error).__name__}: {error}"})
-    return prepared
+        return {"problem": str(error)}
+    except _DAMAGE as error:
+        return {"problem": f"{type(error).__name__}: {error}"}
+    return facts
 
 
-def _key_in(record: Path) -> str | None:
-    """Return the key that an earlier call recorded."""
-    return str(json.loads(record.read_text(encoding="utf-8"))["key"]) if record.is_file() else None
-
-
-def _key(source: str, mask_path: str, options: PrepareOptions) -> str:
-    if mask_path and not Path(mask_path).is_file():
-        raise DataError(f"{mask_path}: there is no such file; the column 'mask_path' names it.")
-    files = [Path(path) for path in (source, mask_path) if path]
-    states = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    # Imitations are made of what is prepared, and have a record of their own: to add some prepares nothing again.
-    chosen = {name: value for name, value in asdict(options).items() if name != "imitations"}
-    return digest_of("neurocontrast-prepare", _RECIPE, states, chosen)
-
-
-def imitated_stem(stem: str, number: int) -> str:
-    """Return how the files of an imitated acquisition of a scan are called, counted from 1."""
-    return f"{stem}_acq-imitated{number}"
-
-
-def _imitate(out: Path, stem: str, key: str, options: PrepareOptions) -> None:
+def _imitate(out: Path, stem: str, options: PrepareOptions) -> None:
     """Write the imitated acquisitions of a prepared brain that are not there yet."""
-    records = {number: out / f"{imitated_stem(stem, number)}.json" for number in range(1, options.imitations + 1)}
-    missing = [number for number, record in records.items() if _key_in(record) != key]
+    missing = missing_imitations(out, stem, options)
     if not missing:
         return
     voxels = nib.load(out / f"{stem}_brain.nii.gz").get_fdata(dtype=np.float32)
     for number in missing:
+        forget(out, imitated_stem(stem, number), 0)
         brain = imitate_acquisition(voxels, options.spacing_mm, name=stem, number=number)
         maps, _ = _tissue(brain, brain > 0, options)
-        _write_all(out, imitated_stem(stem, number), {"brain": brain, **maps}, options)
-        write_json(records[number], {"key": key})
+        files = _save(out, imitated_stem(stem, number), {"brain": brain, **maps}, options)
+        write_record(out, imitated_stem(stem, number), recipe_of(options), files)
 
 
 def _tissue(
@@ -212,7 +164,16 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
         "dice_template": round(dice, 4),
     }
     maps, means = _tissue(images["brain"], inside, options)
-    return images | maps, facts | means
+    return images | maps, facts | _volumes(maps, registration, options) | means
+
+
+def _volumes(maps: dict[str, Floats], registration: Registration, options: PrepareOptions) -> dict[str, float]:
+    """Return native volumes in mL: the template's head, and the sums of the maps, times the map's change of volume."""
+    if not options.registration:  # the scan was registered by others, and its own size is not known
+        return {}
+    change = abs(float(np.linalg.det(registration.matrix[:3, :3])))
+    sums = {f"{name}_ml": float(voxels.sum()) * options.spacing_mm**3 / 1000 for name, voxels in maps.items()}
+    return {name: round(volume * change, 1) for name, volume in {"tiv": template_ml(), **sums}.items()}
 
 
 def _register(
@@ -239,9 +200,12 @@ def _mask(
     return extract_brain_by_template(voxels, affine) if extraction == "template" else extract_brain(voxels), extraction
 
 
-def _write_all(out: Path, stem: str, images: dict[str, Floats], options: PrepareOptions) -> None:
-    for name, voxels in images.items():
-        _write(out / f"{stem}_{name}.nii.gz", voxels, _grid_of(options).affine)
+def _save(out: Path, stem: str, images: dict[str, Floats], options: PrepareOptions) -> list[str]:
+    """Write images; return the names of their files."""
+    names = {f"{stem}_{name}.nii.gz": voxels for name, voxels in images.items()}
+    for name, voxels in names.items():
+        _write(out / name, voxels, _grid_of(options).affine)
+    return list(names)
 
 
 def _write(path: Path, voxels: Floats, affine: npt.NDArray[np.float64]) -> None:

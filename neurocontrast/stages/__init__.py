@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from neurocontrast.stages.join import join
     from neurocontrast.stages.make_data import index, prepare_images, simulate
     from neurocontrast.stages.predict import predict
-    from neurocontrast.stages.prepare import convert, prepare
+    from neurocontrast.stages.prepare import prepare
     from neurocontrast.stages.pretrain import pretrain
     from neurocontrast.stages.qc import qc
     from neurocontrast.stages.report import compare, report
@@ -54,7 +54,6 @@ __all__ = [
 
 _ELSEWHERE = {
     "make_data": ["index", "prepare_images", "simulate"],
-    "prepare": ["convert", "prepare"],
     "report": ["compare", "report"],
     "weights": ["export_weights", "import_weights"],
 }

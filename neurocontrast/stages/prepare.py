@@ -1,47 +1,51 @@
-"""Prepare heads as they were acquired: DICOM series as a BIDS tree, brains and tissue maps in MNI space."""
+"""Prepare heads as they were acquired: brains and tissue maps in MNI space, and what they were made from."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-import re
-import shutil
+import unicodedata
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import pandas as pd
+from filelock import FileLock, Timeout
 
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.parallel import map_files
-from neurocontrast.data.problems import Problems, shown
-from neurocontrast.exceptions import (
-    ConfigError,
-    DataError,
-    MissingDependencyError,
-    NeurocontrastError,
-    one_of,
-    suggestion,
+from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
+from neurocontrast.lazy import is_installed, require
+from neurocontrast.prepare.records import (
+    IMAGES,
+    MOST_IMITATIONS,
+    Found,
+    PrepareOptions,
+    files_of_scan,
+    imitated_stem,
+    look_up,
+    recipe_of,
 )
-from neurocontrast.files import atomic_folder, check_output_folder, check_writable, write_json, write_table
-from neurocontrast.lazy import is_installed
-from neurocontrast.prepare.dicom import Series, convert_series, find_series_folders, read_series
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
-if TYPE_CHECKING:
-    from neurocontrast.prepare.scan import PrepareOptions
-
-__all__ = ["Extraction", "Protocol", "convert", "prepare"]
+__all__ = ["Extraction", "Protocol", "prepare"]
 
 Protocol = Literal["standard", "quasiraw"]
 Extraction = Literal["auto", "deepbet", "template"]
 
 RECORD_NAME = "prepare.json"
-CONVERT_RECORD = "convert.json"
+TABLES = ("participants.tsv", "imitations.tsv", "quality.tsv")
+VOLUMES = ("tiv", "gm_ml", "wm_ml", "csf_ml")
+"""Columns of native volumes in mL; ``gm``, ``wm`` and ``csf`` are paths."""
+_PATIENCE = 5.0
+"""Seconds: the processes of a call that was killed may take a moment to end."""
 SPACINGS_MM = (0.5, 8.0)
-MOST_IMITATIONS = 20
 
 
 def prepare(
@@ -62,8 +66,9 @@ def prepare(
 ) -> Path:
     """Extract brains, correct their bias field, register them to MNI152, make tissue maps; return the new table's path.
 
-    A scan that was prepared before with the same options is not prepared again, so an interrupted call is continued by
-    the same call. Volumes with more than half of their voxels 0 are taken to be stripped already.
+    A scan that was prepared from the same file with the same options and versions, and whose images are whole, is not
+    prepared again, so an interrupted call is continued by the same call. Volumes with more than half of their voxels 0
+    are taken to be stripped already.
 
     Parameters
     ----------
@@ -71,7 +76,8 @@ def prepare(
         Table of scans; a column ``mask_path`` gives brain masks on the grid of the images.
     out : path
         Folder of the results: ``images/``; ``participants.tsv`` with the new paths and the columns ``gm``, ``wm``,
-        ``csf``; ``quality.tsv`` with one row a scan; and ``prepare.json``.
+        ``csf`` and ``tiv``, ``gm_ml``, ``wm_ml``, ``csf_ml`` (native volumes in mL); ``quality.tsv`` with one row a
+        scan; and ``prepare.json``. It must not hold the table itself, nor images of another cohort.
     images_root : path, optional
         Folder that relative paths start from; by default the table's.
     protocol : {"standard", "quasiraw"}
@@ -105,48 +111,193 @@ def prepare(
     cohort = read_cohort(participants, images_root=images_root)
     target = Path(out).absolute()
     check_writable(target / RECORD_NAME)
-    folder = target / "images"
-    folder.mkdir(parents=True, exist_ok=True)
-    masks = cohort.paths_in("mask_path")
     stems = [name.replace(" session ", "_ses-").replace("/", "-").replace(" ", "-") for name in cohort.names()]
-    paths = [str(path) for path in cohort.table["path"]]
-    work = [(row, paths[row], masks[row], stems[row], str(folder), options) for row in range(len(cohort))]
-    facts: list[dict[str, Any]] = [{}] * len(cohort)
-    with progress.task("Preparing scans", total=len(work), unit="scan") as task:
-        for row, prepared in map_files(_numbered, work, n_workers=n_workers, option="--n-workers", n_per_worker=1):
-            facts[row] = prepared.facts
-            task.advance(1)
-    _refuse_or_warn(cohort, facts, skip, progress)
-    made = ("brain", "gm", "wm", "csf") if tissue else ("brain",)
-    done = [row for row, each in enumerate(facts) if "problem" not in each]
-    table = _table(cohort, done, stems, made)
-    keys = cohort.table[["participant_id", "session"]]
-    quality = pd.DataFrame([{**keys.loc[row], **facts[row]} for row in done]).replace("", "n/a")
-    write_table(target / "quality.tsv", quality.fillna("n/a"))
-    write_json(target / RECORD_NAME, {"options": vars(options), "n": len(done), "environment": describe_environment()})
-    if imitations:
-        every = [_table(cohort, done, stems, made, number) for number in range(imitations + 1)]
-        write_table(target / "imitations.tsv", pd.concat(every).sort_index(kind="stable"))
-    write_table(target / "participants.tsv", table)
+    _refuse_outputs(cohort, target, stems, options)
+    with _held(target, progress):
+        work = _Work(cohort, target, stems, options, n_workers, progress)
+        facts = work.prepare(work.look_up())
+        _refuse_or_warn(cohort, facts, skip, progress)
+        done = [row for row, each in enumerate(facts) if "problem" not in each]
+        _write_results(work, facts, done)
     return target / "participants.tsv"
 
 
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """The scans to prepare, and where their images go."""
+
+    cohort: Cohort
+    target: Path
+    stems: Sequence[str]
+    options: PrepareOptions
+    n_workers: int
+    progress: Progress
+
+    @cached_property
+    def sources(self) -> list[tuple[str, str]]:
+        """Return the image and the mask of each scan."""
+        paths = [str(path) for path in self.cohort.table["path"]]
+        return list(zip(paths, self.cohort.paths_in("mask_path"), strict=True))
+
+    def look_up(self) -> list[Found]:
+        """Return what an earlier call left of each scan; images of another cohort are refused."""
+        folder, root = str(self.target / "images"), str(self.cohort.root)
+        given = [
+            (row, *self.sources[row], root, self.stems[row], folder, self.options) for row in range(len(self.stems))
+        ]
+        found = self._map(_look_up, given, "Looking for what is there")
+        names, problems = self.cohort.names(), Problems(f"out: '{self.target}' holds images of another cohort")
+        for name, stem, each in zip(names, self.stems, found, strict=True):
+            if each.other:
+                problems.add(
+                    f"images/{stem}_brain.nii.gz was made of another file ('{each.other}'), from another place",
+                    name=name,
+                )
+        problems.hint("Give another --out; or remove these images, if they are no longer needed.")
+        problems.raise_if_any()
+        again = [f"{name}: {each.again}" for name, each in zip(names, found, strict=True) if each.again]
+        if again:
+            more = [f"… and {len(again) - N_SHOWN} more"] if len(again) > N_SHOWN else []
+            text = "\n  ".join(again[:N_SHOWN] + more)
+            self.progress.warning(f"{len(again)} of {len(found)} scans are prepared again:\n  {text}")
+        return found
+
+    def prepare(self, found: Sequence[Found]) -> list[dict[str, Any]]:
+        """Prepare what is not there yet; return the measures of every scan."""
+        folder = self.target / "images"
+        if any(each.again for each in found):  # the tables must not name what changes
+            for name in TABLES:
+                (self.target / name).unlink(missing_ok=True)
+        folder.mkdir(exist_ok=True)
+        _write_record(self, n=None)
+        facts = [each.facts or {"problem": each.problem} for each in found]
+        missing = [row for row, each in enumerate(found) if not each.problem and (each.lacks or each.facts is None)]
+        given = [(row, *self.sources[row], self.stems[row], str(folder), found[row], self.options) for row in missing]
+        for row, made in zip(missing, self._map(_prepare, given, "Preparing scans"), strict=True):
+            facts[row] = made
+        return facts
+
+    def _map(self, function: Callable[..., tuple[int, Any]], given: Sequence[tuple[Any, ...]], title: str) -> list[Any]:
+        """Return what a function says of each scan, in their order."""
+        results: dict[int, Any] = {}
+        with self.progress.task(title, total=len(given), unit="scan") as task:
+            for row, result in map_files(
+                function, given, n_workers=self.n_workers, option="--n-workers", n_per_worker=1
+            ):
+                results[row] = result
+                task.advance(1)
+        return [results[each[0]] for each in given]
+
+
+def _refuse_outputs(cohort: Cohort, target: Path, stems: Sequence[str], options: PrepareOptions) -> None:
+    """Refuse, before any work, what would replace an input, a table of others, or the image of another scan."""
+    for name in (*TABLES, RECORD_NAME):
+        if (target / name).exists() and (target / name).samefile(cohort.source):
+            raise ConfigError(f"out: '{target / name}' is the input table, and would be replaced. Give another folder.")
+    problems, names = Problems(cohort.source.name), cohort.names()
+    of_file: dict[str, list[int]] = defaultdict(list)
+    for row, stem in enumerate(stems):
+        for each in [stem, *(imitated_stem(stem, number) for number in range(1, options.imitations + 1))]:
+            of_file[unicodedata.normalize("NFC", each).casefold()].append(row)
+    for rows in {tuple(rows): None for rows in of_file.values() if len(rows) > 1}:
+        several = ", ".join(shown(names[row]) for row in rows)
+        problems.add(f"{several} would be one file, images/{stems[rows[0]]}_brain.nii.gz; rename all but one")
+    inputs = {
+        os.path.realpath(path): name
+        for column in (cohort.table["path"], cohort.paths_in("mask_path"))
+        for path, name in zip(column, names, strict=True)
+        if path
+    }
+    for stem in stems:
+        for place in (target / "images" / name for name in files_of_scan(stem)):
+            if os.path.realpath(place) in inputs:
+                problems.add(
+                    f"images/{place.name} is an input, and would be replaced", name=inputs[os.path.realpath(place)]
+                )
+    problems.raise_if_any()
+    if not (target / RECORD_NAME).is_file():
+        images = [f"images/{name}" for stem in stems for name in files_of_scan(stem)]
+        there = [name for name in (*TABLES, *images) if os.path.lexists(target / name)]
+        if there:
+            raise ConfigError(
+                f"out: '{target}' holds {there[0]} and no {RECORD_NAME}, so it is not known what it was made from. "
+                "Give another folder."
+            )
+
+
+@contextlib.contextmanager
+def _held(target: Path, progress: Progress) -> Iterator[None]:
+    """Keep other calls from the folder, and remove the temporary files that a killed call left there."""
+    target.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(target / ".prepare.lock")
+    try:
+        lock.acquire(timeout=_PATIENCE)
+    except Timeout:
+        raise ConfigError(f"out: another process is preparing scans in '{target}'. Wait for it.") from None
+    except OSError as error:
+        progress.warning(f"{target}: no lock ({error.strerror}); see to it that no other process writes there.")
+    try:
+        for left in [*target.glob(".tmp-*"), *target.glob("images/.tmp-*")]:
+            if left.is_file():
+                left.unlink(missing_ok=True)
+        yield
+    finally:
+        (target / ".prepare.lock").unlink(missing_ok=True)
+        lock.release()
+        with contextlib.suppress(OSError):
+            target.rmdir()  # where nothing was written
+
+
+def _write_record(work: _Work, n: int | None) -> None:
+    """Write what the folder is made from; `n` is the number of prepared scans, None before the end."""
+    source = work.cohort.source
+    table = {"name": source.name, "size": source.stat().st_size, "sha256": digest_of_file(source)}
+    record = {"finished": n is not None, "n": n, "options": vars(work.options), "input": table}
+    write_json(
+        work.target / RECORD_NAME,
+        record | {"code": recipe_of(work.options)["code"], "environment": describe_environment()},
+    )
+
+
+def _write_results(work: _Work, facts: Sequence[dict[str, Any]], done: Sequence[int]) -> None:
+    """Write the tables, that of the scans last."""
+    cohort, target = work.cohort, work.target
+    keys = cohort.table[["participant_id", "session"]]
+    quality = pd.DataFrame([{**keys.loc[row], **facts[row]} for row in done]).replace("", "n/a")
+    write_table(target / "quality.tsv", quality.fillna("n/a"))
+    if work.options.imitations:
+        every = [_table(work, facts, done, number) for number in range(work.options.imitations + 1)]
+        write_table(target / "imitations.tsv", pd.concat(every).sort_index(kind="stable"))
+    table = _table(work, facts, done)
+    write_table(target / "participants.tsv", table)
+    kept = [name for name in quality if name in VOLUMES and name not in _new_volumes(cohort, facts, done)]
+    if kept:
+        work.progress.warning(f"The table's own {', '.join(kept)} is kept; what was measured here is in quality.tsv.")
+    _write_record(work, n=len(done))
+
+
 def _table(
-    cohort: Cohort, done: Sequence[int], stems: Sequence[str], made: Sequence[str], imitation: int | None = None
+    work: _Work, facts: Sequence[dict[str, Any]], done: Sequence[int], imitation: int | None = None
 ) -> pd.DataFrame:
     """Return the table of what was prepared; with a number, of one imitated acquisition of every scan (0: the real)."""
-    from neurocontrast.prepare.scan import imitated_stem
-
-    table = cohort.table.iloc[list(done)].drop(columns=["mask_path"], errors="ignore").copy()
+    table = work.cohort.table.iloc[list(done)].drop(columns=["mask_path"], errors="ignore").copy()
     if imitation is not None:
         table["acquisition"] = f"imitated{imitation}" if imitation else "real"
     if imitation:
         table["session"] = [f"{session}imitated{imitation}" for session in table["session"].fillna("")]
-    for name in made:
-        files = [imitated_stem(stems[row], imitation) if imitation else stems[row] for row in done]
-        table["path" if name == "brain" else name] = [f"images/{file}_{name}.nii.gz" for file in files]
+    stems = [imitated_stem(work.stems[row], imitation) if imitation else work.stems[row] for row in done]
+    for name in IMAGES if work.options.tissue else IMAGES[:1]:
+        table["path" if name == "brain" else name] = [f"images/{stem}_{name}.nii.gz" for stem in stems]
     table["space"], table["stage"] = "MNI152", "stripped"
+    for name in _new_volumes(work.cohort, facts, done):
+        table[name] = [facts[row].get(name) for row in done]
     return table.astype(object).where(table.notna() & (table != ""), "n/a")
+
+
+def _new_volumes(cohort: Cohort, facts: Sequence[dict[str, Any]], done: Sequence[int]) -> list[str]:
+    """Return the native volumes that were measured and that the table of the cohort does not have itself."""
+    given = {str(name).lower() for name in cohort.table}
+    return [name for name in VOLUMES if name not in given and any(name in facts[row] for row in done)]
 
 
 def _options(
@@ -177,17 +328,18 @@ def _options(
             f"{what}: the protocol 'quasiraw' has voxels of 1 mm, a corrected bias field and a registration. Leave it "
             "out."
         )
-    try:
-        from neurocontrast.prepare.scan import PrepareOptions
-    except ImportError as error:
-        raise MissingDependencyError("prepare needs SimpleITK: pip install 'neurocontrast[prepare]'.") from error
+    require("SimpleITK", extra="prepare", purpose="prepare")
     if extraction == "auto":
         extraction = "deepbet" if is_installed("deepbet") else "template"
     given: dict[str, Any] = {"registration": registration, "imitations": imitations, **wanted}
     return PrepareOptions(spacing, extraction=extraction, quasiraw=quasiraw, **given)
 
 
-def _numbered(row: int, *given: Any) -> tuple[int, Any]:
+def _look_up(row: int, *given: Any) -> tuple[int, Found]:
+    return row, look_up(*given)
+
+
+def _prepare(row: int, *given: Any) -> tuple[int, dict[str, Any]]:
     from neurocontrast.prepare.scan import prepare_scan
 
     return row, prepare_scan(*given)
@@ -202,184 +354,3 @@ def _refuse_or_warn(cohort: Cohort, facts: Sequence[dict[str, Any]], skip: bool,
     if not skip or len(bad) == len(facts):
         raise DataError(f"{cohort.source.name}: {text}\nThe others are kept. --skip leaves these out.")
     progress.warning(text)
-
-
-def convert(
-    root: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    series: str | None = None,
-    metadata_from_dicom: bool = False,
-    skip: bool = False,
-    n_workers: int = 2,
-    overwrite: bool = False,
-    progress: Progress = SILENT,
-) -> Path:
-    """Convert T1-weighted DICOM series to a BIDS tree without what identifies the patient, and return its path.
-
-    The first folder below `root` is the person, the last one a series. Where a person has T1-weighted series in
-    several folders between the two (the studies of a PACS), they are sessions, numbered in the order of the names.
-
-    Parameters
-    ----------
-    root : path
-        Folder of the series: ``ROOT/PERSON/…/SERIES/*.dcm``, or ``ROOT/PERSON/*.dcm``.
-    out : path
-        BIDS tree to write: images with headers of their own, JSON files with the scanner's settings alone,
-        ``participants.tsv``, and ``convert.json``, which says what was left out.
-    series : str, optional
-        Text in the description of the series to take, in any case; by default those whose name and headers are of a
-        T1-weighted volume as it was acquired.
-    metadata_from_dicom : bool, default=False
-        Whether age and sex are taken from the headers; ages from 90 on become ``89+``.
-    skip : bool, default=False
-        Whether people with a problem are left out, instead of all problems being an error.
-    n_workers : int, default=2
-        Processes.
-    overwrite : bool, default=False
-        Whether an earlier tree of this command is replaced.
-    progress : Progress
-        Receives progress messages.
-    """
-    source, target = Path(root).expanduser().absolute(), Path(out).absolute()
-    check_output_folder(target, overwrite=overwrite, marker=CONVERT_RECORD, what="a converted tree")
-    if not source.is_dir():
-        raise DataError(f"{source}: there is no such folder.")
-    folders = find_series_folders(source)
-    if not folders:
-        raise DataError(f"{source}: there are no DICOM files below it.")
-    problems, left_out = Problems(str(source)), list[tuple[str, str]]()
-    found: dict[Path, list[Series]] = {}
-    with progress.task("Reading headers", total=len(folders), unit="folder") as task:
-        for folder, read in map_files(_read, [(each,) for each in folders], n_workers=n_workers, option="--n-workers"):
-            found[folder] = read
-            task.advance(1)
-    people = _people(source, found, series, problems, left_out)
-    scans = _scans(people, problems)
-    with atomic_folder(target) as temporary:
-        work = [(scan.series.folder, temporary / scan.path, scan.name) for scan in scans]
-        with progress.task("Converting series", total=len(work), unit="series") as task:
-            for name, wrong in map_files(_convert, work, n_workers=n_workers, option="--n-workers"):
-                if wrong:
-                    problems.add(wrong, name=name)
-                task.advance(1)
-        if problems.found and not skip:
-            problems.hint("--skip leaves out people with problems, and convert.json says whom.")
-            problems.raise_if_any()
-        bad = {problem.name for problem in problems.found}
-        for name in bad - {""}:
-            shutil.rmtree(temporary / name, ignore_errors=True)
-        left_out += [(problem.name, problem.text) for problem in problems.found]
-        scans = [scan for scan in scans if scan.name not in bad]
-        if not scans:
-            raise DataError(f"{source}: no T1-weighted series is left. {_listed(left_out)}")
-        _write_tables(temporary, scans, left_out, metadata_from_dicom=metadata_from_dicom)
-    n_numbered = sum(scan.series.is_numbered(scan.name) for scan in scans)
-    if n_numbered:
-        progress.warning(f"{n_numbered} of {len(scans)} labels hold the PatientID of the headers; is it a pseudonym?")
-    if left_out:
-        progress.warning(_listed(left_out))
-    return target
-
-
-@dataclass(frozen=True)
-class _Scan:
-    """A series that is converted, and the person and session that it is of."""
-
-    name: str
-    session: str
-    series: Series
-
-    @property
-    def path(self) -> str:
-        """Return the path of the image below the tree."""
-        between, stem = (f"/{self.session}", f"{self.name}_{self.session}") if self.session else ("", self.name)
-        return f"{self.name}{between}/anat/{stem}_T1w.nii.gz"
-
-
-def _read(folder: Path) -> tuple[Path, list[Series]]:
-    return folder, read_series(folder)
-
-
-def _convert(folder: Path, target: Path, name: str) -> tuple[str, str]:
-    """Convert a series; return the person and what is wrong with it, or ""."""
-    try:
-        convert_series(folder, target)
-    except NeurocontrastError as error:
-        return name, str(error)
-    return name, ""
-
-
-def _people(
-    source: Path,
-    found: Mapping[Path, Sequence[Series]],
-    asked: str | None,
-    problems: Problems,
-    left_out: list[tuple[str, str]],
-) -> dict[str, dict[Path, list[Series]]]:
-    """Return the series to convert by person and study; other series are left out, or a problem of the person."""
-    people: dict[str, dict[Path, list[Series]]] = defaultdict(lambda: defaultdict(list))
-    of_label: dict[str, str] = {}
-    for position, folder in enumerate(sorted(found), start=1):
-        place = folder.relative_to(source)
-        if not place.parts:
-            raise DataError(f"{source}: holds DICOM files itself; give the folder above it, with a folder a person.")
-        name = f"sub-{re.sub('[^A-Za-z0-9]', '', place.parts[0].removeprefix('sub-'))}"
-        several = found[folder]
-        if any(series.is_called(place.as_posix()) for series in several):
-            # The message must not repeat what it is about.
-            problems.add(f"series folder {position} of {len(found)}: its path holds the patient's name; rename it")
-        elif of_label.setdefault(name, place.parts[0]) != place.parts[0]:
-            problems.add(f"'{of_label[name]}' and '{place.parts[0]}' are one label in BIDS; rename one", name=name)
-        elif len(several) > 1:
-            problems.add(
-                f"{place}: holds {len(several)} series or echoes: {_named(several)}; give each a folder", name=name
-            )
-        elif not several:
-            left_out.append((place.as_posix(), "dcm2niix reads no series of it"))
-        else:
-            reason = several[0].why_not_t1() if asked is None else several[0].why_not_called(asked)
-            if reason:
-                left_out.append((place.as_posix(), f"{shown(several[0].description)} {reason}"))
-            else:
-                people[name][place.parent].append(several[0])
-    return people
-
-
-def _scans(people: Mapping[str, Mapping[Path, Sequence[Series]]], problems: Problems) -> list[_Scan]:
-    """Return one series of each person and study; several are a problem."""
-    scans = []
-    for name, studies in people.items():
-        for number, (_, several) in enumerate(sorted(studies.items()), start=1):
-            if len(several) > 1:
-                problems.add(f"{len(several)} T1-weighted series: {_named(several)}; decide with --series", name=name)
-            scans.append(_Scan(name, f"ses-{number}" if len(studies) > 1 else "", several[0]))
-    bad = {problem.name for problem in problems.found}
-    return [scan for scan in scans if scan.name not in bad]
-
-
-def _named(several: Sequence[Series]) -> str:
-    return ", ".join(
-        f"{shown(series.description)} (folder {series.folder.name}, number {series.header.get('SeriesNumber', '?')})"
-        for series in several
-    )
-
-
-def _listed(left_out: Sequence[tuple[str, str]]) -> str:
-    lines = "".join(f"\n  {what}: {reason}" if what else f"\n  {reason}" for what, reason in left_out[:20])
-    return f"{len(left_out)} left out:{lines}"
-
-
-def _write_tables(
-    folder: Path, scans: Sequence[_Scan], left_out: Sequence[tuple[str, str]], *, metadata_from_dicom: bool
-) -> None:
-    people = pd.DataFrame([{"participant_id": scan.name, "session_id": scan.session} for scan in scans])
-    if metadata_from_dicom:
-        people["age"] = [scan.series.age() or "n/a" for scan in scans]
-        people["sex"] = [scan.series.sex() or "n/a" for scan in scans]
-        for name, sessions in people[people["session_id"] != ""].groupby("participant_id"):
-            write_table(folder / str(name) / f"{name}_sessions.tsv", sessions[["session_id", "age"]])
-    write_table(folder / "participants.tsv", people.drop_duplicates("participant_id").drop(columns="session_id"))
-    write_json(folder / "dataset_description.json", {"Name": "Converted from DICOM", "BIDSVersion": "1.10.0"})
-    record = {"n": len(scans), "left_out": [{"what": what, "reason": reason} for what, reason in left_out]}
-    write_json(folder / CONVERT_RECORD, record | {"environment": describe_environment()})

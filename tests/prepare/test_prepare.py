@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("SimpleITK")
 
+from nilearn.datasets import load_mni152_brain_mask
+
 from neurocontrast.cli.app import run
 from neurocontrast.data import read_cohort
 from neurocontrast.exceptions import ConfigError, DataError
@@ -46,6 +48,42 @@ def test_the_new_table_names_brains_and_tissue_maps(study):
     quality = pd.read_csv(out.parent / "quality.tsv", sep="\t")
     assert list(quality["extraction"]) == ["stripped already"] * 2
     assert (quality["dice_template"] > 0.85).all()
+
+
+def test_volumes_are_native_and_grow_with_the_cube_of_the_brain(study, tmp_path):
+    table, _ = study
+    source = nib.load(read_cohort(table).table["path"][0])
+    names = {"sub-1": 1.0, "sub-2": 1.12, "sub-3": 0.9}
+    for name, scale in names.items():
+        affine = np.diag([scale, scale, scale, 1]) @ source.affine
+        nib.save(nib.Nifti1Image(source.get_fdata(dtype=np.float32), affine), tmp_path / f"{name}.nii.gz")
+    (tmp_path / "scans.tsv").write_text("participant_id\tpath\n" + "".join(f"{n}\t{n}.nii.gz\n" for n in names))
+    out = prepare(tmp_path / "scans.tsv", tmp_path / "out", spacing_mm=6.0, bias=False, n_workers=0)
+    found = read_cohort(out).table.set_index("participant_id")[["tiv", "gm_ml", "wm_ml", "csf_ml"]]
+    for name, scale in names.items():
+        assert (found.loc[name] / found.loc["sub-1"]).to_numpy() == pytest.approx(scale**3, rel=0.03)
+    template_ml = load_mni152_brain_mask(resolution=2).get_fdata().sum() * 8 / 1000
+    quality = pd.read_csv(out.parent / "quality.tsv", sep="\t", index_col="participant_id")
+    scales = [np.prod(json.loads(text)) for text in quality["scales"]]
+    assert quality["tiv"].to_numpy() == pytest.approx(template_ml * np.array(scales), rel=0.003)
+    # The brain's mask was counted in its own space: the tissues' sum is nearly that.
+    assert quality[["gm_ml", "wm_ml", "csf_ml"]].sum(axis=1).to_numpy() == pytest.approx(quality["brain_ml"], rel=0.05)
+    assert 700 < found.loc["sub-1", "tiv"] < 2500
+
+
+def test_a_tiv_of_the_table_is_kept_and_none_is_made_up(study, tmp_path):
+    table, _ = study
+    frame = read_cohort(table).table[["participant_id", "path"]].assign(TIV=["1500.5", "n/a"])
+    frame.to_csv(tmp_path / "participants.csv", index=False)
+    given = {"spacing_mm": 6.0, "bias": False, "n_workers": 0}
+    out = prepare(tmp_path / "participants.csv", tmp_path / "out", **given)
+    kept = pd.read_csv(out, sep="\t")
+    assert list(kept["TIV"].fillna(0)) == [1500.5, 0]
+    assert "tiv" not in kept
+    assert pd.read_csv(out.parent / "quality.tsv", sep="\t")["tiv"].between(700, 2500).all()
+    assert kept["gm_ml"].notna().all()
+    out = prepare(tmp_path / "participants.csv", tmp_path / "mni", **given, registration=False)
+    assert not {"tiv", "gm_ml"} & set(pd.read_csv(out, sep="\t"))
 
 
 @pytest.mark.parametrize(("installed", "extraction"), [(True, "deepbet"), (False, "template")])
@@ -166,7 +204,7 @@ def test_what_cannot_be_prepared_is_named_and_the_others_are_kept(study, tmp_pat
     ("voxels", "mask", "said"),
     [
         (np.zeros((10, 10, 10)), "", "no voxel is of the brain"),
-        (np.ones((10, 10, 10)), "none.nii.gz", "none.nii.gz: there is no such file; the column 'mask_path' names it"),
+        (np.ones((10, 10, 10)), "none.nii.gz", "none.nii.gz: there is no such file. The column 'mask_path' names it"),
         (np.ones((10, 10, 10, 2)), "", r"the image has the shape \(10, 10, 10, 2\)"),
     ],
 )

@@ -72,6 +72,9 @@ def convert(
     series: Annotated[str | None, option("Take the series with this in their description.", metavar="TEXT")] = None,
     metadata_from_dicom: Annotated[bool, option("Take age and sex from the headers.", "--metadata-from-dicom")] = False,
     skip: Annotated[bool, option("Leave out people with a problem; convert.json says whom.", "--skip")] = False,
+    show_names: Annotated[
+        bool, option("Show folders and descriptions too, which can hold names; never stored.", "--show-names")
+    ] = False,
     n_workers: Annotated[int, option("Processes.")] = 2,
     overwrite: Overwrite = False,
 ) -> Result:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -18,6 +17,8 @@ import pandas as pd
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path, write_json
 from neurocontrast.lazy import require
+from neurocontrast.prepare.names import holds_name
+from neurocontrast.reading import parse_json, problem_of_place
 
 __all__ = ["Series", "convert_series", "find_series_folders", "read_series"]
 
@@ -28,6 +29,14 @@ KEPT = (
 """What the JSON file beside an image says: settings of the scanner. dcm2niix leaves the hospital and the time in."""
 N_VOXELS_MIN = 8
 _N_FILES_LOOKED_AT = 3
+_AGE = re.compile(r"(\d{1,4}(?:\.\d+)?)([YMWD]?)")
+_PER_YEAR = {"Y": 1.0, "M": 12.0, "W": 365.25 / 7, "D": 365.25}
+_OLDEST = 130
+_KNOWN_WORDS = re.compile(
+    r"missing images\?|interslice distance varies|unsupported transfer syntax|unable to (?:open|read|decode|find)|"
+    r"(?:not a|no) valid dicom|slices? (?:not|stacked)|corrupt|truncated",
+    re.IGNORECASE,
+)
 _T1 = re.compile(r"t1|mp2?-?rage|bravo|spgr|tfe|tfl", re.IGNORECASE)
 _OTHER = re.compile(
     r"t2|flair|loc|scout|survey|dwi|dti|bold|swi|tof|post|contrast|gad|(?<![a-z])(?:gd|km)(?![a-z])", re.I
@@ -57,8 +66,8 @@ class Series:
     def why_not_t1(self) -> str:
         """Return why this is no T1-weighted volume as it was acquired, or ""."""
         if self.header.get("Modality") != "MR":
-            return f"is of modality {self.header.get('Modality', 'unknown')}, not MR"
-        if "DERIVED" in self.header.get("ImageType", ()):
+            return "is not of modality MR"
+        if "DERIVED" in str(self.header.get("ImageType")):
             return "is derived from another series"
         if self.header.get("MRAcquisitionType") == "2D":
             return "is of single slices (2D)"
@@ -68,7 +77,13 @@ class Series:
 
     def why_not_called(self, text: str) -> str:
         """Return why this is not the series that is asked for by a text in its description, or ""."""
-        return "" if text.lower() in self.description.lower() else f"is not called '{text}'"
+        return "" if text.lower() in self.description.lower() else "is not called as --series asks"
+
+    @property
+    def number(self) -> str:
+        """The number of the series, or "?"."""
+        number = self.header.get("SeriesNumber")
+        return str(number) if isinstance(number, int) else "?"
 
     def sex(self) -> str:
         """Return F, M, or "" where the header says neither."""
@@ -77,19 +92,21 @@ class Series:
 
     def age(self) -> str:
         """Return the age at the scan in years, "89+" from 90 on, or "" where the header does not say."""
-        years = self.header.get("PatientAge")
-        born, seen = (self.header.get(name) for name in ("PatientBirthDate", "AcquisitionDateTime"))
-        if not years and born and seen:
-            years = (pd.Timestamp(seen) - pd.Timestamp(born)).days / 365.25
+        found = _AGE.fullmatch(str(self.header.get("PatientAge", "")).strip())
+        years = float(found[1]) / _PER_YEAR[found[2] or "Y"] if found else 0.0
         if not years:
+            dates = [self.header.get(name) for name in ("PatientBirthDate", "AcquisitionDateTime")]
+            born, seen = (pd.to_datetime(str(date or ""), errors="coerce") for date in dates)
+            years = 0.0 if pd.isna(born) or pd.isna(seen) else (seen - born).days / 365.25
+        if not 0 < years < _OLDEST:
             return ""
-        return "89+" if float(years) >= 90 else f"{float(years):.4g}"
+        return "89+" if years >= 90 else f"{years:.4g}"
 
-    def is_called(self, text: str) -> bool:
-        """Tell whether a text holds the patient's name; a name that is the number too is a pseudonym."""
-        name, number = (str(self.header.get(key, "")).lower() for key in ("PatientName", "PatientID"))
-        words = re.findall(r"(?!anon|pseudo|patient|sub)[^\W\d_]{3,}", name) if name != number else []
-        return any(word in text.lower() for word in words)
+    def is_called(self, place: Path) -> bool:
+        """Tell whether a path holds the patient's name; a name with digits that is the number too is a pseudonym."""
+        name, number = (str(self.header.get(key, "")) for key in ("PatientName", "PatientID"))
+        is_pseudonym = name.lower() == number.lower() and any(character.isdigit() for character in name)
+        return not is_pseudonym and holds_name(place.parts, name)
 
     def is_numbered(self, label: str) -> bool:
         """Tell whether a label is the patient's number, a pseudonym's or the hospital's."""
@@ -108,38 +125,62 @@ def find_series_folders(root: Path) -> list[Path]:
 
 
 def _is_dicom(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return stream.read(132)[128:] == b"DICM"
+    if problem_of_place(path):
+        return False
+    try:
+        with path.open("rb") as stream:
+            return stream.read(132)[128:] == b"DICM"
+    except PermissionError:  # dcm2niix will read no series of it, which is told
+        return True
 
 
-def read_series(folder: Path) -> list[Series]:
-    """Read the headers of the series of one folder, not of those below it."""
-    with TemporaryDirectory(prefix="neurocontrast-") as temporary:
+def read_series(folder: Path, scratch: Path) -> list[Series]:
+    """Read the headers of the series of one folder, not of those below it; `scratch` is a folder for what names people.
+
+    Messages name neither paths nor what headers say; the notes of an error do.
+    """
+    if any(entry.is_fifo() or entry.is_socket() or entry.is_char_device() for entry in folder.iterdir()):
+        raise DataError("holds a pipe, a socket or a device")
+    with TemporaryDirectory(dir=scratch) as temporary:
         _run(folder, Path(temporary), "-b", "o", "-ba", "n")
-        found = sorted(Path(temporary).glob("*.json"))
-        headers = [json.loads(path.read_text(encoding="utf-8", errors="replace")) for path in found]
-    return [Series(folder, header) for header in headers]
+        return [Series(folder, _header_in(path)) for path in sorted(Path(temporary).glob("*.json"))]
 
 
-def convert_series(folder: Path, target: Path) -> None:
+def convert_series(series: Series, target: Path, scratch: Path) -> None:
     """Write the one series of a folder as ``target``, a ``.nii.gz`` file with a header of its own, and a JSON file."""
-    with TemporaryDirectory(prefix="neurocontrast-") as temporary:
-        said = _run(folder, Path(temporary), "-b", "y", "-ba", "y", "-z", "n")
+    with TemporaryDirectory(dir=scratch) as temporary:
+        said = _run(series.folder, Path(temporary), "-b", "y", "-ba", "y", "-z", "n")
         images = sorted(Path(temporary).glob("*.nii"))
         if len(images) != 1:
-            raise DataError(f"{folder}: dcm2niix made {len(images)} images of it, not one. {said}")
+            raise _refusal(f"dcm2niix made {len(images)} images of it, not one", said)
         image = nib.load(images[0])
         if len(image.shape) != 3 or min(image.shape) < N_VOXELS_MIN:
-            raise DataError(f"{folder}: the image has the shape {image.shape}; a T1-weighted scan is one volume.")
-        header = json.loads(images[0].with_suffix(".json").read_text(encoding="utf-8", errors="replace"))
+            raise _refusal(f"the image has the shape {image.shape}; a T1-weighted scan is one volume", said)
+        header = _header_in(images[0].with_suffix(".json"))
         fresh = nib.Nifti1Image(np.asanyarray(image.dataobj), image.affine)
     fresh.header.set_xyzt_units("mm")
     fresh.set_sform(image.affine, code=1)
     fresh.set_qform(image.affine, code=1)
     with atomic_path(target) as temporary_file:
         nib.save(fresh, temporary_file)
-    sidecar = target.with_name(target.name.replace(".nii.gz", ".json"))
-    write_json(sidecar, {name: header[name] for name in KEPT if name in header})
+    kept = {name: header[name] for name in KEPT if name in header}
+    kept = {name: value for name, value in kept.items() if not series.is_called(Path(str(value)))}
+    write_json(target.with_name(target.name.replace(".nii.gz", ".json")), kept)
+
+
+def _header_in(path: Path) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    header: dict[str, Any] = parse_json(text, place="what dcm2niix reads of the headers")
+    return header
+
+
+def _refusal(text: str, said: str) -> DataError:
+    """Return an error with what dcm2niix says of it in known words; all of its words are a note."""
+    known = sorted({found.capitalize() for found in _KNOWN_WORDS.findall(said)})
+    error = DataError("; ".join([text, *(f"dcm2niix: {words}" for words in known)]))
+    if said:
+        error.add_note(said)
+    return error
 
 
 def _run(folder: Path, out: Path, *options: str) -> str:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
+from nibabel.filebasedimages import ImageFileError
 
 from neurocontrast.data.parallel import map_files
-from neurocontrast.data.problems import Problems, shown
-from neurocontrast.exceptions import DataError, NeurocontrastError
+from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table
 from neurocontrast.prepare.dicom import Series, convert_series, find_series_folders, read_series
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.reading import DAMAGE
 
 __all__ = ["convert"]
 
 CONVERT_RECORD = "convert.json"
+_HINT = "--show-names shows folders and descriptions, which can hold names."
 
 
 def convert(
@@ -32,6 +36,7 @@ def convert(
     series: str | None = None,
     metadata_from_dicom: bool = False,
     skip: bool = False,
+    show_names: bool = False,
     n_workers: int = 2,
     overwrite: bool = False,
     progress: Progress = SILENT,
@@ -55,6 +60,8 @@ def convert(
         Whether age and sex are taken from the headers; ages from 90 on become ``89+``.
     skip : bool, default=False
         Whether people with a problem are left out, instead of all problems being an error.
+    show_names : bool, default=False
+        Whether messages also show folders and the descriptions of series, which can hold names; they are never stored.
     n_workers : int, default=2
         Processes.
     overwrite : bool, default=False
@@ -69,38 +76,93 @@ def convert(
     folders = find_series_folders(source)
     if not folders:
         raise DataError(f"{source}: there are no DICOM files below it.")
-    problems, left_out = Problems(str(source)), list[tuple[str, str]]()
-    found: dict[Path, list[Series]] = {}
-    with progress.task("Reading headers", total=len(folders), unit="folder") as task:
-        for folder, read in map_files(_read, [(each,) for each in folders], n_workers=n_workers, option="--n-workers"):
-            found[folder] = read
-            task.advance(1)
-    people = _people(source, found, series, problems, left_out)
-    scans = _scans(people, problems)
+    if source in folders:
+        raise DataError(f"{source}: holds DICOM files itself; give the folder above it, with a folder a person.")
     with atomic_folder(target) as temporary:
-        work = [(scan.series.folder, temporary / scan.path, scan.name) for scan in scans]
+        scratch = temporary / ".scratch"
+        scratch.mkdir()
+        notes = _Notes(source, show_names)
+        people = _people(source, _read_all(folders, scratch, notes, n_workers, progress), series, notes)
+        scans = _scans(people, notes)
+        work = [(scan.series, temporary / scan.path, scratch, scan.name) for scan in scans]
         with progress.task("Converting series", total=len(work), unit="series") as task:
-            for name, wrong in map_files(_convert, work, n_workers=n_workers, option="--n-workers"):
+            for name, wrong, detail in map_files(_convert, work, n_workers=n_workers, option="--n-workers"):
                 if wrong:
-                    problems.add(wrong, name=name)
+                    notes.problem(name, wrong, detail)
                 task.advance(1)
-        if problems.found and not skip:
-            problems.hint("--skip leaves out people with problems, and convert.json says whom.")
-            problems.raise_if_any()
-        bad = {problem.name for problem in problems.found}
+        if not skip:
+            notes.raise_if_any()
+        bad = {note.name for note in notes.problems}
         for name in bad - {""}:
             shutil.rmtree(temporary / name, ignore_errors=True)
-        left_out += [(problem.name, problem.text) for problem in problems.found]
         scans = [scan for scan in scans if scan.name not in bad]
         if not scans:
-            raise DataError(f"{source}: no T1-weighted series is left. {_listed(left_out)}")
-        _write_tables(temporary, scans, left_out, metadata_from_dicom=metadata_from_dicom)
+            raise DataError(f"{source}: no T1-weighted series is left. {notes}")
+        shutil.rmtree(scratch)
+        _write_tables(temporary, scans, notes, metadata_from_dicom=metadata_from_dicom)
     n_numbered = sum(scan.series.is_numbered(scan.name) for scan in scans)
     if n_numbered:
         progress.warning(f"{n_numbered} of {len(scans)} labels hold the PatientID of the headers; is it a pseudonym?")
-    if left_out:
-        progress.warning(_listed(left_out))
+    if notes.all:
+        progress.warning(str(notes))
     return target
+
+
+class _Note(NamedTuple):
+    """Why something is left out, or is a problem; `detail` can hold names."""
+
+    name: str
+    text: str
+    detail: str
+    is_problem: bool
+
+
+class _Notes:
+    """What is left out and what is a problem, in words that hold no names; what can hold some is shown when asked for.
+
+    Parameters
+    ----------
+    source : Path
+        The folder that the user gave.
+    show_names : bool
+        Whether folders, descriptions and words of dcm2niix are shown.
+    """
+
+    def __init__(self, source: Path, show_names: bool) -> None:
+        self.source, self.show_names = source, show_names
+        self.all: list[_Note] = []
+
+    @property
+    def problems(self) -> list[_Note]:
+        return [note for note in self.all if note.is_problem]
+
+    def leave_out(self, name: str, text: str, detail: str = "") -> None:
+        """Note what is left out."""
+        self.all.append(_Note(name, text, detail, is_problem=False))
+
+    def problem(self, name: str, text: str, detail: str = "") -> None:
+        """Note a problem of a person, by label, or of nobody who has one: ""."""
+        self.all.append(_Note(name, text, detail, is_problem=True))
+
+    def raise_if_any(self) -> None:
+        """Raise all problems as one error."""
+        problems = Problems(str(self.source))
+        for note in sorted(self.problems):
+            problems.add(self._shown(note), name=note.name)
+        problems.hint("--skip leaves out people with problems, and convert.json says whom.")
+        if not self.show_names:
+            problems.hint(_HINT)
+        problems.raise_if_any()
+
+    def __str__(self) -> str:
+        begins = ((f"{note.name}: " if note.name else "", note) for note in sorted(self.all))
+        lines = [f"{begin}{self._shown(note)}" for begin, note in begins]
+        rest = [] if self.show_names or len(lines) <= N_SHOWN else [f"… and {len(lines) - N_SHOWN} more"]
+        hint = [] if self.show_names else [_HINT]
+        return "\n  ".join([f"{len(lines)} left out:", *(lines[:N_SHOWN] if rest else lines), *rest, *hint])
+
+    def _shown(self, note: _Note) -> str:
+        return f"{note.text} ({note.detail})" if self.show_names and note.detail else note.text
 
 
 @dataclass(frozen=True)
@@ -118,82 +180,111 @@ class _Scan:
         return f"{self.name}{between}/anat/{stem}_T1w.nii.gz"
 
 
-def _read(folder: Path) -> tuple[Path, list[Series]]:
-    return folder, read_series(folder)
+def _read_all(
+    folders: Sequence[Path], scratch: Path, notes: _Notes, n_workers: int, progress: Progress
+) -> dict[Path, list[Series]]:
+    """Return the series of every folder; a folder that cannot be read is a problem."""
+    found: dict[Path, list[Series]] = {}
+    with progress.task("Reading headers", total=len(folders), unit="folder") as task:
+        given = [(each, scratch) for each in folders]
+        for folder, read, wrong in map_files(_read, given, n_workers=n_workers, option="--n-workers"):
+            if wrong:
+                where = f"series folder {folders.index(folder) + 1} of {len(folders)}"
+                notes.problem("", f"{where}: {wrong}", str(folder.relative_to(notes.source)))
+            else:
+                found[folder] = read
+            task.advance(1)
+    return found
 
 
-def _convert(folder: Path, target: Path, name: str) -> tuple[str, str]:
-    """Convert a series; return the person and what is wrong with it, or ""."""
+def _read(folder: Path, scratch: Path) -> tuple[Path, list[Series], str]:
     try:
-        convert_series(folder, target)
-    except NeurocontrastError as error:
-        return name, str(error)
-    return name, ""
+        return folder, read_series(folder, scratch), ""
+    except DataError as error:
+        return folder, [], str(error)
+
+
+def _convert(series: Series, target: Path, scratch: Path, name: str) -> tuple[str, str, str]:
+    """Convert a series; return the person, what is wrong with it, or "", and what dcm2niix says of it."""
+    try:
+        convert_series(series, target, scratch)
+    except DataError as error:
+        return name, str(error), " ".join(getattr(error, "__notes__", []))
+    except (*DAMAGE, ImageFileError) as error:  # of what dcm2niix made: nibabel's words can hold the path
+        return name, f"what dcm2niix made of it cannot be read ({type(error).__name__})", str(error)
+    return name, "", ""
 
 
 def _people(
-    source: Path,
-    found: Mapping[Path, Sequence[Series]],
-    asked: str | None,
-    problems: Problems,
-    left_out: list[tuple[str, str]],
+    source: Path, found: Mapping[Path, Sequence[Series]], asked: str | None, notes: _Notes
 ) -> dict[str, dict[Path, list[Series]]]:
     """Return the series to convert by person and study; other series are left out, or a problem of the person."""
+    labels, of_person = _labels(source, found, notes), Counter(folder.relative_to(source).parts[0] for folder in found)
     people: dict[str, dict[Path, list[Series]]] = defaultdict(lambda: defaultdict(list))
-    of_label: dict[str, str] = {}
-    for position, folder in enumerate(sorted(found), start=1):
+    seen = Counter[str]()
+    for folder, several in sorted(found.items()):
         place = folder.relative_to(source)
-        if not place.parts:
-            raise DataError(f"{source}: holds DICOM files itself; give the folder above it, with a folder a person.")
-        name = f"sub-{re.sub('[^A-Za-z0-9]', '', place.parts[0].removeprefix('sub-'))}"
-        several = found[folder]
-        if any(series.is_called(place.as_posix()) for series in several):
-            # The message must not repeat what it is about.
-            problems.add(f"series folder {position} of {len(found)}: its path holds the patient's name; rename it")
-        elif of_label.setdefault(name, place.parts[0]) != place.parts[0]:
-            problems.add(f"'{of_label[name]}' and '{place.parts[0]}' are one label in BIDS; rename one", name=name)
+        person = place.parts[0]
+        seen[person] += 1
+        if person not in labels:
+            continue
+        name, text = labels[person], f"series folder {seen[person]} of {of_person[person]}"
+        if not several:
+            notes.leave_out(name, f"{text}: dcm2niix reads no series of it", str(place))
+            continue
+        text += f" (number {several[0].number})"
+        detail = f"{place}, {', '.join(shown(series.description) for series in several)}"
+        reason = several[0].why_not_t1() if asked is None else several[0].why_not_called(asked)
+        if any(series.is_called(place) for series in several):
+            notes.problem(name, f"{text}: its path holds the patient's name; rename it", detail)
         elif len(several) > 1:
-            problems.add(
-                f"{place}: holds {len(several)} series or echoes: {_named(several)}; give each a folder", name=name
-            )
-        elif not several:
-            left_out.append((place.as_posix(), "dcm2niix reads no series of it"))
+            notes.problem(name, f"{text}: holds {len(several)} series or echoes; give each a folder", detail)
+        elif reason:
+            notes.leave_out(name, f"{text} {reason}", detail)
         else:
-            reason = several[0].why_not_t1() if asked is None else several[0].why_not_called(asked)
-            if reason:
-                left_out.append((place.as_posix(), f"{shown(several[0].description)} {reason}"))
-            else:
-                people[name][place.parent].append(several[0])
+            people[name][place.parent].append(several[0])
     return people
 
 
-def _scans(people: Mapping[str, Mapping[Path, Sequence[Series]]], problems: Problems) -> list[_Scan]:
+def _labels(source: Path, found: Mapping[Path, Sequence[Series]], notes: _Notes) -> dict[str, str]:
+    """Return the label of each person's folder; one that holds the person's name has none, and is a problem."""
+    folders: dict[str, list[Series]] = defaultdict(list)
+    for folder in sorted(found):
+        folders[folder.relative_to(source).parts[0]] += found[folder]
+    labels: dict[str, str] = {}
+    first_of: dict[str, tuple[int, str]] = {}
+    for number, (person, several) in enumerate(folders.items(), start=1):
+        where = f"person folder {number} of {len(folders)}"
+        label = re.sub("[^A-Za-z0-9]", "", person.removeprefix("sub-"))
+        if any(series.is_called(Path(person)) for series in several):
+            notes.problem("", f"{where}: its path holds the patient's name; rename it", person)
+            continue
+        if not label:
+            notes.problem("", f"{where}: its name has no letter or digit (A-Z, 0-9) for a label; rename it", person)
+            continue
+        first, labels[person] = first_of.setdefault(label.casefold(), (number, f"sub-{label}"))
+        if first != number:
+            notes.problem(labels[person], f"{where} and folder {first} have one label in BIDS; rename one", person)
+    return labels
+
+
+def _scans(people: Mapping[str, Mapping[Path, Sequence[Series]]], notes: _Notes) -> list[_Scan]:
     """Return one series of each person and study; several are a problem."""
     scans = []
     for name, studies in people.items():
         for number, (_, several) in enumerate(sorted(studies.items()), start=1):
             if len(several) > 1:
-                problems.add(f"{len(several)} T1-weighted series: {_named(several)}; decide with --series", name=name)
+                numbers = ", ".join(series.number for series in several)
+                detail = ", ".join(f"{series.folder.name}: {shown(series.description)}" for series in several)
+                notes.problem(
+                    name, f"{len(several)} T1-weighted series, numbers {numbers}; decide with --series", detail
+                )
             scans.append(_Scan(name, f"ses-{number}" if len(studies) > 1 else "", several[0]))
-    bad = {problem.name for problem in problems.found}
+    bad = {note.name for note in notes.problems}
     return [scan for scan in scans if scan.name not in bad]
 
 
-def _named(several: Sequence[Series]) -> str:
-    return ", ".join(
-        f"{shown(series.description)} (folder {series.folder.name}, number {series.header.get('SeriesNumber', '?')})"
-        for series in several
-    )
-
-
-def _listed(left_out: Sequence[tuple[str, str]]) -> str:
-    lines = "".join(f"\n  {what}: {reason}" if what else f"\n  {reason}" for what, reason in left_out[:20])
-    return f"{len(left_out)} left out:{lines}"
-
-
-def _write_tables(
-    folder: Path, scans: Sequence[_Scan], left_out: Sequence[tuple[str, str]], *, metadata_from_dicom: bool
-) -> None:
+def _write_tables(folder: Path, scans: Sequence[_Scan], notes: _Notes, *, metadata_from_dicom: bool) -> None:
     people = pd.DataFrame([{"participant_id": scan.name, "session_id": scan.session} for scan in scans])
     if metadata_from_dicom:
         people["age"] = [scan.series.age() or "n/a" for scan in scans]
@@ -202,5 +293,6 @@ def _write_tables(
             write_table(folder / str(name) / f"{name}_sessions.tsv", sessions[["session_id", "age"]])
     write_table(folder / "participants.tsv", people.drop_duplicates("participant_id").drop(columns="session_id"))
     write_json(folder / "dataset_description.json", {"Name": "Converted from DICOM", "BIDSVersion": "1.10.0"})
-    record = {"n": len(scans), "left_out": [{"what": what, "reason": reason} for what, reason in left_out]}
-    write_json(folder / CONVERT_RECORD, record | {"environment": describe_environment()})
+    environment = {name: value for name, value in describe_environment().items() if name != "command"}  # it holds paths
+    left_out = [{"what": note.name, "reason": note.text} for note in sorted(notes.all)]
+    write_json(folder / CONVERT_RECORD, {"n": len(scans), "left_out": left_out, "environment": environment})

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import sys
+from pathlib import Path
 
 import nibabel as nib
 import numpy as np
@@ -15,6 +17,8 @@ pytest.importorskip("pydicom")
 from neurocontrast.cli.app import run
 from neurocontrast.data import read_cohort
 from neurocontrast.exceptions import DataError, MissingDependencyError
+from neurocontrast.prepare.dicom import Series
+from neurocontrast.prepare.names import holds_name
 from neurocontrast.stages import convert, index
 from tests.dicom_series import SECRETS, write_series
 
@@ -52,11 +56,13 @@ def test_the_tree_holds_one_scan_a_person_and_index_reads_it(export, tmp_path, v
         "sub-p01/anat/sub-p01_T1w.json",
         "sub-p01/anat/sub-p01_T1w.nii.gz",
     ]
-    reasons = {each["what"]: each["reason"] for each in json.loads((out / "convert.json").read_text())["left_out"]}
+    left_out = json.loads((out / "convert.json").read_text())["left_out"]
+    assert {each["what"] for each in left_out} == {"sub-p01"}
+    reasons = {each["reason"] for each in left_out}
     assert reasons == {
-        "p-01/MR1/001": "'localizer' is not T1-weighted by its name",
-        "p-01/MR1/004": "'t2_space_sag' is not T1-weighted by its name",
-        "p-01/MR1/005": "'t1_mprage_sag' is derived from another series",
+        "series folder 1 of 4 (number 1) is not T1-weighted by its name",
+        "series folder 3 of 4 (number 4) is not T1-weighted by its name",
+        "series folder 4 of 4 (number 5) is derived from another series",
     }
     image = nib.as_closest_canonical(nib.load(out / "sub-p01/anat/sub-p01_T1w.nii.gz"))
     assert np.array_equal(image.get_fdata(), voxels[::-1, ::-1])
@@ -104,12 +110,15 @@ def test_all_problems_come_at_once_and_nothing_is_written(export, tmp_path, voxe
     assert run(["convert", str(export), "--out", str(out)]) == 2
     said = " ".join(capsys.readouterr().err.split())
     for expected in (
-        "sub-p01: 2 T1-weighted series: 't1_mprage_sag' (folder 003, number 3), 't1_repeat' (folder 006, number 6)",
-        "sub-p03: p-03/all: holds 2 series or echoes",
-        "its path holds the patient's name",
-        "'p-01' and 'p01' are one label in BIDS",
+        "sub-p01: 2 T1-weighted series, numbers 3, 6; decide with --series",
+        "sub-p03: series folder 1 of 1 (number 3): holds 2 series or echoes",
+        "person folder 1 of 5: its path holds the patient's name",
+        "sub-p01: person folder 4 of 5 and folder 2 have one label in BIDS",
+        "Hint: --show-names shows folders and descriptions, which can hold names.",
     ):
         assert expected in said
+    assert "t1_repeat" not in said
+    assert "p-03" not in said
     assert "mustermann" not in said
     assert not out.exists()
     assert run(["convert", str(export), "--out", str(out), "--skip"]) == 0
@@ -155,3 +164,117 @@ def test_wrong_input_ends_with_2_and_one_message(export, tmp_path, capsys, chang
     assert "unexpected" not in shown
     assert files(tmp_path / "bids") == before
     assert not list(tmp_path.glob(".tmp-*"))
+
+
+def everything_in(folder):
+    """Return the bytes of all files of a folder, decompressed, and their paths."""
+    written = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    paths = "".join(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    return b"".join(gzip.decompress(each) if each[:2] == b"\x1f\x8b" else each for each in written) + paths.encode()
+
+
+def test_names_in_descriptions_and_folders_reach_neither_messages_nor_files(export, tmp_path, voxels, capsys):
+    named = {"ProtocolName": "Mustermann Erika 0815"}
+    write_series(export / "p-01/MR1/Mustermann_loc", voxels, description="Mustermann Erika loc", number=7, **named)
+    write_series(export / "p-01/MR1/007", voxels, description="Mustermann t2 0815", number=8, **named)
+    write_series(export / "p-04/Mustermann/1", voxels, ManufacturerModelName="Prisma Mustermann", number=9)
+    write_series(export / "p-05/1", voxels, ManufacturerModelName="Prisma Mustermann")
+    for path in (export / "p-05/1").iterdir():
+        path.rename(path.with_name(f"Mustermann-{path.name}"))
+    (export / "p-05/1/Mustermann-IM0004.dcm").unlink()
+    out = tmp_path / "bids"
+    assert run(["convert", str(export), "--out", str(out)]) == 2
+    said = capsys.readouterr()
+    assert "sub-p05: dcm2niix made" in " ".join(said.err.split()) or "sub-p05: the image has" in said.err
+    assert run(["convert", str(export), "--out", str(out), "--skip"]) == 0
+    again = capsys.readouterr()
+    for text in (said.out + said.err + again.out + again.err, everything_in(out).decode("latin-1")):
+        assert "ustermann" not in text
+        assert "0815" not in text
+    assert "command" not in json.loads((out / "convert.json").read_text())["environment"]
+    assert sorted(path.name for path in out.glob("sub-*")) == ["sub-02"]
+    arguments = ["convert", str(export), "--out", str(out), "--skip", "--show-names", "--overwrite"]
+    assert run(arguments) == 0
+    assert "Mustermann t2 0815" in " ".join(capsys.readouterr().err.split())
+    assert b"ustermann" not in everything_in(out)
+
+
+def test_a_name_in_the_settings_of_the_scanner_is_not_stored(tmp_path, voxels):
+    write_series(tmp_path / "export/p-1/1", voxels, ManufacturerModelName="Prisma Mustermann")
+    out = convert(tmp_path / "export", tmp_path / "bids", n_workers=0)
+    sidecar = json.loads((out / "sub-p1/anat/sub-p1_T1w.json").read_text())
+    assert "ManufacturersModelName" not in sidecar
+    assert sidecar["Manufacturer"] == "Siemens"
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "expected"),
+    [
+        ("Li_Wu", "Wu^Li", True),
+        ("Marta_Engel", "Engel^M", True),
+        ("liwu", "Wu^Li", True),
+        ("WuLi01", "Wu^Li", True),
+        ("p7/li", "Wu^Li", True),
+        ("Mueller_H", "Müller^Hans", True),
+        ("MÜLLER", "Mueller^Hans", True),
+        ("muller-3", "M\u00fcller^Hans", True),
+        ("Mu\u0308ller", "Muller^H", True),
+        ("h.m.u.e.l.l.e.r", "Müller^Hans", True),
+        ("Jorgensen", "Jørgensen^Åse", True),
+        ("strauss", "Strauß^A", True),
+        ("x/nunez", "Núñez^J", True),
+        ("李伟", "æ\x9d\x8e^ä¼\x9f", True),
+        ("李/1", "æ\x9d\x8e^ä¼\x9f", True),
+        ("Иванов", "¸ÒÐÝÞÒ^¿ñâà", True),
+        ("p-01/MR1/t1_mprage", "Doe^John^^^Mr", False),
+        ("p-01/Silicon/limit", "Wu^Li", False),
+        ("sub-01/anat", "Anonymous^Patient", False),
+        ("p-01/van_der_tal", "van der Berg^X", False),
+        ("p-01", "", False),
+    ],
+)
+def test_a_name_is_recognised_however_it_is_spelled(path, name, expected):
+    assert holds_name(Path(path).parts, name) is expected
+
+
+def test_a_name_that_is_also_the_number_is_a_pseudonym_only_with_digits():
+    called = {"PatientName": "Mueller", "PatientID": "Mueller"}
+    assert Series(Path(), called).is_called(Path("mueller/1"))
+    assert not Series(Path(), {"PatientName": "P001x", "PatientID": "P001x"}).is_called(Path("P001x"))
+
+
+@pytest.mark.parametrize(
+    ("header", "age"),
+    [
+        ({"PatientAge": "079Y"}, "79"),
+        ({"PatientAge": 79.5}, "79.5"),
+        ({"PatientAge": "018M"}, "1.5"),
+        ({"PatientAge": "old", "PatientBirthDate": "1931-02-03", "AcquisitionDateTime": "2010-02-03T10:00:00"}, "79"),
+        ({"PatientBirthDate": "19310230", "AcquisitionDateTime": "nonsense"}, ""),
+        ({"PatientBirthDate": [1, 2], "AcquisitionDateTime": "99999-01-01"}, ""),
+        ({"PatientBirthDate": "2011-01-01", "AcquisitionDateTime": "2010-01-01"}, ""),
+        ({"PatientAge": "999Y"}, ""),
+        ({"PatientAge": "090Y"}, "89+"),
+    ],
+)
+def test_ages_that_make_no_sense_are_missing(header, age):
+    assert Series(Path(), header).age() == age
+
+
+def test_people_without_a_label_and_pipes_are_named_by_counters(export, tmp_path, voxels, capsys):
+    write_series(export / "李" / "1", voxels)
+    os.mkfifo(export / "sub-02" / "pipe")
+    assert run(["convert", str(export), "--out", str(tmp_path / "bids")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "person folder 2 of 2: its name has no letter or digit (A-Z, 0-9) for a label" in said
+    assert "series folder 5 of 6: holds a pipe, a socket or a device" in said
+
+
+def test_what_a_killed_call_left_with_faces_and_headers_is_removed(export, tmp_path):
+    left = tmp_path / ".tmp-bids-0123456789ab"
+    (left / ".scratch" / "tmpx").mkdir(parents=True)
+    (left / ".scratch" / "tmpx" / "series.json").write_text("Mustermann")
+    (tmp_path / ".tmp-bids-0123456789ab.lock").touch()
+    out = convert(export, tmp_path / "bids", n_workers=0)
+    assert not list(tmp_path.glob(".tmp-*"))
+    assert not list(out.glob(".scratch"))

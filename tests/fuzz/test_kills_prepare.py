@@ -1,0 +1,151 @@
+"""`prepare` and `convert`, killed at any file that they write: the next call ends with the bytes of an unkilled one."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("SimpleITK")
+pytest.importorskip("dcm2niix")
+pytest.importorskip("pydicom")
+
+from neurocontrast.stages import convert, prepare
+from tests.dicom_series import write_series
+
+pytestmark = pytest.mark.slow
+
+N_KILLS = 4
+"""Of each kind: 8 of `prepare` and 8 of `convert`."""
+FAST = {"spacing_mm": 8.0, "bias": False, "registration": False, "n_workers": 0}
+OTHER = FAST | {"spacing_mm": 7.0, "imitations": 1}
+PROGRAM = """
+import json, os, signal, sys
+from neurocontrast import stages
+
+name, paths, options, below, kill_at = json.loads(sys.argv[1])
+n_written = 0
+
+
+def count_what_is_written(event, given):
+    global n_written
+    if event not in ("open", "os.rename", "os.mkdir", "os.remove") or not str(given[0]).startswith(below):
+        return
+    if event == "open" and not (set(given[1] or "") & set("wxa+") or given[2] & (os.O_WRONLY | os.O_RDWR)):
+        return
+    n_written += 1
+    if n_written == kill_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+sys.addaudithook(count_what_is_written)
+getattr(stages, name)(*paths, **options)
+print(n_written)
+"""
+
+
+def call(name, paths, options, kill_at=0):
+    """Make a call in a process of its own, killed at the so manieth file that it writes; return how many it wrote."""
+    below = str(paths[1].parent)
+    given = json.dumps([name, [str(path) for path in paths], options, below, kill_at])
+    done = subprocess.run([sys.executable, "-c", PROGRAM, given], capture_output=True, text=True, check=False)
+    assert done.returncode == (-signal.SIGKILL if kill_at else 0), done.stderr
+    return 0 if kill_at else int(done.stdout.split()[-1])
+
+
+def spread(n_written):
+    """Return when to kill: the first file, the last, and others evenly between."""
+    return sorted({int(at) for at in np.linspace(1, n_written, N_KILLS)})
+
+
+def contents(folder):
+    """Return all files of a folder; of its record, what does not change from call to call."""
+    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for name in {"prepare.json", "convert.json"} & set(found):
+        found[name] = {key: value for key, value in json.loads(found[name]).items() if key != "environment"}
+    return found
+
+
+@pytest.fixture(scope="module")
+def brains(tmp_path_factory):
+    """Two small brains in MNI space, and their table."""
+    folder, chance = tmp_path_factory.mktemp("brains"), np.random.default_rng(0)
+    for number in (1, 2):
+        voxels = np.zeros((23, 28, 23), np.float32)
+        voxels[6:17, 7:20, 6:16] = chance.uniform(50, 150, (11, 13, 10))
+        affine = nib.affines.from_matvec(np.eye(3) * 8, (-90, -126, -72))
+        nib.save(nib.Nifti1Image(voxels, affine), folder / f"{number}.nii.gz")
+    (folder / "heads.tsv").write_text("participant_id\tpath\nsub-1\t1.nii.gz\nsub-2\t2.nii.gz\n")
+    return folder / "heads.tsv"
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory):
+    """Two people's series of DICOM files, and one that is left out."""
+    root, voxels = tmp_path_factory.mktemp("export"), np.random.default_rng(0).integers(1, 1000, (12, 14, 10))
+    for person in ("p-1", "p-2"):
+        write_series(root / person / "1", voxels)
+    write_series(root / "p-2" / "2", voxels, description="t2_space", number=4)
+    return root
+
+
+def assert_table_is_true(out):
+    """Assert that a table, where there is one, names whole images of one recipe."""
+    if (out / "participants.tsv").exists():
+        table = pd.read_csv(out / "participants.tsv", sep="\t")
+        shapes = {
+            nib.load(out / path).get_fdata().shape for name in ("path", "gm", "wm", "csf") for path in table[name]
+        }
+        assert len(table) == 2
+        assert len(shapes) == 1
+
+
+def test_prepare_killed_at_any_file(brains, tmp_path):
+    whole = tmp_path / "whole" / "out"
+    n_written = call("prepare", (brains, whole), OTHER)
+    for at in spread(n_written):
+        out = tmp_path / f"killed-{at}" / "out"
+        call("prepare", (brains, out), OTHER, kill_at=at)
+        assert_table_is_true(out)
+        prepare(brains, out, **OTHER)
+        assert contents(out) == contents(whole)
+
+
+def test_prepare_killed_while_another_recipe_takes_the_place_of_the_first(brains, tmp_path):
+    first, second = (tmp_path / name / "out" for name in ("first", "second"))
+    prepare(brains, first, **FAST)
+    shutil.copytree(first, second)
+    n_written = call("prepare", (brains, second), OTHER)
+    for at in spread(n_written):
+        out = tmp_path / f"killed-{at}" / "out"
+        shutil.copytree(first, out)
+        call("prepare", (brains, out), OTHER, kill_at=at)
+        assert_table_is_true(out)
+        back = shutil.copytree(out, out.parent / "back")
+        prepare(brains, out, **OTHER)
+        assert contents(out) == contents(second)
+        prepare(brains, back, **FAST)
+        assert contents(back) == contents(first)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_convert_killed_at_any_file(export, tmp_path, overwrite):
+    whole, options = tmp_path / "whole" / "bids", {"n_workers": 0, "skip": True, "overwrite": overwrite}
+    earlier = convert(export, tmp_path / "earlier", n_workers=0, skip=True, series="t2") if overwrite else None
+    if earlier:
+        shutil.copytree(earlier, whole)
+    n_written = call("convert", (export, whole), options)
+    for at in spread(n_written):
+        out = tmp_path / f"killed-{at}" / "bids"
+        out.parent.mkdir()
+        if earlier:
+            shutil.copytree(earlier, out)
+        call("convert", (export, out), options, kill_at=at)
+        convert(export, out, **options)
+        assert contents(out) == contents(whole)
+        assert [path.name for path in out.parent.iterdir()] == ["bids"]

@@ -157,7 +157,8 @@ def look_up(source: str, mask_path: str, root: str, stem: str, folder: str, opti
     except DataError as error:
         return Found(inputs, again=str(error))
     if record is None:
-        return Found(inputs)
+        left = any(os.path.lexists(out / name) for name in files_of_scan(stem))
+        return Found(inputs, again="its images were not finished, or are of an earlier version" if left else "")
     if _contents(record["input"]) != _contents(inputs):
         before = record["input"][0]
         is_other = before["sha256"] != inputs[0]["sha256"] and before["place"] != inputs[0]["place"]

@@ -40,7 +40,8 @@ Protocol = Literal["standard", "quasiraw"]
 Extraction = Literal["auto", "deepbet", "template"]
 
 RECORD_NAME = "prepare.json"
-TABLES = ("participants.tsv", "imitations.tsv", "quality.tsv")
+IMITATIONS = "imitations.tsv"
+TABLES = ("participants.tsv", IMITATIONS, "quality.tsv")
 VOLUMES = ("tiv", "gm_ml", "wm_ml", "csf_ml")
 """Columns of native volumes in mL; ``gm``, ``wm`` and ``csf`` are paths."""
 _PATIENCE = 5.0
@@ -165,9 +166,11 @@ class _Work:
     def prepare(self, found: Sequence[Found]) -> list[dict[str, Any]]:
         """Prepare what is not there yet; return the measures of every scan."""
         folder = self.target / "images"
-        if any(each.again for each in found):  # the tables must not name what changes
+        if any(each.again for each in found):  # no table may name what changes
             for name in TABLES:
                 (self.target / name).unlink(missing_ok=True)
+        elif any(each.lacks for each in found):
+            (self.target / IMITATIONS).unlink(missing_ok=True)
         folder.mkdir(exist_ok=True)
         _write_record(self, n=None)
         facts = [each.facts or {"problem": each.problem} for each in found]
@@ -267,7 +270,7 @@ def _write_results(work: _Work, facts: Sequence[dict[str, Any]], done: Sequence[
     write_table(target / "quality.tsv", quality.fillna("n/a"))
     if work.options.imitations:
         every = [_table(work, facts, done, number) for number in range(work.options.imitations + 1)]
-        write_table(target / "imitations.tsv", pd.concat(every).sort_index(kind="stable"))
+        write_table(target / IMITATIONS, pd.concat(every).sort_index(kind="stable"))
     table = _table(work, facts, done)
     write_table(target / "participants.tsv", table)
     kept = [name for name in quality if name in VOLUMES and name not in _new_volumes(cohort, facts, done)]

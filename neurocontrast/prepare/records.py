@@ -149,7 +149,7 @@ def look_up(source: str, mask_path: str, root: str, stem: str, folder: str, opti
         check_place(source)
         if mask_path:
             check_place(mask_path, remedy="The column 'mask_path' names it.")
-        inputs = [_input(path, root) for given in (source, mask_path) if given for path in _files_of(given)]
+        inputs = [_input(path, root) for path in (source, mask_path) if path]
     except (DataError, OSError) as error:
         return Found([], problem=str(error))
     try:
@@ -226,12 +226,6 @@ def _input(path: str, root: str) -> dict[str, Any]:
     inside = os.path.relpath(path, root)
     shown = Path(path).name if inside.startswith("..") else Path(inside).as_posix()
     return {"path": shown, "place": digest_of("place", Path(path).absolute()), **_state(Path(path))}
-
-
-def _files_of(path: str) -> list[str]:
-    """Return the files of an image: two where header and voxels are apart."""
-    other = Path(path).with_suffix({".hdr": ".img", ".img": ".hdr"}.get(Path(path).suffix.lower(), ".none"))
-    return [path, str(other)] if other.is_file() and other.suffix != ".none" else [path]
 
 
 def _contents(inputs: Sequence[dict[str, Any]]) -> list[tuple[Any, Any]]:

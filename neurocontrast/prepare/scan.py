@@ -10,9 +10,6 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 import numpy.typing as npt
-from nibabel.filebasedimages import ImageFileError
-from nibabel.spatialimages import HeaderDataError, ImageDataError
-from nibabel.wrapstruct import WrapStructError
 
 from neurocontrast.exceptions import DataError, NeurocontrastError
 from neurocontrast.files import atomic_path
@@ -38,11 +35,13 @@ from neurocontrast.prepare.registration import (
 )
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 from neurocontrast.reading import DAMAGE
+from neurocontrast.transforms.loading import read_scan
 
 __all__ = ["prepare_scan"]
 
-_DAMAGE = (*DAMAGE, MemoryError, ImageFileError, HeaderDataError, ImageDataError, WrapStructError)
-"""What nibabel and ITK raise for damaged files; a header may announce any size."""
+_MASK_APART_MM = 0.5
+_UNSUITABLE: tuple[type[Exception], ...] = (*DAMAGE, MemoryError)
+"""What SimpleITK, torch and SciPy raise for an image that is not what they expect; `read_scan` names damaged ones."""
 
 Floats = npt.NDArray[np.float32]
 
@@ -102,7 +101,7 @@ def prepare_scan(
         _imitate(out, stem, options)
     except NeurocontrastError as error:
         return {"problem": str(error)}
-    except _DAMAGE as error:
+    except _UNSUITABLE as error:
         return {"problem": f"{type(error).__name__}: {error}"}
     return facts
 
@@ -137,11 +136,7 @@ def _grid_of(options: PrepareOptions) -> _Template:
 
 
 def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict[str, Floats], dict[str, Any]]:
-    image = nib.as_closest_canonical(nib.load(source))
-    affine = image.affine
-    voxels = np.squeeze(image.get_fdata(dtype=np.float32))
-    if voxels.ndim != 3:
-        raise DataError(f"{source}: the image has the shape {voxels.shape}; give one volume.")
+    voxels, affine = _canonical(source)
     mask, how = _mask(voxels, affine, mask_path, source, options.extraction)
     if not mask.any():
         raise DataError(f"{source}: no voxel is of the brain ({how}).")
@@ -186,14 +181,27 @@ def _register(
     return registration, "9 degrees of freedom" if options.quasiraw else "12 degrees of freedom"
 
 
+def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:
+    """Return the voxels of a file in RAS order, and their affine."""
+    scan = read_scan(path)
+    if scan.affine is None:
+        raise DataError(f"{path}: an array has no header that says where its voxels lie; give a NIfTI file.")
+    image = nib.as_closest_canonical(nib.Nifti1Image(scan.voxels, scan.affine))
+    return np.asarray(image.dataobj), image.affine
+
+
 def _mask(
     voxels: Floats, affine: npt.NDArray[np.float64], mask_path: str, source: str, extraction: str
 ) -> tuple[npt.NDArray[np.bool_], str]:
     """Return the brain's mask, and where it is from: a file, the zeros around a stripped brain, or an extraction."""
     if mask_path:
-        given = np.squeeze(nib.as_closest_canonical(nib.load(mask_path)).get_fdata(dtype=np.float32))
+        given, where = _canonical(mask_path)
         if given.shape != voxels.shape:
             raise DataError(f"{mask_path}: the mask has the shape {given.shape}, and {source} {voxels.shape}.")
+        corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(voxels.shape) - 1, 1]
+        apart = float(np.abs(corners @ (where - affine).T).max())
+        if apart > _MASK_APART_MM:
+            raise DataError(f"{mask_path}: its header puts the mask {apart:.1f} mm from {source}.")
         return given > 0, "mask_path"
     if is_stripped(voxels):
         return voxels != 0, "stripped already"

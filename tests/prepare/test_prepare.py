@@ -203,9 +203,10 @@ def test_what_cannot_be_prepared_is_named_and_the_others_are_kept(study, tmp_pat
 @pytest.mark.parametrize(
     ("voxels", "mask", "said"),
     [
-        (np.zeros((10, 10, 10)), "", "no voxel is of the brain"),
+        (np.zeros((10, 10, 10)), "", "scan.nii.gz: "),
         (np.ones((10, 10, 10)), "none.nii.gz", "none.nii.gz: there is no such file. The column 'mask_path' names it"),
-        (np.ones((10, 10, 10, 2)), "", r"the image has the shape \(10, 10, 10, 2\)"),
+        (np.ones((10, 10, 10, 2)), "", "10 × 10 × 10 × 2"),
+        (np.full((10, 10, 10), np.nan), "", "scan.nii.gz: "),
     ],
 )
 def test_a_scan_without_a_brain_is_named(tmp_path, voxels, mask, said):
@@ -215,12 +216,22 @@ def test_a_scan_without_a_brain_is_named(tmp_path, voxels, mask, said):
         prepare(tmp_path / "participants.tsv", tmp_path / "out", n_workers=0)
 
 
-def test_a_mask_of_another_grid_is_refused(study, tmp_path):
-    table, _ = study
-    frame = pd.read_csv(table, sep="\t", dtype=str).iloc[:1]
-    frame["path"] = [str(table.parent / path) for path in frame["path"]]
-    nib.save(nib.Nifti1Image(np.ones((5, 5, 5), np.float32), np.eye(4)), tmp_path / "mask.nii.gz")
-    frame["mask_path"] = "mask.nii.gz"
-    frame.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
-    with pytest.raises(DataError, match=r"mask.nii.gz: the mask has the shape \(5, 5, 5\)"):
-        prepare(tmp_path / "participants.tsv", tmp_path / "out", spacing_mm=6.0, n_workers=0)
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda voxels, affine: (voxels[:12], affine), r"mask.nii.gz: the mask has the shape \(12, "),
+        (
+            lambda voxels, affine: (voxels, affine + np.outer([4, 0, 0, 0], [0, 0, 0, 1])),
+            "its header puts the mask 4.0 mm from",
+        ),
+    ],
+)
+def test_a_mask_of_another_grid_is_refused(study, tmp_path, change, said):
+    image = nib.load(read_cohort(study[0]).table["path"][0])
+    voxels, affine = change((image.get_fdata() > 0).astype(np.float32), image.affine)
+    nib.save(nib.Nifti1Image(voxels, affine), tmp_path / "mask.nii.gz")
+    (tmp_path / "scans.tsv").write_text(
+        f"participant_id\tpath\tmask_path\nsub-1\t{image.get_filename()}\tmask.nii.gz\n"
+    )
+    with pytest.raises(DataError, match=said):
+        prepare(tmp_path / "scans.tsv", tmp_path / "out", spacing_mm=6.0, n_workers=0)

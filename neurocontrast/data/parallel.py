@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -48,7 +49,7 @@ def map_files(
         pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
         finished = False
         try:
-            yield from pool(joblib.delayed(function)(*given) for given in arguments)
+            yield from pool(joblib.delayed(_unless_left)(os.getpid(), function, *given) for given in arguments)
             finished = True
         except TerminatedWorkerError as error:
             raise WorkerError(
@@ -58,3 +59,10 @@ def map_files(
         finally:
             # joblib would keep the idle workers, and their memory, for minutes.
             get_reusable_executor().shutdown(wait=finished, kill_workers=not finished)
+
+
+def _unless_left(owner: int, function: Callable[..., Result], *given: Any) -> Result:
+    """Do a piece of work, unless the process that asked for it was killed: others may have taken its place."""
+    if os.getppid() != owner:
+        raise WorkerError("the process that this is done for has ended.")
+    return function(*given)

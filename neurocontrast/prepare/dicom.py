@@ -161,6 +161,8 @@ def convert_series(series: Series, target: Path, scratch: Path) -> None:
     fresh.header.set_xyzt_units("mm")
     fresh.set_sform(image.affine, code=1)
     fresh.set_qform(image.affine, code=1)
+    if not scratch.is_dir():
+        raise DataError("the call that this is done for has ended")
     with atomic_path(target) as temporary_file:
         nib.save(fresh, temporary_file)
     kept = {name: header[name] for name in KEPT if name in header}

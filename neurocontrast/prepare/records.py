@@ -118,9 +118,9 @@ def files_of_scan(stem: str, options: PrepareOptions | None = None) -> list[str]
     return [f"{stem}_{name}.nii.gz" for name in made]
 
 
-def forget(folder: Path, stem: str, n_imitations: int = MOST_IMITATIONS) -> None:
+def forget(folder: Path, stem: str) -> None:
     """Remove what is there of a scan and its imitations before it is made again: all records, then the images."""
-    stems = [stem, *(imitated_stem(stem, number) for number in range(1, n_imitations + 1))]
+    stems = [stem, *(imitated_stem(stem, number) for number in range(1, MOST_IMITATIONS + 1))]
     for name in [f"{each}.json" for each in stems] + [name for each in stems for name in files_of_scan(each)]:
         (folder / name).unlink(missing_ok=True)
 

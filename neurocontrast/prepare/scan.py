@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -65,7 +66,7 @@ def _template(spacing_mm: float, quasiraw: bool) -> _Template:
 
 
 def prepare_scan(
-    source: str, mask_path: str, stem: str, folder: str, found: Found, options: PrepareOptions
+    source: str, mask_path: str, stem: str, folder: str, found: Found, options: PrepareOptions, owner: int
 ) -> dict[str, Any]:
     """Prepare one scan into a folder, or what an earlier call left undone of it.
 
@@ -81,6 +82,8 @@ def prepare_scan(
         What an earlier call left, as `look_up` returns it.
     options : PrepareOptions
         What is done.
+    owner : int
+        Process that asks: this one or its parent. Once it has ended, nothing is written: the folder may be another's.
 
     Returns
     -------
@@ -91,14 +94,9 @@ def prepare_scan(
     try:
         if facts is None:
             images, facts = _prepare(source, mask_path, options)
-            forget(out, stem)
-            write_record(
-                out,
-                stem,
-                {**recipe_of(options), "input": found.inputs, "facts": facts},
-                _save(out, stem, images, options),
-            )
-        _imitate(out, stem, options)
+            made = {**recipe_of(options), "input": found.inputs, "facts": facts}
+            _replace(out, stem, images, made, options, owner)
+        _imitate(out, stem, options, owner)
     except NeurocontrastError as error:
         return {"problem": str(error)}
     except _UNSUITABLE as error:
@@ -106,18 +104,17 @@ def prepare_scan(
     return facts
 
 
-def _imitate(out: Path, stem: str, options: PrepareOptions) -> None:
+def _imitate(out: Path, stem: str, options: PrepareOptions, owner: int) -> None:
     """Write the imitated acquisitions of a prepared brain that are not there yet."""
     missing = missing_imitations(out, stem, options)
     if not missing:
         return
     voxels = nib.load(out / f"{stem}_brain.nii.gz").get_fdata(dtype=np.float32)
     for number in missing:
-        forget(out, imitated_stem(stem, number), 0)
         brain = imitate_acquisition(voxels, options.spacing_mm, name=stem, number=number)
         maps, _ = _tissue(brain, brain > 0, options)
-        files = _save(out, imitated_stem(stem, number), {"brain": brain, **maps}, options)
-        write_record(out, imitated_stem(stem, number), recipe_of(options), files)
+        images = {"brain": brain, **maps}
+        _replace(out, imitated_stem(stem, number), images, recipe_of(options), options, owner)
 
 
 def _tissue(
@@ -208,12 +205,23 @@ def _mask(
     return extract_brain_by_template(voxels, affine) if extraction == "template" else extract_brain(voxels), extraction
 
 
-def _save(out: Path, stem: str, images: dict[str, Floats], options: PrepareOptions) -> list[str]:
-    """Write images; return the names of their files."""
-    names = {f"{stem}_{name}.nii.gz": voxels for name, voxels in images.items()}
-    for name, voxels in names.items():
+def _replace(
+    out: Path, stem: str, images: dict[str, Floats], made: dict[str, Any], options: PrepareOptions, owner: int
+) -> None:
+    """Write images in the place of earlier ones; their record goes first and comes last."""
+    files = {f"{stem}_{name}.nii.gz": voxels for name, voxels in images.items()}
+    _check_owner(owner)
+    forget(out, stem)
+    for name, voxels in files.items():
+        _check_owner(owner)
         _write(out / name, voxels, _grid_of(options).affine)
-    return list(names)
+    _check_owner(owner)
+    write_record(out, stem, made, list(files))
+
+
+def _check_owner(owner: int) -> None:
+    if owner not in (os.getpid(), os.getppid()):
+        raise DataError("the call that this is done for has ended")
 
 
 def _write(path: Path, voxels: Floats, affine: npt.NDArray[np.float64]) -> None:

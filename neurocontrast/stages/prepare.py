@@ -175,7 +175,10 @@ class _Work:
         _write_record(self, n=None)
         facts = [each.facts or {"problem": each.problem} for each in found]
         missing = [row for row, each in enumerate(found) if not each.problem and (each.lacks or each.facts is None)]
-        given = [(row, *self.sources[row], self.stems[row], str(folder), found[row], self.options) for row in missing]
+        given = [
+            (row, *self.sources[row], self.stems[row], str(folder), found[row], self.options, os.getpid())
+            for row in missing
+        ]
         for row, made in zip(missing, self._map(_prepare, given, "Preparing scans"), strict=True):
             facts[row] = made
         return facts

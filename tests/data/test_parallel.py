@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from neurocontrast.data.parallel import WorkerError, map_files
+from neurocontrast.data.parallel import WorkerError, _unless_left, map_files
 from neurocontrast.exceptions import ConfigError
 
 
@@ -35,6 +35,12 @@ def test_much_work_is_done_in_processes_of_one_thread():
 def test_a_worker_that_dies_is_told():
     with pytest.raises(WorkerError, match=r"ended from outside.*data\.n_workers"):
         list(map_files(end_yourself, [(i,) for i in range(12)], n_workers=2))
+
+
+def test_a_worker_whose_parent_was_killed_begins_nothing():
+    assert _unless_left(os.getppid(), describe, 3)[0] == 3
+    with pytest.raises(WorkerError, match="has ended"):
+        _unless_left(os.getpid(), describe, 3)
 
 
 def test_an_error_in_a_worker_comes_back():

@@ -4,6 +4,9 @@ import gzip
 import importlib
 import json
 import shutil
+import subprocess
+import sys
+from dataclasses import replace
 
 import nibabel as nib
 import numpy as np
@@ -232,6 +235,19 @@ def test_images_of_an_earlier_version_leave_their_table_before_they_change(study
     progress = Listening()
     prepare(study, prepared, **FAST, progress=progress)
     assert "sub-2: its images were not finished, or are of an earlier version" in progress.said
+    assert contents(prepared) == before
+
+
+def test_a_worker_whose_call_was_killed_writes_nothing(study, prepared):
+    before = contents(prepared)
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    options, images = records.PrepareOptions(6.0, bias=False, registration=False), str(prepared / "images")
+    source = str(study.parent / "0.nii.gz")
+    for asked in (options, replace(options, spacing_mm=8.0, extraction="deepbet", imitations=1)):
+        found = records.look_up(source, "", str(study.parent), "sub-1", images, asked)
+        said = scan.prepare_scan(source, "", "sub-1", images, found, asked, ended.pid)
+        assert said == {"problem": "the call that this is done for has ended"}
     assert contents(prepared) == before
 
 

@@ -16,6 +16,7 @@ from nilearn.datasets import load_mni152_brain_mask
 
 from neurocontrast.cli.app import run
 from neurocontrast.data import read_cohort
+from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.stages import prepare, simulate
 
@@ -69,6 +70,7 @@ def test_volumes_are_native_and_grow_with_the_cube_of_the_brain(study, tmp_path)
     # The brain's mask was counted in its own space: the tissues' sum is nearly that.
     assert quality[["gm_ml", "wm_ml", "csf_ml"]].sum(axis=1).to_numpy() == pytest.approx(quality["brain_ml"], rel=0.05)
     assert 700 < found.loc["sub-1", "tiv"] < 2500
+    assert list(tidy_table(read_cohort(out).table)["tiv"]) == list(quality["tiv"])  # as `evaluate` reads its covariates
 
 
 def test_a_tiv_of_the_table_is_kept_and_none_is_made_up(study, tmp_path):

@@ -1,0 +1,120 @@
+"""Damaged and hostile series and images: no defect, nothing half-written, no planted name in what is said or stored."""
+
+import gzip
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("SimpleITK")
+pytest.importorskip("dcm2niix")
+pytest.importorskip("pydicom")
+
+from neurocontrast.cli.app import run
+from neurocontrast.data import read_cohort
+from tests.dicom_series import write_series
+
+pytestmark = pytest.mark.slow
+
+N_INPUTS = 120
+TEXTS = (
+    "Mustermann",
+    "Mustermann t1",
+    'Mustermann"},{"x',
+    "../Mustermann",
+    "t1\nMustermann",
+    "%s%n Mustermann t1",
+    "\x1b[31mMustermann",
+)
+TAGS = ("SeriesDescription", "ProtocolName", "ManufacturerModelName", "Manufacturer", "StationName", "StudyDescription",
+        "ImageComments", "OperatorsName", "SequenceName", "PatientComments")  # fmt: skip
+
+
+def damage(path, chance, n_header=2500):
+    """Change some bytes of the begin of a file, cut it, or append to it."""
+    content = bytearray(path.read_bytes())
+    for _ in range(chance.integers(1, 8)):
+        content[chance.integers(0, min(len(content), n_header))] = chance.integers(0, 256)
+    kind = chance.integers(0, 5)
+    if kind == 0:
+        content = content[: chance.integers(0, len(content))]
+    elif kind == 1:
+        content += b"\0" * 1000
+    path.write_bytes(bytes(content))
+
+
+def written(folder):
+    """Return all bytes and paths below a folder, decompressed."""
+    files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    plain = [gzip.decompress(each) if each[:2] == b"\x1f\x8b" else each for each in files]
+    return b"".join(plain) + "".join(str(path) for path in folder.rglob("*")).encode()
+
+
+def test_damaged_series_are_refused_or_converted_and_say_no_name(tmp_path, capsys):
+    chance, voxels = np.random.default_rng(27), np.random.default_rng(0).integers(1, 1000, (10, 9, 8))
+    codes = []
+    for number in range(N_INPUTS):
+        root, out = tmp_path / f"{number}" / "export", tmp_path / f"{number}" / "bids"
+        planted = {str(chance.choice(TAGS)): str(chance.choice(TEXTS)) for _ in range(2)}
+        description = planted.pop("SeriesDescription", "t1_mprage")
+        write_series(root / "p1" / "1", voxels, description=description, **planted)
+        write_series(root / "p2" / "Mustermann" / "1", voxels, PatientName="anon")
+        for path in sorted((root / "p1" / "1").iterdir()):
+            if chance.random() < 0.5:
+                damage(path, chance)
+        options = ["--skip"] if number % 2 else []
+        codes.append(
+            run(["convert", str(root), "--out", str(out), "--metadata-from-dicom", "--n-workers", "0", *options])
+        )
+        said = capsys.readouterr()
+        assert codes[-1] in (0, 2), said.err
+        assert "unexpected" not in said.err
+        assert "ustermann" not in said.err + said.out
+        assert out.exists() == (codes[-1] == 0)
+        assert not [path for path in out.parent.iterdir() if path.name.startswith(".tmp-")]
+        assert b"ustermann" not in (written(out) if out.exists() else b"")
+    assert len(set(codes)) == 2
+
+
+def test_damaged_images_are_named_or_prepared(tmp_path, capsys):
+    chance, rows = np.random.default_rng(27), []
+    voxels = np.zeros((23, 28, 23), np.float32)
+    voxels[6:17, 7:20, 6:16] = chance.uniform(50, 150, (11, 13, 10))
+    affine = nib.affines.from_matvec(np.eye(3) * 8, (-90, -126, -72))
+    for number in range(4 * N_INPUTS):
+        ending, kind = [
+            ("nii", nib.Nifti1Image),
+            ("nii.gz", nib.Nifti1Image),
+            ("mgh", nib.MGHImage),
+            ("mgz", nib.MGHImage),
+        ][number % 4]
+        path = tmp_path / f"{number}.{ending}"
+        nib.save(kind(voxels, affine), path)
+        if number > 3:
+            damage(path, chance, 352)
+        rows.append(f"sub-{number}\t{path.name}\n")
+    (tmp_path / "heads.tsv").write_text("participant_id\tpath\n" + "".join(rows))
+    options = [
+        "--spacing-mm",
+        "8",
+        "--no-bias",
+        "--no-registration",
+        "--no-tissue",
+        "--extraction",
+        "template",
+        "--skip",
+    ]
+    assert (
+        run(["prepare", str(tmp_path / "heads.tsv"), "--out", str(tmp_path / "out"), "--n-workers", "0", *options]) == 0
+    )
+    said = capsys.readouterr().err
+    n_bad = int(said.partition(f" of {len(rows)} scans could not be prepared")[0].split()[-1])
+    table = read_cohort(tmp_path / "out" / "participants.tsv").table
+    assert len(table) == len(rows) - n_bad > 4
+    assert n_bad > len(rows) // 4
+    assert len(list((tmp_path / "out" / "images").iterdir())) == 2 * len(table)
+    for path in table["path"]:
+        assert np.isfinite(nib.load(path).get_fdata()).all()
+    quality = pd.read_csv(tmp_path / "out" / "quality.tsv", sep="\t")
+    assert np.isfinite(quality[["brain_ml", "dice_template"]].to_numpy()).all()

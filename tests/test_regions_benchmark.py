@@ -1,0 +1,112 @@
+"""Parts of ``benchmarks/regions.py``: who learns, who chooses, who is judged, and what a kill leaves."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _beside_the_script():
+    sys.path.insert(0, str(FOLDER))
+    yield
+    sys.path.remove(str(FOLDER))
+
+
+@pytest.fixture
+def data():
+    return importlib.import_module("regions_data")
+
+
+@pytest.fixture
+def sites():
+    sizes = [3, *range(12, 50)]
+    named = [f"s{place:02d}" for place, size in enumerate(sizes) for _ in range(size)]
+    return pd.Series(np.random.default_rng(0).permutation(named))
+
+
+def test_choosing_sites_are_never_judged_and_every_other_large_one_is_once(data, sites):
+    chosen = data.choosing_sites(sites)
+    assert len(chosen) == 8
+    for seed in range(5):
+        groups = data.deal_sites(sites, seed)
+        judged = [site for group in groups for site in group]
+        assert not set(judged) & set(chosen)
+        assert sorted([*judged, *chosen, "s00"]) == sorted(set(sites))
+        assert len(groups) == 5
+    assert data.deal_sites(sites, 0) != data.deal_sites(sites, 1)
+    assert data.choosing_sites(sites.sample(frac=1, random_state=1)) == chosen
+
+
+def test_a_fold_learns_nothing_of_the_sites_left_out_and_holds_back_a_tenth(data, sites):
+    left_out = data.deal_sites(sites, 0)[0]
+    fold = data.make_fold(sites, left_out, 0)
+    assert sorted(np.concatenate(fold)) == list(range(len(sites)))
+    assert set(sites[fold.new]) == set(left_out)
+    assert not set(sites[fold.learned]) & set(left_out)
+    assert 0.07 < len(fold.home) / (len(fold.home) + len(fold.learned)) < 0.13
+
+
+def test_measures_are_scaled_by_those_learned_from_alone(data):
+    random = np.random.default_rng(0)
+    measures = pd.DataFrame(random.normal(5, 2, (60, 3)), columns=["a", "b", "c"])
+    measures.iloc[0, 0] = np.nan
+    learned = np.arange(40)
+    before = data.standardise(measures, learned)
+    measures.iloc[50:] += 1000
+    after = data.standardise(measures, learned)
+    np.testing.assert_array_equal(before[:50], after[:50])
+    assert after[50:].max() == 5
+    assert before[0, 0] == pytest.approx(
+        (measures["a"][:40].median() - measures["a"][:40].mean()) / before[:40, 0].size, abs=0.5
+    )
+
+
+def test_the_journal_goes_on_after_a_kill_within_a_line(data, tmp_path):
+    file = tmp_path / "cells.jsonl"
+    journal = data.Journal(file)
+    journal.add({"stage": "table", "seed": 0}, {"mae": 1.5})
+    journal.add({"stage": "table", "seed": 1}, {"mae": 2.5})
+    file.write_bytes(file.read_bytes()[:-4])
+    resumed = data.Journal(file)
+    assert {"seed": 0, "stage": "table"} in resumed
+    assert {"stage": "table", "seed": 1} not in resumed
+    resumed.add({"stage": "table", "seed": 1}, {"mae": 3.5})
+    assert [json.loads(line)["mae"] for line in file.read_text().splitlines()] == [1.5, 3.5]
+    assert data.Journal(file)[{"stage": "table", "seed": 1}]["mae"] == 3.5
+
+
+def test_intervals_are_of_sites(data):
+    scores = importlib.import_module("regions_scores")
+    random = np.random.default_rng(0)
+    site, male = np.repeat([f"s{k}" for k in range(20)], 15), random.integers(0, 2, 300)
+    age = random.uniform(20, 80, 300)
+    off = random.normal(0, 5, (2, 300))
+    worse = scores.Judged(age + off, off, age, male, site, 0.0, 0.0)
+    better = scores.Judged(age + off / 2, male + off / 10, age, male, site, 0.0, 0.0)
+    value, low, high = scores.difference(better, worse, "age")
+    assert value == pytest.approx(-np.abs(off).mean() / 2)
+    assert low < value < high < 0
+    assert scores.difference(worse, worse, "age") == (0, 0, 0)
+    assert scores.difference(better, worse, "sex")[1] > 0
+    # One site of forty is all that differs: the interval over sites includes none of it.
+    moved = np.where(site == "s3", off / 2, off)
+    assert scores.difference(scores.Judged(age + moved, off, age, male, site, 0.0, 0.0), worse, "age")[2] == 0
+
+
+def test_labelled_people_of_a_site_take_its_bias_out(data):
+    scores = importlib.import_module("regions_scores")
+    site = np.repeat(["far", "small"], [60, 11])
+    age = np.full(71, 40.0)
+    judged = scores.Judged(np.full((1, 71), 50.0), np.zeros((1, 71)), age, np.ones(71), site, 0.0, 0.0)
+    sums, counts = judged.errors_after(8)
+    assert sums[0] / counts[0] == pytest.approx(10 - 80 / 10)
+    assert counts[1] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from unicodedata import category
 
 __all__ = [
     "CheckpointError",
@@ -17,14 +18,22 @@ __all__ = [
     "TrainingInterrupted",
     "TrainingSuspended",
     "one_of",
+    "printable",
     "suggestion",
 ]
+
+_N_NAMES = 60
+_UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 class NeurocontrastError(Exception):
     """Base of every error this package raises on purpose."""
 
     exit_code = 2  # of the command line: 2 for bad input, 1 for a failure while running
+
+    def __str__(self) -> str:
+        """Return the message with escapes for what files can hold and no terminal should be sent."""
+        return printable(super().__str__())
 
 
 class ConfigError(NeurocontrastError):
@@ -79,5 +88,18 @@ def suggestion(name: str, allowed: Iterable[str]) -> str:
 
 
 def one_of(allowed: Iterable[str]) -> str:
-    """Return the allowed names as they are shown in a message: ``'a', 'b', 'c'``."""
-    return ", ".join(f"'{name}'" for name in allowed)
+    """Return the names as they are shown in a message, at most 60 of them: ``'a', 'b', 'c'``."""
+    names = list(allowed)
+    more = f" and {len(names) - _N_NAMES} more" if len(names) > _N_NAMES else ""
+    return ", ".join(f"'{name}'" for name in names[:_N_NAMES]) + more
+
+
+def printable(text: str) -> str:
+    """Return a text with escapes for control characters, and for bytes of a path that are not UTF-8."""
+    if text.isprintable():
+        return text
+    return "".join(_escaped(each) if category(each) in _UNSHOWN and each != "\n" else each for each in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "backslashreplace").decode("ascii")

@@ -27,3 +27,9 @@ def test_missing_optional_package_names_the_extra():
     with pytest.raises(exceptions.MissingDependencyError, match=r"pip install 'neurocontrast\[excel\]'"):
         require("no_such_package", extra="excel", purpose="The workbook")
     assert require("json", extra="excel", purpose="x").dumps([]) == "[]"
+
+
+def test_messages_hold_no_escape_codes_and_not_fifty_thousand_names():
+    message = str(exceptions.DataError("a\x1b[31mb\r\udcff\u2028\u202e: é 脳 \nnext"))
+    assert message == "a\\x1b[31mb\\r\\udcff\\u2028\\u202e: é 脳 \nnext"
+    assert exceptions.one_of(map(str, range(50_000))).endswith("'58', '59' and 49940 more")

@@ -15,12 +15,12 @@ import pandas as pd
 from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts import LAYOUTS
 from neurocontrast.data.layouts.scan import FolderLayout, FoundScan
-from neurocontrast.data.layouts.tree import Tree, problem_of_file, read_tree
+from neurocontrast.data.layouts.tree import Tree, problem_of_file, problem_of_path, read_tree
 from neurocontrast.data.measures.finding import files_of_measures
 from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables
 from neurocontrast.data.phenotype import Known, PeopleTables
-from neurocontrast.data.problems import Problems
+from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.lazy import load
 from neurocontrast.progress import SILENT, Progress
@@ -79,13 +79,20 @@ def index_scans(
     images = {} if layout == MEASURES else _images(tree, layout)
     measures, unread = _measures_below(tree, rules, keep, needed=not images)
     name, scans = _scans(tree, layout, images, measures)
-    index = Index(pd.DataFrame(), name, len(scans), unread, measures=measures)
+    index = Index(pd.DataFrame(), name, len(scans), [*tree.skipped, *unread], measures=measures)
     problems = Problems(str(root))
     people = PeopleTables(tree, problems, phenotypes, id_column, keep)
     chosen = _choose(scans, rules, index, problems)
     _check_files(chosen, tree, check_image, problems, progress)
     known = [people.known_of(scan) for scan in chosen]
     _compare_with_tables(chosen, known, {scan.person for scan in scans}, people, problems)
+    of_session = Counter((scan.person, scan.session) for scan in chosen)
+    rows = [
+        _row(scan, each, _settings_of(scan, tree, problems), name, site_from, keep,
+             alone=of_session[scan.person, scan.session] == 1)
+        for scan, each in zip(chosen, known, strict=True)
+    ]  # fmt: skip
+    _check_cells(chosen, rows, problems)
     if problems.found and not skip:
         problems.hint("--skip leaves out the scans with problems, and index.json says which.")
         problems.raise_if_any()
@@ -93,12 +100,7 @@ def index_scans(
     index.left_out += [(problem.name, problem.text) for problem in problems.found]
     datasets = sorted({scan.dataset for scan in scans})
     index.tables = [table.source for dataset in datasets for table in people.general(dataset)]
-    of_session = Counter((scan.person, scan.session) for scan in chosen)
-    rows = [
-        _row(scan, each, tree, name, site_from, keep, alone=of_session[scan.person, scan.session] == 1)
-        for scan, each in zip(chosen, known, strict=True)
-        if scan.name not in bad
-    ]
+    rows = [row for scan, row in zip(chosen, rows, strict=True) if scan.name not in bad]
     if not rows:
         what, reason = index.left_out[0]
         raise DataError(f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}.")
@@ -238,7 +240,7 @@ def _check_files(
     with progress.task("Looking at images", total=len(scans), unit="scan") as task:
         for scan in scans:
             path = tree.root / scan.path
-            wrong = problem_of_file(path) or (check_image(path) if check_image else "")
+            wrong = problem_of_path(scan.path) or problem_of_file(path) or (check_image(path) if check_image else "")
             if wrong:
                 problems.add(f"{scan.path}: {wrong}", name=scan.name)
             task.advance(1)
@@ -252,10 +254,24 @@ def _check_files(
         problems.hint(f"Images are in several spaces: {counts}. Decide with --choose space={common}.")
 
 
+def _check_cells(scans: Sequence[FoundScan], rows: Sequence[Mapping[str, str]], problems: Problems) -> None:
+    """Note cells that a table of text would not give back."""
+    for scan, row in zip(scans, rows, strict=True):
+        for column, cell in row.items():
+            if column != "path" and (wrong := problem_of_path(cell)):
+                problems.add(f"{shown(cell)}: {wrong.replace('its path', 'this')}", column=column, name=scan.name)
+
+
 def _row(
-    scan: FoundScan, known: Known, tree: Tree, layout: str, site_from: SiteFrom, keep: Sequence[str], *, alone: bool
+    scan: FoundScan,
+    known: Known,
+    settings: Mapping[str, str],
+    layout: str,
+    site_from: SiteFrom,
+    keep: Sequence[str],
+    *,
+    alone: bool,
 ) -> dict[str, str]:
-    settings = _settings_of(scan, tree)
     scanner = " ".join(filter(None, (settings.get("Manufacturer"), settings.get("ManufacturersModelName"))))
     cells = {**scan.facts, **known.cells}
     sex = cells.get("sex", "")
@@ -287,11 +303,15 @@ def _row(
     }
 
 
-def _settings_of(scan: FoundScan, tree: Tree) -> dict[str, str]:
+def _settings_of(scan: FoundScan, tree: Tree, problems: Problems) -> dict[str, str]:
     settings: dict[str, str] = {}
     for sidecar in scan.sidecars:
-        content = read_json(tree.root / sidecar)
-        settings |= {key: str(value) for key, value in content.items() if isinstance(value, str | int | float)}
+        try:
+            content = read_json(tree.root / sidecar)
+        except DataError as error:
+            problems.add(str(error).removeprefix(f"{tree.root}/"), name=scan.name)
+            continue
+        settings |= {key: str(value).strip() for key, value in content.items() if isinstance(value, str | int | float)}
     return settings
 
 

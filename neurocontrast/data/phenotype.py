@@ -182,6 +182,7 @@ def read_phenotype(
         described |= read_json(beside) if beside.is_file() else {}
     columns = {known: name for known, names in _COLUMNS.items() if (name := _first_of(table, names))}
     columns |= {name: name for name in keep if name in table}
+    line_of: dict[tuple[str, str], int] = {}
     for row, (line, person) in enumerate(zip(lines, identifiers, strict=True)):
         if is_missing(person):
             problems.add(f"{phenotype.source}: found no identifier", line=line)
@@ -197,13 +198,13 @@ def read_phenotype(
                 cells[known] = decoded
         if key[1]:
             phenotype.sessions.setdefault(person, set()).add(key[1])
-        before = phenotype.rows.setdefault(key, cells)
+        before, first = phenotype.rows.setdefault(key, cells), line_of.setdefault(key, line)
         for known, cell in cells.items():
             earlier = before.setdefault(known, cell)
             if earlier != cell and (known != "age" or _ages_differ(earlier, cell)):
                 problems.add(
-                    f"{phenotype.source}: {known} is {shown(earlier)} in an earlier row of the participant, and "
-                    f"{shown(cell)} here; several rows of a participant need a column session_id",
+                    f"{phenotype.source}: {known} is {shown(earlier)} in line {first}, and {shown(cell)} here; "
+                    "several rows of a participant need a column session_id",
                     line=line,
                     name=f"sub-{person}",
                 )

@@ -15,7 +15,7 @@ from neurocontrast.data.indexing import Index, SiteFrom, index_scans
 from neurocontrast.data.measures.tables import rows_of
 from neurocontrast.data.natural import ImagesSettings
 from neurocontrast.data.simulation import SimulationSettings, write_cohort
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import ConfigError, DataError, printable
 from neurocontrast.files import (
     atomic_folder,
     check_output_folder,
@@ -26,12 +26,14 @@ from neurocontrast.files import (
 )
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.reading import read_json
 from neurocontrast.settings import settings_from
 
 __all__ = ["Indexed", "index", "prepare_images", "simulate"]
 
 INDEX_RECORD = "index.json"
 MEASURES_TABLE = "measures.tsv"
+_KEYS_OF_RECORDS = {INDEX_RECORD: {"layout", "n_found", "left_out"}, "measures.json": {"parcellation", "software"}}
 
 
 def simulate(
@@ -181,10 +183,13 @@ def index(
     if target.suffix.lower() != ".tsv":
         raise ConfigError(f"out: found '{target.name}'; the table ends in .tsv.")
     check_writable(target)
-    beside = target.with_name(MEASURES_TABLE)
-    for path in (target, beside):
-        if path.exists() and not overwrite:
+    beside, record_of = target.with_name(MEASURES_TABLE), target.with_name(INDEX_RECORD)
+    for path in (target, beside, beside.with_suffix(".json"), record_of):
+        if os.path.lexists(path) and not overwrite:
             raise ConfigError(f"out: {path} exists already; name another file, or pass --overwrite.")
+        keys = _KEYS_OF_RECORDS.get(path.name)
+        if keys and os.path.lexists(path) and not keys <= _keys_in(path):
+            raise ConfigError(f"out: {path} is of another program, and is not replaced; name another folder.")
     folder = Path(root).expanduser().absolute()
     found = index_scans(
         folder,
@@ -198,6 +203,8 @@ def index(
         check_image=_problem_of_header if check_headers else None,
         progress=progress,
     )
+    given = [Path(path).expanduser().absolute() for path in phenotypes]
+    _check_not_read(target, [*given, *(folder / name for name in found.tables)])
     table = found.table.copy()
     for name in table.columns.intersection(["path", "mask_path", "gm", "wm", "csf"]):
         table[name] = [_relative(folder / path, target.parent) if path else "" for path in table[name]]
@@ -213,12 +220,26 @@ def index(
         "n_chosen": len(found.table),
         "tables": found.tables,
         "columns_known": {name: int((found.table[name] != "").sum()) for name in found.table},
-        "left_out": [{"what": what, "reason": reason} for what, reason in found.left_out],
+        "left_out": [{"what": printable(what), "reason": printable(reason)} for what, reason in found.left_out],
         **({} if measured is None else {"measures": measured[1]}),
         "environment": describe_environment(),
     }
-    write_json(target.with_name(INDEX_RECORD), record)
+    write_json(record_of, record)
     return Indexed(target, found, None if measured is None else beside)
+
+
+def _check_not_read(target: Path, sources: Sequence[Path]) -> None:
+    if target in sources and target.exists():
+        raise ConfigError(
+            f"out: {target} is one of the tables that were read, and is not replaced; name another folder."
+        )
+
+
+def _keys_in(path: Path) -> set[str]:
+    try:
+        return set(read_json(path))
+    except DataError:
+        return set()
 
 
 def _measures_of(found: Index, target: Path) -> tuple[pd.DataFrame, dict[str, Any]] | None:
@@ -226,10 +247,7 @@ def _measures_of(found: Index, target: Path) -> tuple[pd.DataFrame, dict[str, An
     measures = found.measures
     if measures is None:
         return None
-    if target in measures.sources:
-        raise ConfigError(
-            f"out: {target} is one of the tables that were read, and is not replaced; name another folder."
-        )
+    _check_not_read(target, measures.sources)
     rows = rows_of(measures, found.table["participant_id"].tolist(), found.table["session"].tolist())
     names = [" ".join(filter(None, scan)) for scan in found.table[["participant_id", "session"]].to_numpy()]
     lacking = [names[row] for row in rows.lacking]

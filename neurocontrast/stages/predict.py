@@ -14,6 +14,7 @@ import pandas as pd
 
 from neurocontrast.config import Config
 from neurocontrast.data.columns import is_missing, no_column, number_of
+from neurocontrast.data.layouts import Listing
 from neurocontrast.data.layouts.table import read_text_table
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.embedding.table import read_embeddings
@@ -193,18 +194,11 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLik
     """Return the truth of each scan that a table gives one of, as a number, and NaN for the others."""
     if calibrate is None:
         return None
-    if fitted.kind == "multiclass":
-        raise ConfigError("calibrate: is for numbers and for two classes; this probe tells several classes apart.")
-    if tidy["site"].isna().all():
-        raise DataError("calibrate: no scan has a site, and a bias is that of a site.")
-    path = Path(calibrate)
-    listing = read_text_table(path)
-    cells, problems = listing.columns, Problems(path.name)
+    listing, problems = _labels(fitted, tidy, Path(calibrate)), Problems(Path(calibrate).name)
+    cells = listing.columns
     codes = {name: float(code) for code, name in enumerate(fitted.classes)}
-    for column in ("participant_id", fitted.target):
-        if column not in cells:
-            raise DataError(no_column(path.name, column, cells))
     truths, rows = np.full(len(tidy), np.nan), tidy.groupby("participant_id").indices
+    line_of: dict[int, tuple[int, str]] = {}
     for position, (name, cell) in enumerate(zip(cells["participant_id"], cells[fitted.target], strict=True)):
         where: dict[str, Any] = {"line": listing.lines[position], "name": name}
         of_scan = rows.get(name, np.array([], dtype=int))
@@ -219,10 +213,27 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLik
             problems.add(f"found {shown(cell)}; must be {allowed}", column=fitted.target, **where)
         elif subject_digest(str(tidy["subject_id"].iloc[of_scan[0]])) in fitted.trained_on:
             problems.add("the probe was fitted on this subject, who says nothing of a new site", **where)
+        elif earlier := next((line_of[scan] for scan in of_scan if scan in line_of and truths[scan] != value), None):
+            problems.add(
+                f"is {shown(earlier[1])} in line {earlier[0]}, and {shown(cell)} here", column=fitted.target, **where
+            )
         else:
             truths[of_scan] = value
+            line_of |= dict.fromkeys(of_scan, (listing.lines[position], cell))
     problems.raise_if_any()
     return truths
+
+
+def _labels(fitted: FittedProbe, tidy: pd.DataFrame, path: Path) -> Listing:
+    if fitted.kind == "multiclass":
+        raise ConfigError("calibrate: is for numbers and for two classes; this probe tells several classes apart.")
+    if tidy["site"].isna().all():
+        raise DataError("calibrate: no scan has a site, and a bias is that of a site.")
+    listing = read_text_table(path)
+    for column in ("participant_id", fitted.target):
+        if column not in listing.columns:
+            raise DataError(no_column(path.name, column, listing.columns))
+    return listing
 
 
 def _doubts(

@@ -1,6 +1,7 @@
 """Folders as hospitals and pipelines leave them, and the one table that comes of them."""
 
 import json
+import os
 
 import pandas as pd
 import pytest
@@ -287,3 +288,86 @@ def test_a_session_of_ten_is_not_one_of_a_hundred(bids, tmp_path):
     put(bids, "sub-01/sub-01_sessions.tsv", rows("session_id age\nses-1 30\nses-2 31\nses-10 32\nses-100 33"))
     found, _ = made(bids, tmp_path)
     assert found["sub-01", "10"]["age"] == 32
+
+
+@pytest.mark.parametrize("name", ["index.json", "measures.json"])
+@pytest.mark.parametrize("content", ['{"name": "vite"}', "no JSON", "[]"])
+def test_a_record_of_another_program_is_never_replaced(bids, tmp_path, name, content):
+    put(tmp_path / "out", name, content)
+    for options, found in (({}, "exists already"), ({"overwrite": True}, "of another program")):
+        with pytest.raises(ConfigError, match=rf"{name} (is )?{found}"):
+            made(bids, tmp_path, **options)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
+    assert (tmp_path / "out" / name).read_text() == content
+
+
+def test_an_own_record_is_replaced_when_asked_for(bids, tmp_path):
+    made(bids, tmp_path)
+    with pytest.raises(ConfigError, match=r"participants\.tsv exists"):
+        made(bids, tmp_path)
+    assert len(made(bids, tmp_path, overwrite=True)[0]) == 3
+
+
+def test_a_table_that_is_read_is_never_replaced(bids, tmp_path):
+    before = (bids / "participants.tsv").read_text()
+    with pytest.raises(ConfigError, match="one of the tables that were read"):
+        index(bids, bids / "participants.tsv", overwrite=True)
+    extra = tmp_path / "out" / "extra.tsv"
+    extra.write_text(before)
+    with pytest.raises(ConfigError, match="one of the tables that were read"):
+        index(bids, extra, phenotypes=[extra], overwrite=True)
+    assert (bids / "participants.tsv").read_text() == extra.read_text() == before
+
+
+def test_what_no_table_can_hold_is_refused_at_once_or_left_out_by_name(tmp_path):
+    root = tmp_path / "ixi"
+    root.mkdir()
+    names = ["a\tb", "a\nb", "a\rb", os.fsdecode(b"a\xffb"), " a", "good"]
+    for number, name in enumerate(names, start=1):
+        put(root, f"{name}/IXI{number:03d}-Guys-0700-T1.nii.gz")
+    with pytest.raises(DataError) as error:
+        index(root, tmp_path / "out" / "participants.tsv")
+    for found in ("holds a tab", "holds a line break", "not UTF-8", "begins or ends with a space"):
+        assert found in str(error.value)
+    assert "5 problems" in str(error.value)
+    assert str(error.value).isascii()
+    assert list((tmp_path / "out").iterdir()) == []
+    found, record = made(root, tmp_path, skip=True)
+    assert [row["path"].rpartition("/")[2] for row in found.values()] == ["IXI006-Guys-0700-T1.nii.gz"]
+    assert len(record["left_out"]) == 5
+
+
+def test_a_cell_with_a_tab_and_a_damaged_sidecar_are_named_together(bids, tmp_path):
+    put(bids, "sub-01/ses-1/anat/sub-01_ses-1_T1w.json", {"Manufacturer": "Sie\tmens"})
+    put(bids, "sub-02/anat/sub-02_T1w.json", "[" * 100_000)
+    with pytest.raises(DataError) as error:
+        made(bids, tmp_path)
+    assert "sub-01 ses-1, column 'scanner'" in str(error.value)
+    assert "sub-02_T1w.json: not readable as JSON" in str(error.value)
+
+
+def test_contradicting_rows_name_both_lines(bids, tmp_path):
+    put(bids, "participants.tsv", rows("participant_id dx\nsub-01 control\nsub-02 control\nsub-01 patient"))
+    with pytest.raises(DataError, match=r"line 4.*'control' in line 2, and 'patient' here"):
+        made(bids, tmp_path)
+    put(bids, "participants.tsv", rows("participant_id session age\nsub-01 1 30\nsub-01 1 40\nsub-02 1 30"))
+    with pytest.raises(DataError, match=r"line 3.*'30' in line 2, and '40' here"):
+        made(bids, tmp_path)
+
+
+@pytest.mark.timeout(60)
+def test_pipes_and_devices_are_left_out_by_name_and_circles_of_links_refused(bids, tmp_path):
+    os.mkfifo(bids / "sub-02/anat/sub-02_run-2_T1w.nii.gz")
+    (bids / "sub-02/anat/sub-02_run-3_T1w.nii.gz").symlink_to("/dev/zero")
+    os.mkfifo(bids / "sub-01" / "sub-01_sessions.tsv")
+    os.mkfifo(bids / "aseg.stats")
+    (bids / "loop.tsv").symlink_to("loop.tsv")
+    found, record = made(bids, tmp_path)
+    assert len(found) == 3
+    reasons = {each["what"].rpartition("/")[2]: each["reason"] for each in record["left_out"]}
+    assert reasons["sub-02_run-2_T1w.nii.gz"] == "is a named pipe, not a file"
+    assert reasons["sub-02_run-3_T1w.nii.gz"] == "is a device, not a file"
+    assert reasons["loop.tsv"] == "is a link that leads back to itself"
+    (bids / "sub-01" / "up").symlink_to(bids)
+    with pytest.raises(DataError, match=r"1 links lead back to a folder above them: 'sub-01/up'\. Remove them\.$"):
+        made(bids, tmp_path, overwrite=True)

@@ -123,6 +123,19 @@ def test_wrong_labels_are_named_and_nothing_is_written(of_age, folder, new, tmp_
     assert not (tmp_path / "p.tsv").exists()
 
 
+def test_two_truths_of_one_scan_are_refused_with_both_lines(of_age, of_diagnosis, folder, new, tmp_path):
+    for model, column, other in ((of_age, "age", "33"), (of_diagnosis, "diagnosis", None)):
+        given = labels(new, tmp_path / f"{column}.tsv", range(6), column)
+        table = pd.read_csv(given, sep="\t", dtype=str)
+        again = table.iloc[[1]].copy()
+        first = again[column].iloc[0]
+        again[column] = other or ("patient" if first == "control" else "control")
+        pd.concat([table, table.iloc[[0]], again]).to_csv(given, sep="\t", index=False)
+        with pytest.raises(DataError, match=rf"line 9, .*: is '{first}' in line 3, and '{again[column].iloc[0]}' here"):
+            nc.predict(model, folder / "new.parquet", out=tmp_path / "p.tsv", calibrate=given)
+        assert not (tmp_path / "p.tsv").exists()
+
+
 def test_subjects_of_the_probe_and_a_missing_column_are_refused(of_age, folder, known, new, tmp_path):
     given = labels(known, tmp_path / "labels.tsv", range(6), "age")
     with pytest.raises(DataError, match="the probe was fitted on this subject"):

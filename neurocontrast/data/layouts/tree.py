@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Tree", "problem_of_file", "read_tree"]
+from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.reading import problem_of_place
+
+__all__ = ["Tree", "problem_of_file", "problem_of_path", "read_tree"]
 
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _N_BYTES_OF_POINTER = 1024
+_IN_TABLES = {"\t": "a tab", "\n": "a line break", "\r": "a line break", "\0": "a zero byte"}
 
 
 @dataclass(frozen=True)
@@ -24,10 +28,13 @@ class Tree:
         The folder.
     folders : dict of str to list of str
         Sorted file names by folder, both relative to the root with "/"; the root itself is "".
+    skipped : list of tuple of str
+        Paths of what is no file, such as pipes and devices, and what each is.
     """
 
     root: Path
     folders: dict[str, list[str]] = field(default_factory=dict)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
 
     def matching(self, folder: str, name: str) -> Iterator[tuple[str, re.Match[str], re.Match[str]]]:
         """Give the path of every file whose folder and whose name match two regular expressions, with the matches."""
@@ -56,23 +63,55 @@ def joined_path(folder: str, name: str) -> str:
 
 
 def read_tree(root: Path) -> Tree:
-    """List all files below a folder, without those of hidden folders such as ``.git``."""
-    tree = Tree(root)
-    waiting = [""]
+    """List all files below a folder, without those of hidden folders such as ``.git``; links in circles are refused."""
+    tree, circles = Tree(root), []
+    waiting: list[tuple[str, tuple[tuple[int, int], ...]]] = [("", ())]
     while waiting:
-        folder = waiting.pop()
+        folder, above = waiting.pop()
+        found = (root / folder).stat()
+        this = (found.st_dev, found.st_ino)
+        if this in above:
+            circles.append(folder)
+            continue
         names = []
         with os.scandir(root / folder) as entries:
             for entry in entries:
+                path = joined_path(folder, entry.name)
                 if entry.name.startswith("."):
                     continue
-                if entry.is_dir():
-                    waiting.append(joined_path(folder, entry.name))
-                else:
+                if entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and _leads_to_folder(entry.path)):
+                    waiting.append((path, (*above, this)))
+                elif entry.is_file(follow_symlinks=False) or _is_read(entry.path):
                     names.append(entry.name)
+                else:
+                    tree.skipped.append((path, problem_of_place(entry.path)))
         if names:
             tree.folders[folder] = sorted(names)
+    if circles:
+        shown = one_of(sorted(circles)[:5])
+        raise DataError(f"{root}: {len(circles)} links lead back to a folder above them: {shown}. Remove them.")
     return tree
+
+
+def _is_read(path: str) -> bool:
+    """Tell whether a link leads to a file, or to none: the content that git-annex has elsewhere."""
+    return problem_of_place(path) in ("", "there is no such file")
+
+
+def _leads_to_folder(link: str) -> bool:
+    return problem_of_place(link) == "is a folder, not a file"
+
+
+def problem_of_path(path: str) -> str:
+    """Return why a table of text cannot hold a path, or ""."""
+    if not path.isprintable() and (bad := next((each for each in path if each in "\t\n\r\0"), "")):
+        return f"its path holds {_IN_TABLES[bad]}, which no table can hold; rename it"
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "its path holds bytes that are not UTF-8, which no table can hold; rename it"
+    quoted = len(path) > 1 and path[0] == path[-1] == '"'
+    return "its path begins or ends with a space or quotes; rename it" if quoted or path != path.strip() else ""
 
 
 def problem_of_file(path: Path) -> str:
@@ -83,6 +122,8 @@ def problem_of_file(path: Path) -> str:
         return "its content is not here (a link of git-annex or DataLad: run 'datalad get' first)"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
+    if problem := problem_of_place(path):
+        return problem
     if n_bytes == 0:
         return "is empty (0 bytes)"
     if n_bytes <= _N_BYTES_OF_POINTER:

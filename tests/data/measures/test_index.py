@@ -101,5 +101,5 @@ def test_a_table_that_was_read_is_never_replaced(subjects):
     made(subjects)
     with pytest.raises(ConfigError, match=r"measures\.tsv exists already"):
         index(subjects, subjects / "out" / "other.tsv")
-    with pytest.raises(ConfigError, match=r"measures\.tsv is one of the tables that were read"):
+    with pytest.raises(ConfigError, match="is one of the tables that were read"):
         index(subjects / "out", subjects / "out" / "participants.tsv", layout="measures", overwrite=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import nibabel as nib
+from nibabel.filebasedimages import ImageFileError
+from nibabel.spatialimages import HeaderDataError
 
 from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts.table import read_text_table
 from neurocontrast.data.problems import Problems
+from neurocontrast.exceptions import DataError
+from neurocontrast.reading import DAMAGE, check_place, read_json
 
 TOP_AGE = 89.0
 """Ages above this number of years identify a person, by the rule of HIPAA."""
@@ -22,18 +26,22 @@ _COLUMNS = re.compile(
     r"e.?mail.*|.*passport.*|insurance.*|accession.*|(?:scan|visit|acq\w*|study|exam|session)_?(?:date|time)|acq_time|date"
 )
 _JSON_KEYS = re.compile(
-    r"Patient(?!Position).*|.*Date|.*DateTime|.*PhysicianName|.*OperatorsName|Operator.*|Institution(?:Address|alDepartmentName)|"
-    r"AccessionNumber|StudyID|StationName|RequestingPhysician|OtherPatientIDs"
+    r"patient(?!position).*|.*date|.*datetime|.*physicians?name|.*operatorsname|operator.*|institution(?:address|aldepartmentname)|"
+    r"accessionnumber|studyid|stationname|requestingphysician|otherpatientids"
 )
 _SOFTWARE = re.compile(
     r"(?:FSL|SPM|ANTs|AFNI|Nibabel|NiftyReg|FreeSurfer|dcm2niix|MNI|TE=|TR=|[0-9.:a-f-]*$)", re.IGNORECASE
 )
 _TEXT_FIELDS = ("descrip", "aux_file", "db_name", "intent_name")
-_HAS_EXTRA, _HAS_NAME = 4, 8
+_HAS_EXTRA, _HAS_NAME, _HAS_COMMENT = 4, 8, 16
 
 
-def look_for_identities(table: Path, images: Sequence[Path], problems: Problems) -> None:
-    """Note every field of a table, of its images and of the JSON files beside these that could identify a patient."""
+def look_for_identities(table: Path, images: Sequence[Path], problems: Problems) -> dict[str, int]:
+    """Note every field of a table, of its images and of the JSON files beside these that could identify a patient.
+
+    Returns how many fields were found, and how many files could not be read, of which nothing is known.
+    """
+    n_before, n_unread = len(problems.found), 0
     for column, cells in read_text_table(table).columns.items():
         if _COLUMNS.fullmatch(column.strip().lower().replace(" ", "_")):
             problems.add("the column could identify patients; drop it from the table", column=column)
@@ -41,21 +49,37 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
             n = sum(age > TOP_AGE for cell in cells if (age := number_of(cell)) is not None)
             if n:
                 problems.add(f"{n} ages are above {TOP_AGE:g} years; write 89+ instead", column=column)
-    for path in images:
-        for field in identifying_fields_of_image(path):
-            problems.add(f"{path.name}: {field}")
-        beside = path.with_name(path.name.partition(".")[0] + ".json")
-        if beside.is_file() and (fields := identifying_fields_of_json(beside)):
-            problems.add(f"{beside.name}: has the fields {', '.join(fields)}")
-    if problems.found:
+    for image in images:
+        beside = image.with_name(image.name.partition(".")[0] + ".json")
+        for path in (image, beside) if os.path.lexists(beside) else (image,):
+            try:
+                for field in _fields_of(path):
+                    problems.add(f"{path.name}: {field}")
+            except (DataError, ImageFileError, HeaderDataError, *DAMAGE) as error:
+                n_unread += 1
+                why = str(error).removeprefix(f"{path}: ") if isinstance(error, DataError) else "it is damaged"
+                problems.add(f"{path.name}: could not be read, so what it says of a patient is not known ({why})")
+    n_found = len(problems.found) - n_before - n_unread
+    if n_found:
         problems.hint("Values are not shown here on purpose; look at the named fields yourself.")
+    if n_unread:
+        problems.hint(f"{n_unread} files could not be read. Whether they identify a patient is not known.")
+    return {"n_found": n_found, "n_unread": n_unread}
+
+
+def _fields_of(path: Path) -> Iterator[str]:
+    if path.suffix != ".json":
+        yield from identifying_fields_of_image(path)
+    elif fields := identifying_fields_of_json(path):
+        yield f"has the fields {', '.join(fields)}"
 
 
 def identifying_fields_of_image(path: Path) -> Iterator[str]:
     """Give the parts of an image file that tell where it is from: header fields, extensions, gzip's name and time."""
+    check_place(path)
     if path.suffix == ".gz":
         yield from _fields_of_gzip(path)
-    if path.suffix == ".npy" or not path.is_file():
+    if path.suffix == ".npy":
         return
     header = nib.load(path).header
     for field in _TEXT_FIELDS:
@@ -69,11 +93,7 @@ def identifying_fields_of_image(path: Path) -> Iterator[str]:
 
 def identifying_fields_of_json(path: Path) -> list[str]:
     """Return the keys of a JSON file that name a person, a place or a date, those of nested objects included."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError:
-        return []
-    return sorted(_keys(content))
+    return sorted(_keys(read_json(path, of=object)))
 
 
 def _keys(content: object) -> set[str]:
@@ -81,7 +101,8 @@ def _keys(content: object) -> set[str]:
         return {key for each in content for key in _keys(each)}
     if not isinstance(content, dict):
         return set()
-    named = {str(key) for key, value in content.items() if _JSON_KEYS.fullmatch(str(key)) and value not in ("", None)}
+    given = [key for key, value in content.items() if value not in ("", None)]
+    named = {key for key in given if _JSON_KEYS.fullmatch(re.sub("[^a-z0-9]", "", key.lower()))}
     return named.union(*(_keys(value) for value in content.values()))
 
 
@@ -100,3 +121,5 @@ def _fields_of_gzip(path: Path) -> Iterator[str]:
             name = stream.read(512).partition(b"\0")[0].decode("latin-1")
             if name and name != path.name.removesuffix(".gz"):
                 yield "gzip's header holds another file name"
+        if flags & _HAS_COMMENT:
+            yield "gzip's header holds a comment"

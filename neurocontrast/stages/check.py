@@ -38,6 +38,7 @@ class CheckReport:
     summary: pd.DataFrame  # one row a site, or a split of natural images, and a last row for all
     simulated: bool
     deep: bool  # whether every voxel was read, or headers alone
+    phi: dict[str, int] | None = None  # fields found that could identify a patient, and files that could not be read
 
     @property
     def passed(self) -> bool:
@@ -52,6 +53,7 @@ class CheckReport:
             "n_subjects": self.n_subjects,
             "problems": [problem._asdict() for problem in self.problems.found],
             "warnings": list(self.warnings),
+            **({} if self.phi is None else {"phi": self.phi}),
             "summary": json.loads(self.summary.to_json(orient="index")),
         }
 
@@ -70,6 +72,8 @@ class CheckReport:
             more = [f"  … and {n - n_shown} more"] if n > n_shown else []
             parts.append("\n".join([f"{n} warning{'s' if n > 1 else ''}", *listed, *more]))
         parts.append("No problems." if self.passed else self.problems.to_text(n_shown))
+        if self.phi == {"n_found": 0, "n_unread": 0}:
+            parts.append("Nothing was found that could identify a patient.")
         return "\n\n".join(parts)
 
 
@@ -123,12 +127,12 @@ def check(
                 problems.add(finding.problem, line=inspection.lines[row], name=names[row])
         warnings = (*doubts_about(cohort), *doubts_about_images(findings))
     summary = summarise(cohort)
+    found = None
     if phi:
         # Extremes of age are values of single people.
         summary = summary.drop(columns=[name for name in summary if str(name).startswith("age")])
-        look_for_identities(
-            cohort.source, [Path(path) for scan in cohort.subset(rows).scans for path in files_of(scan)], problems
-        )
+        files = [Path(path) for scan in cohort.subset(rows).scans for path in files_of(scan)]
+        found = look_for_identities(cohort.source, files, problems)
     return CheckReport(
         source=cohort.source,
         kind="images" if holds_images else "volumes",
@@ -139,6 +143,7 @@ def check(
         summary=summary,
         simulated=cohort.simulated,
         deep=deep,
+        phi=found,
     )
 
 

@@ -66,3 +66,61 @@ def test_a_clean_cohort_passes(tmp_path, capsys):
     (tmp_path / "participants.tsv").write_text("participant_id\tpath\tage\tsex\tsite\na\ta.nii.gz\t89+\tF\tlondon\n")
     assert run(["check", str(tmp_path / "participants.tsv"), "--phi"]) == 0
     assert "No problems" in capsys.readouterr().out
+
+
+def _cohort(folder, image, sidecar):
+    nib.save(nib.Nifti1Image(np.random.default_rng(0).normal(size=(8, 9, 10)).astype(np.float32), np.eye(4)), image)
+    if sidecar is not None:
+        image.with_name("a.json").write_bytes(sidecar)
+    table = folder / "participants.tsv"
+    table.write_text(f"participant_id\tpath\tage\tsex\tsite\na\t{image.name}\t30\tF\tlondon\n")
+    return table
+
+
+@pytest.mark.parametrize(
+    "key", ["patientname", "PATIENT_NAME", "Patient's Name", "acquisition date", "referringPhysiciansName"]
+)
+def test_keys_in_any_case_are_found(tmp_path, capsys, key):
+    table = _cohort(tmp_path, tmp_path / "a.nii.gz", json.dumps({"x": [{key: "Erika"}]}).encode())
+    assert run(["check", str(table), "--phi"]) == 2
+    shown = capsys.readouterr()
+    assert f"a.json: has the fields {key}" in shown.out
+    assert "Values are not shown here on purpose" in shown.out
+    assert "could not be read" not in shown.out
+    assert "Erika" not in shown.out + shown.err
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000, b'{"PatientName": "Erika", "PatientName": "Max"}'])
+def test_json_that_cannot_be_read_is_told_apart(tmp_path, capsys, content):
+    table = _cohort(tmp_path, tmp_path / "a.nii.gz", content)
+    assert run(["check", str(table), "--phi"]) == 2
+    shown = capsys.readouterr().out
+    assert "a.json: could not be read, so what it says of a patient is not known" in shown
+    assert "1 files could not be read. Whether they identify a patient is not known." in shown
+    assert "Values are not shown" not in shown
+    assert "No problems" not in shown
+    assert "Nothing was found" not in shown
+    assert "Erika" not in shown
+
+
+@pytest.mark.parametrize("name", ["a.nii", "a.nii.gz", "a.mgz"])
+@pytest.mark.parametrize(
+    "damage", [lambda _: b"", lambda b: b[: len(b) // 20], lambda b: b[:40] + b"\xff" * 200 + b[240:]]
+)
+def test_damaged_images_are_named_and_the_others_looked_at(tmp_path, capsys, name, damage):
+    table = _cohort(tmp_path, tmp_path / name, b'{"PatientName": "Erika"}')
+    (tmp_path / name).write_bytes(damage((tmp_path / name).read_bytes()))
+    code = run(["check", str(table), "--phi", "--json"])
+    shown = capsys.readouterr()
+    assert code == 2, shown
+    assert "defect" not in shown.err
+    assert "a.json: has the fields PatientName" in shown.out
+    assert "Erika" not in shown.out + shown.err
+
+
+def test_a_clean_cohort_says_that_nothing_was_found(tmp_path, capsys):
+    table = _cohort(tmp_path, tmp_path / "a.nii", None)
+    assert run(["check", str(table), "--phi"]) == 0
+    assert "Nothing was found that could identify a patient." in capsys.readouterr().out
+    assert run(["check", str(table), "--phi", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["phi"] == {"n_found": 0, "n_unread": 0}

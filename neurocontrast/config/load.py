@@ -46,6 +46,7 @@ _RETIRED: dict[str, Any] = {
     "augment.affine.outside": "edge",
     "data.common_view": "none",
     "data.common_fraction": _ANY,
+    "data.cache_limit_gb": None,
     "training.strategy": _ANY,
     "training.loggers": _ANY,
     "training.ema_decay": None,
@@ -188,6 +189,8 @@ def _validate(content: dict[str, Any], *, source: str, check_objective: bool = T
     plain = {key: value for key, value in plain.items() if value is not None or key == "objective"}
     for key, idle in _RETIRED.items():
         _drop(plain, key.split("."), idle)
+    if isinstance(data := plain.get("data"), dict) and "cache_limit_gb" in data:
+        raise ConfigError(f"{source}: data.cache_limit_gb: a cache has no limit any more. Take the key out.")
     try:
         text = json.dumps(with_defaults_of_kind(plain))
         return Config.model_validate_json(text, strict=True, context=None if check_objective else OBJECTIVE_AS_GIVEN)

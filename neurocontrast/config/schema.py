@@ -18,7 +18,7 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.explanation import ExplanationSettings
 from neurocontrast.losses.registry import read_objective
 from neurocontrast.reporting import ReportOptions
-from neurocontrast.settings import Positive, Settings, choose
+from neurocontrast.settings import Settings, choose
 from neurocontrast.training import FinetuneSettings, TrainingSettings
 from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings
 from neurocontrast.transforms.description import Replaceable
@@ -89,9 +89,8 @@ class DataSettings(ScanSettings, Replaceable):
         Folder of preprocessed volumes; None for one of the user's, shared by all runs.
     cache_dtype : {'float16', 'float32'}
         How they are kept; float16 halves the disk and changes z-scored voxels by less than 0.1 %.
-    cache_limit_gb : float or None
-        Size that `cache_dir` may have, GiB: what was not used for longest is deleted before more is written, never what
-        a living run uses. None deletes nothing.
+    cache_shared : bool
+        Whether volumes in `cache_dir` that others have written are used. Only where you trust all who may write there.
     n_workers : int
         Processes that preprocess, and threads that read batches.
     val_fraction : float
@@ -109,7 +108,7 @@ class DataSettings(ScanSettings, Replaceable):
     vectors: dict[_Name, _Vector] = Field(default_factory=dict)
     cache_dir: Path | None = None
     cache_dtype: Literal["float16", "float32"] = "float16"
-    cache_limit_gb: Positive | None = None
+    cache_shared: bool = False
     n_workers: Annotated[int, Field(ge=1)] = 2
     val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
 

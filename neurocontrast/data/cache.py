@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hmac
 import json
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +21,7 @@ import numpy.typing as npt
 from isal import isal_zlib
 from safetensors.numpy import save
 
-from neurocontrast.data.eviction import Room, hold, make_folder, note_use, room_of, size_on_disk
+from neurocontrast.data.cache_key import cache_key
 from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
@@ -37,7 +39,8 @@ _NOT_KEPT = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ESTALE)
 _HEADER_BYTES = 65_536
 _OVERHEAD = 512
 """Bytes of an entry beside its volume, about."""
-_DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64}
+_BLOCK = 4096
+_DTYPES = {"F16": np.dtype(np.float16), "F32": np.dtype(np.float32), "F64": np.dtype(np.float64)}
 _SETTLED_SECONDS = 0.1
 
 VolumeTransforms: TypeAlias = Preprocessing | DescribedTransforms
@@ -76,10 +79,9 @@ class VolumeCache:
     dtype : {"float16", "float32"}
         How voxels are kept. float16 has 11 significant bits; z-scored voxels always fit its range
         (no voxel of n can be further than √n deviations from the mean), others are refused where they do not.
-    limit_gb : float or None
-        Size that the entries of all transforms in `folder` may have together, GiB; None for no limit. Before more is
-        written, those that were not used for longest are deleted, never those that a living process has prepared.
-        Scans that do not fit are preprocessed in memory each time they are read.
+    shared : bool
+        Whether entries that were written with another user's key are used too, once their checksum is right. Only for
+        a folder in which you trust all who may write. Otherwise such entries are made again.
     """
 
     def __init__(
@@ -88,7 +90,7 @@ class VolumeCache:
         transforms: VolumeTransforms,
         *,
         dtype: Literal["float16", "float32"] = "float16",
-        limit_gb: float | None = None,
+        shared: bool = False,
     ) -> None:
         if dtype not in ("float16", "float32"):
             raise DataError(f"dtype must be 'float16' or 'float32', found {dtype!r}.")
@@ -97,7 +99,8 @@ class VolumeCache:
         self.shape = transforms.image_shape
         root = Path(folder).expanduser().absolute() if folder is not None else default_cache_folder()
         self.folder = root / f"{transforms.digest()[:16]}-{dtype}"
-        self.limit_gb = limit_gb
+        self.shared = shared
+        self._key, self._doubt = cache_key()
 
     @property
     def n_bytes(self) -> int:
@@ -106,52 +109,35 @@ class VolumeCache:
 
     @property
     def _n_bytes_on_disk(self) -> int:
-        return size_on_disk(self.n_bytes + _OVERHEAD)
-
-    @property
-    def _room(self) -> Room:
-        return room_of(self.folder.parent, None if self.limit_gb is None else int(self.limit_gb * 2**30))
+        return -(-(self.n_bytes + _OVERHEAD) // _BLOCK) * _BLOCK
 
     def prepare(self, scans: Sequence[ScanFiles | Path], *, n_workers: int, progress: Progress = SILENT) -> int:
-        """Preprocess every scan that has no valid entry yet, in `n_workers` processes, and return how many are kept.
-
-        Other processes delete none of these entries until this one ends.
-        """
-        root, real = self.folder.parent, _realpath_of_many()
-        names = [f"{self.folder.name}/{self._entry_path(scan, real).stem}" for scan in map(as_scan, scans)]
-        hold(root, names)  # what is found next is not deleted
+        """Preprocess every scan that has no valid entry yet, in `n_workers` processes, and return how many are kept."""
+        if self._doubt:
+            progress.warning(self._doubt)
         missing = self.missing(scans)
         if not missing:
-            if self.folder.is_dir():
-                self._room.grant(0, self._n_bytes_on_disk)
             return 0
         if not self._open_folder(n_missing=len(missing)):
-            self._warn(len(missing), "cannot be written", progress)
+            self._warn(len(missing), progress)
             return 0
-        hold(root, names)  # in a folder that has just been made
-        problems, n_done, n_kept = Problems("scans"), 0, 0
+        problems, n_kept = Problems("scans"), 0
         with progress.task("Preprocessing scans", len(missing), "scan") as task:
-            while n := self._room.grant(len(missing) - n_done, self._n_bytes_on_disk):
-                given = [(scan,) for scan in missing[n_done : n_done + n]]
-                for found in map_files(
-                    self._make_or_say_why, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER
-                ):
-                    if isinstance(found, str):
-                        problems.add(found)
-                    else:
-                        n_kept += found
-                    task.advance()
-                n_done += n
+            given = [(scan,) for scan in missing]
+            for found in map_files(self._make_or_say_why, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER):
+                if isinstance(found, str):
+                    problems.add(found)
+                else:
+                    n_kept += found
+                task.advance()
         problems.raise_if_any()
         if n_kept < len(missing):
-            has_room = n_done == len(missing)
-            self._warn(len(missing) - n_kept, "cannot be written" if has_room else "is full", progress)
+            self._warn(len(missing) - n_kept, progress)
         return n_kept
 
-    def _warn(self, n: int, why: str, progress: Progress) -> None:
-        allowed = "" if self.limit_gb is None else f" (data.cache_limit_gb: {self.limit_gb:g})"
+    def _warn(self, n: int, progress: Progress) -> None:
         progress.warning(
-            f"the cache folder {self.folder} {why}{allowed}: {n:,} scans ({as_size(n * self._n_bytes_on_disk)}) "
+            f"the cache folder {self.folder} cannot be written: {n:,} scans ({as_size(n * self._n_bytes_on_disk)}) "
             "have no entry in it and are preprocessed anew whenever they are read. Set data.cache_dir to another."
         )
 
@@ -189,7 +175,7 @@ class VolumeCache:
         found = self._read_entry(scan, *parts)
         if found is None:
             made = self._make(scan)
-            if self._open_folder(n_missing=1) and self._room.take(self._n_bytes_on_disk):
+            if self._open_folder(n_missing=1):
                 self._keep(scan, *made)
             found = [made[0][part] for part in parts]
         return found
@@ -197,8 +183,14 @@ class VolumeCache:
     def _read_entry(
         self, scan: ScanFiles, *parts: str, real: Callable[[str], str] = os.path.realpath
     ) -> list[npt.NDArray[Any]] | None:
+        expected = {"volume": (self.shape, self.dtype), "affine": ((4, 4), np.dtype(np.float64))}
         try:
-            return read_entry(self._entry_path(scan, real), signature_of(files_of(scan)), *parts)
+            return read_entry(
+                self._entry_path(scan, real),
+                signature_of(files_of(scan)),
+                {part: expected[part] for part in parts},
+                key=None if self.shared else self._key,
+            )
         except OSError:  # also where another host has just removed or replaced the file (ESTALE)
             return None
 
@@ -232,18 +224,13 @@ class VolumeCache:
 
     def _keep(self, scan: ScanFiles, parts: Mapping[str, npt.NDArray[Any]], source: Signature) -> bool:
         """Write an entry, and return whether the folder could be written."""
-        while True:
-            try:
-                write_entry(self._entry_path(scan), parts, source)
-            except OSError as error:
-                if error.errno in _NOT_KEPT:
-                    return False
-                if error.errno not in _FULL or self.limit_gb is None:
-                    raise self._refusal(error) from error
-                if not self._room.free_disk(self._n_bytes_on_disk):
-                    return False
-            else:
-                return True
+        try:
+            write_entry(self._entry_path(scan), parts, source, key=self._key)
+        except OSError as error:
+            if error.errno in _NOT_KEPT:
+                return False
+            raise self._refusal(error) from error
+        return True
 
     def _refusal(self, error: OSError) -> DataError:
         if error.errno in _FULL:
@@ -282,11 +269,10 @@ class VolumeCache:
                 return False
             raise self._refusal(error) from error
         needed = n_missing * self._n_bytes_on_disk
-        if needed > n_free and self.limit_gb is None:
+        if needed > n_free:
             raise CacheFullError(
                 f"the cache folder {self.folder} needs {as_size(needed)} for {n_missing} scans and its disk has "
-                f"{as_size(n_free)} free; set data.cache_dir to a larger one, or data.cache_limit_gb to delete "
-                "what was not used for longest."
+                f"{as_size(n_free)} free; set data.cache_dir to a larger one."
             )
         return True
 
@@ -334,23 +320,41 @@ def settled_signature(files: Sequence[str]) -> Signature:
     return signature
 
 
-def write_entry(path: Path, parts: Mapping[str, npt.NDArray[Any]], source: Signature) -> None:
-    """Write a volume and the affine (4, 4) of its axes as a safetensors file, atomically."""
+def make_folder(path: Path, root: Path) -> int:
+    """Make a folder of the cache with the permissions of its root, never writable by all; return those of files."""
+    mode = stat.S_IMODE(root.stat().st_mode) & ~stat.S_IWOTH | stat.S_IRWXU
+    if not path.is_dir():
+        path.mkdir(exist_ok=True)
+        with contextlib.suppress(OSError):  # another user has just made it, or the disk has no permissions
+            path.chmod(mode)
+    return mode & 0o666
+
+
+def write_entry(path: Path, parts: Mapping[str, npt.NDArray[Any]], source: Signature, *, key: bytes) -> None:
+    """Write a volume and the affine (4, 4) of its axes as a safetensors file, atomically; `key` signs each part."""
     kept = {part: np.ascontiguousarray(values) for part, values in parts.items()}
-    sums = {part: str(_checksum(values)) for part, values in kept.items()}
+    sums = {part: _checksum(values) for part, values in kept.items()}
+    signed = {f"{part}.hmac": _signed(key, path, source, part, values) for part, values in kept.items()}
     make_folder(path.parents[1], path.parents[2])
     mode = make_folder(path.parent, path.parents[2])
     with atomic_path(path) as temporary:
-        temporary.write_bytes(save(kept, metadata={"source": json.dumps(source), **sums}))
+        temporary.write_bytes(save(kept, metadata={"source": json.dumps(source), **sums, **signed}))
         with contextlib.suppress(OSError):
             temporary.chmod(mode)
 
 
-def read_entry(path: Path, source: Signature, *parts: str) -> list[npt.NDArray[Any]] | None:
+def read_entry(
+    path: Path,
+    source: Signature,
+    expected: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
+    *,
+    key: bytes | None,
+) -> list[npt.NDArray[Any]] | None:
     """Return parts of an entry, "volume" or "affine"; None where the entry must be made again.
 
-    The entry must have been made from this very source, be whole, and have the checksums that were written. The file
-    is not mapped into memory: where another host replaces it, a network file system would end the process (SIGBUS).
+    The entry must have been made from this very source, be whole, and hold the parts in the shape and type that are
+    expected. Each part must be signed with `key`; without a key its checksum alone must be right. The file is not
+    mapped into memory: where another host replaces it, a network file system would end the process (SIGBUS).
     """
     try:
         with open(path, "rb") as stream:
@@ -363,20 +367,32 @@ def read_entry(path: Path, source: Signature, *parts: str) -> list[npt.NDArray[A
             if not is_whole or written.get("source") != json.dumps(source):
                 return None
             found = []
-            for part in parts:
-                values = np.empty(header[part]["shape"], _DTYPES[header[part]["dtype"]])
+            for part, (shape, dtype) in expected.items():
+                if (tuple(header[part]["shape"]), _DTYPES[header[part]["dtype"]]) != (shape, dtype):
+                    return None
+                values = np.empty(shape, dtype)
                 stream.seek(start + header[part]["data_offsets"][0])
                 is_read = stream.readinto(values.data.cast("B")) == values.nbytes
-                if not is_read or written.get(part) != str(_checksum(values)):
+                name, right = (
+                    (part, _checksum(values)) if key is None
+                    else (f"{part}.hmac", _signed(key, path, source, part, values))
+                )  # fmt: skip
+                if not is_read or not hmac.compare_digest(written[name], right):
                     return None
                 found.append(values)
     # Gone, replaced, or no such file of ours.
-    except (OSError, ValueError, TypeError, AttributeError, LookupError, MemoryError):
+    except (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError):
         return None
-    if "volume" in parts:
-        note_use(path, status.st_mtime)
     return found
 
 
-def _checksum(values: npt.NDArray[Any]) -> int:
-    return isal_zlib.crc32(values.data.cast("B"))
+def _checksum(values: npt.NDArray[Any]) -> str:
+    return str(isal_zlib.crc32(values.data.cast("B")))
+
+
+def _signed(key: bytes, path: Path, source: Signature, part: str, values: npt.NDArray[Any]) -> str:
+    """Return the keyed digest of a part; it holds for this entry, source, shape and type alone."""
+    about = [path.parents[1].name, path.stem, *source, part, values.dtype.str, *values.shape]
+    state = hmac.new(key, json.dumps(about).encode(), "sha256")
+    state.update(values.data.cast("B"))
+    return state.hexdigest()

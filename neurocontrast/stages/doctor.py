@@ -14,7 +14,6 @@ import torch
 from neurocontrast.config import Config, DataSettings, as_config, build_objective
 from neurocontrast.data import Cohort
 from neurocontrast.data.cache import default_cache_folder
-from neurocontrast.data.eviction import list_entries
 from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.machine import describe_gpus, describe_processor, keeping_freed_memory
@@ -59,10 +58,7 @@ class Diagnosis:
             "memory": _free(machine["memory"]),
         }
         if cache := machine.get("cache"):
-            limit = "no limit" if cache["limit_bytes"] is None else f"limit {as_size(cache['limit_bytes'])}"
-            facts["cache"] = (
-                f"{as_size(cache['n_bytes'])} in {cache['n_entries']:,} entries, {limit}: {cache['folder']}"
-            )
+            facts["cache"] = f"{as_size(cache['n_bytes'])} in {cache['n_entries']:,} entries: {cache['folder']}"
         lines = [f"{name:<15}{text}" for name, text in facts.items()]
         lines += [] if self.run is None else ["", *_run_lines(self.run)]
         lines += [""] if self.problems or self.warnings else []
@@ -138,13 +134,8 @@ def _describe_machine() -> dict[str, Any]:
 
 def _describe_cache(data: DataSettings) -> dict[str, Any]:
     folder = default_cache_folder() if data.cache_dir is None else data.cache_dir.expanduser().absolute()
-    entries, limit = list_entries(folder), data.cache_limit_gb
-    return {
-        "folder": str(folder),
-        "n_entries": len(entries),
-        "n_bytes": sum(entry.n_bytes for entry in entries),
-        "limit_bytes": None if limit is None else int(limit * 2**30),
-    }
+    sizes = [path.stat().st_size for path in folder.glob("*-float*/??/[0-9a-f]*.safetensors")]
+    return {"folder": str(folder), "n_entries": len(sizes), "n_bytes": sum(sizes)}
 
 
 def _count_scans(settings: Config, cohort: Cohort | None, n_scans: int | None) -> dict[str, Any]:

@@ -49,7 +49,7 @@ __all__ = ["Parts", "build_parts", "pretrain"]
 
 _OF_THE_MACHINE = {
     *("participants", "images_root", "images_pattern", "where", "vectors"),
-    *("cache_dir", "cache_limit_gb", "n_workers"),
+    *("cache_dir", "cache_shared", "n_workers"),
 }
 
 

@@ -49,7 +49,7 @@ _FREE_TO_DIFFER = (
     "data.images_root",
     "data.images_pattern",
     "data.cache_dir",
-    "data.cache_limit_gb",
+    "data.cache_shared",
     "data.n_workers",
     "training.accelerator",
     "training.devices",

@@ -71,7 +71,7 @@ class BrainVolumes(ImageSource):
 
     def _cache_of(self, transforms: VolumeTransforms) -> VolumeCache:
         data = self.data
-        return VolumeCache(data.cache_dir, transforms, dtype=self.cache_dtype, limit_gb=data.cache_limit_gb)
+        return VolumeCache(data.cache_dir, transforms, dtype=self.cache_dtype, shared=data.cache_shared)
 
     def prepared(self, cohort: Cohort | None) -> Self:
         """Return the source with the preprocessing of `data`, or the user's transforms, tried on the first scan."""

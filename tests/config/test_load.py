@@ -274,6 +274,7 @@ def test_what_follows_from_images_need_not_be_said(tmp_path):
         (["augment.kind=images"], "augment.kind: must be that of the images, 'volumes' (data.kind), found 'images'."),
         (["data.kind=images", "augment.ghosting={}"], "('ghosting' belongs to 'volumes'.)"),
         (["data.kind=images", "augment.colour_jiter={}"], "Did you mean 'colour_jitter'?"),
+        (["data.cache_limit_gb=3"], "data.cache_limit_gb: a cache has no limit any more. Take the key out."),
         (["data.kind=images", "data.cache_dir=x"], "('cache_dir' belongs to 'volumes'.)"),
         (["data.kind=images", "data.vectors={a: 3}"], "data.vectors.a: must be a list of columns, or the path of"),
     ],

@@ -35,6 +35,7 @@ __all__ = [
     "sweep",
     "write_json",
     "write_table",
+    "write_table_with_json",
     "write_text",
 ]
 
@@ -222,6 +223,14 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
 def write_table(path: str | os.PathLike[str], table: pd.DataFrame) -> None:
     """Write a table atomically: tab-separated, without its index."""
     write_text(path, table.to_csv(sep="\t", index=False, lineterminator="\n"))
+
+
+def write_table_with_json(path: Path, table: pd.DataFrame, about: Any) -> None:
+    """Write a table and the ``.json`` beside it; a full disk or a kill leaves no table without its own ``.json``."""
+    with atomic_path(path) as of_table, atomic_path(path.with_suffix(".json")) as of_json:
+        write_table(of_table, table)
+        write_json(of_json, about)
+        path.unlink(missing_ok=True)
 
 
 def digest_of(*parts: object) -> str:

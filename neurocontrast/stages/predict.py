@@ -27,9 +27,10 @@ from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encode
 from neurocontrast.evaluation.stored_probe import digest_of_probe
 from neurocontrast.evaluation.transformers.sites import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError, one_of
-from neurocontrast.files import check_output_file, digest_of, digest_of_file, write_json, write_table
+from neurocontrast.files import check_output_file, digest_of, digest_of_file, write_table_with_json
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
+from neurocontrast.reading import read_json
 
 __all__ = ["predict"]
 
@@ -92,7 +93,8 @@ def predict(
         raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
     target = Path(out)
     check_output_file(target, ".tsv", overwrite=overwrite)
-    check_output_file(target.with_suffix(".json"), ".json", overwrite=overwrite)
+    about = target.with_suffix(".json")
+    check_output_file(about, ".json", overwrite=overwrite or (not target.exists() and _is_ours(about)))
     fitted, path = load_probe(probe), Path(embeddings)
     if run is None:
         tidy, features, origin, doubt = _read_features(fitted, path)
@@ -120,9 +122,16 @@ def predict(
         if message is not None:
             progress.warning(message)
     parts = {"recentred": recentred, "outlyingness": outside, "calibration": calibration}
-    write_json(target.with_suffix(".json"), _origin(fitted, table) | origin | parts)
-    write_table(target, table)
+    write_table_with_json(target, table, _origin(fitted, table) | origin | parts)
     return target
+
+
+def _is_ours(about: Path) -> bool:
+    """Return whether a file is what an earlier call, which was killed before it wrote its table, says of itself."""
+    try:
+        return {"format", "target", "probe", "n_trained_on"} <= set(read_json(about))
+    except DataError:
+        return False
 
 
 def _read_features(
@@ -132,6 +141,8 @@ def _read_features(
     if path.is_dir() or path.name.lower().endswith((".tsv", ".csv", ".nii", ".nii.gz", ".mgz")):
         raise ConfigError(f"embeddings: '{path}' are scans: say which run embeds them, by --run RUN (run=...).")
     read = read_embeddings(path)
+    if not len(read.table):
+        raise DataError(f"{path.name}: the table has no rows, and there is nothing to predict without a scan.")
     check_same_blocks(fitted.blocks, blocks_of(read.info, read.features.shape[1]), parameter=path.name)
     doubt = check_same_encoder(
         fitted.encoder,

@@ -27,6 +27,7 @@ from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.files import ScanFiles, digest_of, files_of, write_text
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import subject_digest
+from neurocontrast.reading import parse_json, read_bytes
 from neurocontrast.stages.embed import load_network, reading
 from neurocontrast.stages.sources import BrainVolumes, brains_of_run
 from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_below
@@ -40,6 +41,8 @@ _BIDS = re.compile(r"sub-(?P<subject>[A-Za-z0-9]+)(?:_ses-(?P<session>[A-Za-z0-9
 
 class Journal:
     """A file of JSON lines, one a finished scan, by which a call that was killed continues.
+
+    Each line carries the digest of what it says; a scan whose line was altered or cut is predicted again.
 
     Parameters
     ----------
@@ -72,6 +75,7 @@ class Journal:
         record = self._finished.get(key)
         if record is None:
             record = make() | {"key": f"{self._model}-{key}"}
+            record |= {"digest": _digest(record)}
             with self.path.open("ab", buffering=0) as stream:
                 stream.write(_line(record).encode())  # in one call, so that a kill leaves whole lines
         if self._on_scan is not None:
@@ -79,13 +83,15 @@ class Journal:
         return record
 
     def _read(self) -> dict[str, Record]:
-        """Return the finished scans of the file; a last line that was cut off is left out."""
+        """Return the finished scans of the file; lines that are not as they were written are left out."""
         found: dict[str, Record] = {}
-        for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.is_file() else ():
+        for line in read_bytes(self.path).split(b"\n") if self.path.is_file() else ():
             try:
-                record = json.loads(line)
-                model, _, key = str(record["key"]).partition("-")
-            except (json.JSONDecodeError, KeyError, TypeError):
+                record = parse_json(line, place=self.path)
+            except DataError:
+                continue
+            model, _, key = str(record.get("key")).partition("-")
+            if record.get("digest") != _digest(record):
                 continue
             if model == self._model:
                 found |= {key: record} if record.get("error") is None else {}
@@ -98,7 +104,12 @@ class Journal:
 
 
 def _line(record: Record) -> str:
-    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+    """Return a record as a line of ASCII: no id ends a line, and no cut divides a character."""
+    return json.dumps(record, allow_nan=False) + "\n"
+
+
+def _digest(record: Record) -> str:
+    return digest_of("line", json.dumps({key: record[key] for key in sorted(record) if key != "digest"}))
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +266,8 @@ def open_scans(
     else:
         cohort = source.read_cohort(scans, images_root=images_root, check_images=False)
     cohort = cohort.select(settings.embedding.where) if settings.embedding.where else cohort
+    if not len(cohort):
+        raise DataError(f"{scans.name}: no row is left, and there is nothing to predict without a scan.")
     return IncomingScans(cohort, tidy_table(cohort.table), network, source, settings, info)
 
 

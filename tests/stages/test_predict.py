@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -112,6 +113,7 @@ def test_numbers_and_several_classes(tmp_path, target):
         (lambda f: write(f, p=11), DataError, "the probe was fitted on 12 features, and this table has 11"),
         (lambda f: write(f, info={**INFO, "run": {"weights": {"sha256": "b" * 64}}}), DataError, "Features of two"),
         (lambda f: write(f, info={}), DataError, "one that is not recorded"),
+        (lambda f: write(f, n=0), DataError, "wrong.parquet: the table has no rows"),
         (lambda f: f, DataError, "no such file. Give an embeddings table"),
         (lambda f: f.write_text("hello") and f, DataError, "not a readable Parquet file"),
     ],
@@ -139,6 +141,29 @@ def test_outputs_are_not_overwritten_unasked(evaluation, tables, tmp_path):
     nc.predict(evaluation, tables[1], out=tmp_path / "p.tsv", overwrite=True)
     with pytest.raises(ConfigError, match=r"ends in \.tsv"):
         nc.predict(evaluation, tables[1], out=tmp_path / "p.csv")
+
+
+@pytest.mark.parametrize("full", ["p.tsv", "p.json"])
+def test_a_full_disk_leaves_neither_or_what_the_next_call_replaces(evaluation, tables, tmp_path, monkeypatch, full):
+    out, replace = tmp_path / "p.tsv", os.replace
+
+    def no_space(source, target):
+        if Path(target) == tmp_path / full:
+            raise OSError(28, os.strerror(28))
+        replace(source, target)
+
+    for overwrite in (False, True):
+        with monkeypatch.context() as patch:
+            patch.setattr("neurocontrast.files.os.replace", no_space)
+            with pytest.raises(OSError, match="No space"):
+                nc.predict(evaluation, tables[1], out=out, overwrite=overwrite)
+        assert not out.exists()
+        nc.predict(evaluation, tables[1], out=out)
+    out.unlink()
+    (tmp_path / "p.json").write_text('{"mine": 1}')
+    with pytest.raises(ConfigError, match="--overwrite"):
+        nc.predict(evaluation, tables[1], out=out)
+    assert (tmp_path / "p.json").read_text() == '{"mine": 1}'
 
 
 def test_neighbours_have_no_probe_and_the_message_says_what_to_do(tables, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -140,6 +141,35 @@ def test_what_was_finished_is_not_predicted_again(whole, evaluation, inbox, tmp_
     shutil.copy(next(inbox.rglob("sub-new0*.nii.gz")), next(inbox.rglob("sub-new2*.nii.gz")))  # another scan now
     nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv", overwrite=True)
     assert len(embedded) == 2
+
+
+DAMAGE = {
+    "another score": lambda line: re.sub(rb'"y_score": [0-9.e-]+', b'"y_score": 0.123', line),
+    "another model": lambda line: re.sub(rb'"key": "[0-9a-f]{4}', b'"key": "0000', line),
+    "no keys": lambda line: b'{"participant_id": "x"}\n',
+    "no object": lambda line: b"[1]\n" + b"[" * 100_000 + b"\n",
+    "within a character": lambda line: line.replace(b"M\\u00fc", "M\u00fc".encode()[:2]),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_line_that_was_altered_is_predicted_again(whole, evaluation, inbox, tmp_path, how):
+    (inbox / "sub-new1").rename(inbox / "M\u00fcller\u2028")
+    next(inbox.rglob("sub-new1_*")).rename(inbox / "M\u00fcller\u2028" / "M\u00fcller\u2028.nii.gz")
+    journal = tmp_path / "p.jsonl"
+    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv")
+    whole_file, table = journal.read_bytes(), (tmp_path / "p.tsv").read_bytes()
+    assert len(whole_file.decode().splitlines()) == 3
+    at = next(n for n, line in enumerate(lines(journal)) if "\u2028" in line["participant_id"])
+    damaged = whole_file.splitlines(keepends=True)
+    damaged[at] = DAMAGE[how](damaged[at])
+    assert b"".join(damaged) != whole_file
+    journal.write_bytes(b"".join(damaged))
+    for name in ("p.tsv", "p.json"):
+        (tmp_path / name).unlink()
+    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv")
+    assert (tmp_path / "p.tsv").read_bytes() == table
+    assert sorted(journal.read_bytes().splitlines()) == sorted(whole_file.splitlines())
 
 
 def test_calibration_passes_over_scans_that_failed(whole, others, evaluation, tmp_path):

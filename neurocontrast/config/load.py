@@ -26,6 +26,7 @@ from neurocontrast.config.schema import (
 )
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import write_text
+from neurocontrast.reading import DAMAGE, problem_of_place, read_text
 from neurocontrast.settings import problems_of
 
 __all__ = ["as_config", "differences", "load_config", "parse_value", "read_yaml", "write_config"]
@@ -224,6 +225,22 @@ _RESOLVERS: dict[str, tuple[re.Pattern[str], str]] = {
 }
 
 
+_N_VALUES = 100_000
+_FAULTS: tuple[type[Exception], ...] = (yaml.YAMLError, *DAMAGE)  # its types meet wrong texts with nearly any
+_N_BYTES = 2**20
+
+
+def _n_values(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return the values below a node, aliases written out; a node that holds itself has no number."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = _N_VALUES + 1  # while it is counted
+        parts = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
+        known[id(node)] = 1 + sum(_n_values(part, known) for part in parts)
+    return known[id(node)]
+
+
 class _Problem(Exception):
     """What is wrong, with its line."""
 
@@ -232,6 +249,15 @@ class _Loader(yaml.SafeLoader):
     """YAML 1.2's scalars: no sexagesimal or octal numbers, no dates, no yes/no, and floats without a point."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own class attribute
+
+    def get_single_node(self) -> yaml.Node | None:
+        """Return the document, if it is not larger than a configuration can be once its aliases are written out."""
+        node: yaml.Node | None = super().get_single_node()
+        if node is not None and _n_values(node, {}) > _N_VALUES:
+            raise _Problem(
+                f"more than {_N_VALUES:,} values, with what its aliases (*name) stand for; a part must not hold itself"
+            )
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Build a mapping; a key that stands twice is refused."""
@@ -255,15 +281,11 @@ for _tag, (_pattern, _first) in _RESOLVERS.items():
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a configuration file as a mapping; an error names the file, and the line where there is one."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    if problem_of_place(path) == "there is no such file":
         near = sorted(other.name for other in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
         there = f" In that folder: {', '.join(near)}." if near else ""
-        raise ConfigError(f"{path}: there is no such configuration file.{there}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read as a text file ({error}).") from error
-    content = parse_value(text, place=str(path))
+        raise ConfigError(f"{path}: there is no such configuration file.{there}")
+    content = parse_value(read_text(path, error=ConfigError, limit=_N_BYTES), place=str(path))
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -283,5 +305,5 @@ def parse_value(text: str, *, place: str) -> Any:
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
         what = ", ".join(part for part in (error.context, error.problem) if part)
         raise ConfigError(f"{place}: not valid YAML: {where}{what}.") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{place}: not valid YAML: {error}.") from None
+    except _FAULTS as error:
+        raise ConfigError(f"{place}: not valid YAML: {' '.join(str(error).split())}.") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +31,7 @@ from neurocontrast.evaluation.transformers.sites import (
 from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.files import atomic_path, digest_of_file, write_json
 from neurocontrast.provenance import subject_digest, version
-from neurocontrast.reading import read_arrays, read_json
+from neurocontrast.reading import DAMAGE, read_arrays, read_json
 
 __all__ = ["FOLDER", "FittedProbe", "digest_of_probe", "fit_on_all", "load_probe", "save_probe"]
 
@@ -251,6 +251,20 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
     folder = _find(Path(path))
     about = _read_description(folder / _DESCRIPTION)
     arrays = _read_arrays(folder / _ARRAYS, about)
+    try:
+        probe = _restored(about, arrays)
+        with np.errstate(all="ignore"):  # arrays that do not fit fail on one row
+            tried = probe.predict(np.zeros((1, probe.n_features)))
+            if probe.distribution is not None:
+                probe.distribution.percentiles(np.zeros((1, probe.n_features)))
+    except DAMAGE:
+        tried = None
+    if tried is None or tried.shape != ((1, len(about.classes)) if about.kind == "multiclass" else (1,)):
+        raise CheckpointError(f"{folder / _ARRAYS}: arrays are missing, or do not fit {_DESCRIPTION}. {_REMEDY}")
+    return probe
+
+
+def _restored(about: _Description, arrays: Mapping[str, Floats]) -> FittedProbe:
     stored: dict[str, Any] = about.model_dump(exclude={"format", "arrays", "blocks", "distribution", "recentring"})
     stored["blocks"] = about.blocks
     stored |= {name: arrays[name] for name in _LINEAR}

@@ -24,7 +24,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.files import files_of
 from neurocontrast.lazy import load
 from neurocontrast.progress import Progress
-from neurocontrast.reading import read_array
+from neurocontrast.reading import check_place, image_damage, problem_of_place, read_array
 
 __all__ = ["with_voxels"]
 
@@ -157,14 +157,14 @@ def _read(scans: list[tuple[str, ...]], study: Study, how: _How, progress: Progr
 
 
 def _read_header(path: str) -> int:
-    """Return the code of a scan's space, 0 for an array; an unreadable scan is reported when its voxels are read."""
-    if path.lower().endswith(".npy"):
+    """Return the code of a scan's space; 0 for one that says none, or is reported when its voxels cannot be read."""
+    if problem_of_place(path) or path.lower().endswith(".npy"):
         return 0
     try:
         header = nib.load(path).header
-        return int(header["sform_code"] or header["qform_code"])
-    except Exception:  # nibabel meets damaged bytes with almost any exception
-        return _MNI
+        return int(header["sform_code"] or header["qform_code"]) if "sform_code" in header else 0
+    except image_damage():
+        return 0
 
 
 def _read_row(row: int, files: tuple[str, ...], how: _How) -> tuple[int, npt.NDArray[np.float32] | str]:
@@ -175,7 +175,7 @@ def _read_row(row: int, files: tuple[str, ...], how: _How) -> tuple[int, npt.NDA
             values = _voxels_of(path, how)
         except DataError as error:
             return row, str(error)
-        except Exception as error:
+        except image_damage() as error:
             return row, f"not readable ({shown(str(error).replace(str(Path(path).parent), ''), 120)})"
         spread = float(values.std())
         if not np.isfinite(spread) or spread == 0:
@@ -211,6 +211,7 @@ def _load(path: str, spacing: tuple[float, ...] | None) -> tuple[npt.NDArray[np.
             raise DataError("an array has no voxel size, and the embeddings do not say that of their run")
         data, affine = read_array(path), np.diag([*spacing, 1.0])
     else:
+        check_place(path)
         image = nib.load(path)
         data, affine = np.asarray(image.dataobj), np.array(image.affine, dtype=float)
     volume = np.squeeze(data)

@@ -182,7 +182,7 @@ def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
         return geometry
     except DataError:
         raise
-    except Exception as error:
+    except Exception as error:  # as above
         raise DataError(f"{name}: {_reason(name, error)}") from error
 
 

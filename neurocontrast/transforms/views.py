@@ -135,7 +135,7 @@ class TwoViews:
         given = _plain(image, out=made if image.shape == made.shape else None)
         try:
             data = self._seeded(seed)({_KEY: given})
-        except Exception as error:
+        except Exception as error:  # a transform of the user's may raise anything
             root: BaseException = error
             while root.__cause__ is not None:  # MONAI wraps an error once for each `Compose`
                 root = root.__cause__
@@ -194,7 +194,7 @@ class TwoViews:
         for step in _steps(self._seeded(seed)):
             try:
                 data = step(data)
-            except Exception:
+            except Exception:  # as above, and it is named
                 return [*made, (_name(step), None)]
             found = _image_in(data)
             made.append((_name(step), None if found is None else found.clone()))

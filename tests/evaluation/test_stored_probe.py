@@ -9,8 +9,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings, load_probe, plan_study, save_probe
+from neurocontrast.evaluation.distribution import fit_distribution
 from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import CheckpointError
+from neurocontrast.files import digest_of_file
 from neurocontrast.provenance import subject_digest
 
 FAST = {
@@ -132,4 +134,25 @@ def test_a_damaged_probe_is_named(make_cohort, tmp_path, damage, message):
     save_probe(tmp_path, fit_on_all(study_of(make_cohort, "binary"), encoder=None)[1])
     damage(tmp_path)
     with pytest.raises(CheckpointError, match=message):
+        load_probe(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["inside_centres", "inside_axes", "inside_usual", "inside_remainder", "platt_biases"])
+@pytest.mark.parametrize("change", [None, np.zeros((7, 3)), np.zeros(0)])
+def test_further_arrays_that_are_missing_or_do_not_fit_are_refused(make_cohort, tmp_path, name, change):
+    cohort = make_cohort(80, n_features=20, classes=CLASSES["binary"])
+    settings = EvaluationSettings(target="diagnosis", **{**FAST, "probe": "svm"})
+    study = plan_study(cohort.table, cohort.features, settings=settings)
+    distribution = fit_distribution(study.features, ["a"] * 80, study.subjects, seed=0)
+    save_probe(tmp_path, fit_on_all(study, encoder=None, distribution=distribution)[1])
+    load_probe(tmp_path)
+    with np.load(tmp_path / "probe.npz") as stored:
+        arrays = {key: stored[key] for key in stored}
+    assert arrays.pop(name) is not None
+    arrays |= {} if change is None else {name: change}
+    np.savez(tmp_path / "probe.npz", **arrays)
+    about = json.loads((tmp_path / "probe.json").read_text())
+    about["arrays"]["sha256"] = digest_of_file(tmp_path / "probe.npz")
+    (tmp_path / "probe.json").write_text(json.dumps(about))
+    with pytest.raises(CheckpointError, match=r"probe\.npz: arrays are missing, or do not fit"):
         load_probe(tmp_path)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 from typing import ClassVar
 
 import nibabel as nib
@@ -186,3 +187,17 @@ class TestEncoderInput:
         monkeypatch.setattr(importlib.import_module("neurocontrast.stages.voxels"), "MAX_BYTES", 10_000)
         with pytest.raises(DataError, match=r"voxels=input: 40 scans of 16128 voxels take .* set voxels=on"):
             evaluate(run, tmp_path / "out", voxels="input", allow_overlap=True)
+
+
+def test_a_header_that_cannot_be_read_or_says_no_space_is_not_that_of_mni(tmp_path):
+    from neurocontrast.stages.voxels import _how
+
+    image = nib.Nifti1Image(np.ones((8, 8, 8), np.float32), np.eye(4))
+    image.set_sform(np.eye(4), code=4)
+    nib.save(image, tmp_path / "mni.nii")
+    nib.save(nib.MGHImage(np.ones((8, 8, 8), np.float32), np.eye(4)), tmp_path / "scan.mgz")
+    (tmp_path / "damaged.nii").write_bytes((tmp_path / "mni.nii").read_bytes()[:200])
+    os.mkfifo(tmp_path / "pipe.nii")
+    assert _how([(str(tmp_path / "mni.nii"),)], {}).in_mni
+    for name in ("scan.mgz", "damaged.nii", "pipe.nii", "absent.nii"):
+        assert not _how([(str(tmp_path / "mni.nii"),), (str(tmp_path / name),)], {}).in_mni

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from neurocontrast.data.layouts.scan import FolderLayout, FoundScan, identity_of
 from neurocontrast.data.layouts.tree import Tree, joined_path
+from neurocontrast.reading import read_bytes
 
 __all__ = ["CAT12"]
 
-_FACTS = {"tiv": r"<vol_TIV>\s*\[?([0-9.eE+-]+)", "iqr": r"<IQR>\s*\[?([0-9.eE+-]+)"}
+_FACTS = {"tiv": r"<vol_TIV>\s*\[?([0-9]+\.?[0-9]*)", "iqr": r"<IQR>\s*\[?([0-9]+\.?[0-9]*)"}
 
 
 class CAT12(FolderLayout):
@@ -44,7 +45,7 @@ class CAT12(FolderLayout):
         report = tree.first(
             joined_path(joined_path(above, "report"), f"cat_{stem}.xml"), joined_path(folder, f"cat_{stem}.xml")
         )
-        text = (tree.root / report).read_text(encoding="utf-8", errors="replace") if report else ""
+        text = read_bytes(tree.root / report).decode("utf-8", errors="replace") if report else ""
         matches = {key: re.search(pattern, text) for key, pattern in _FACTS.items()}
         return {key: match[1] for key, match in matches.items() if match}
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from neurocontrast.data.layouts.scan import FolderLayout, FoundScan, identity_of
 from neurocontrast.data.layouts.tree import Tree
+from neurocontrast.reading import read_bytes
 
 __all__ = ["FreeSurfer"]
 
 _IMAGES = {"brainmask.mgz": "stripped", "norm.mgz": "stripped", "T1.mgz": "preprocessed"}
-_TIV = re.compile(r"# Measure EstimatedTotalIntraCranialVol,.*?,\s*([0-9.]+),\s*mm\^3")
-_HOLES = re.compile(r"# Measure SurfaceHoles,.*?,\s*([0-9]+),\s*unitless")
+_TIV = re.compile(r"# Measure EstimatedTotalIntraCranialVol,.*?,\s*([0-9]+\.?[0-9]*),\s*mm\^3")
+_HOLES = re.compile(r"# Measure SurfaceHoles,.*?,\s*([0-9]{1,9}),\s*unitless")
 
 
 class FreeSurfer(FolderLayout):
@@ -44,7 +45,7 @@ class FreeSurfer(FolderLayout):
 
     def _facts(self, tree: Tree, subject: str) -> dict[str, str]:
         stats = tree.first(f"{subject}/stats/aseg.stats")
-        text = (tree.root / stats).read_text(encoding="utf-8", errors="replace") if stats else ""
+        text = read_bytes(tree.root / stats).decode("utf-8", errors="replace") if stats else ""
         volume, holes = _TIV.search(text), _HOLES.search(text)
         facts = {"tiv": f"{float(volume[1]) / 1000:.1f}"} if volume else {}
         # The Euler number of a hemisphere is 2 - 2 holes; this is the mean of both.

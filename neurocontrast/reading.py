@@ -26,7 +26,6 @@ from neurocontrast.exceptions import DataError, NeurocontrastError
 __all__ = [
     "DAMAGE",
     "check_place",
-    "image_damage",
     "parse_json",
     "problem_of_place",
     "read_array",
@@ -55,15 +54,6 @@ DAMAGE: tuple[type[Exception], ...] = (
     *(TypeError, ValueError, struct.error, zipfile.BadZipFile, zlib.error),
 )
 """What the readers of others raise for damaged bytes; an exhausted memory and an interruption are not among them."""
-
-
-def image_damage() -> tuple[type[Exception], ...]:
-    """Return what nibabel raises for damaged bytes; it is slow to import, and little here needs it."""
-    from nibabel.filebasedimages import ImageFileError
-    from nibabel.spatialimages import HeaderDataError, ImageDataError
-    from nibabel.wrapstruct import WrapStructError
-
-    return (*DAMAGE, ImageFileError, HeaderDataError, ImageDataError, WrapStructError)
 
 
 def problem_of_place(path: str | os.PathLike[str]) -> str:

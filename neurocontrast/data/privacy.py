@@ -8,13 +8,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import nibabel as nib
+from nibabel.filebasedimages import ImageFileError
+from nibabel.spatialimages import HeaderDataError, ImageDataError
+from nibabel.wrapstruct import WrapStructError
 
 from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts.table import read_text_table
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
-from neurocontrast.reading import check_place, image_damage, read_json
+from neurocontrast.reading import DAMAGE, check_place, read_json
 
+IMAGE_DAMAGE: tuple[type[Exception], ...] = (*DAMAGE, ImageFileError, HeaderDataError, ImageDataError, WrapStructError)
+"""What nibabel raises for damaged bytes."""
 TOP_AGE = 89.0
 """Ages above this number of years identify a person, by the rule of HIPAA."""
 
@@ -31,7 +36,6 @@ _SOFTWARE = re.compile(
     r"(?:FSL|SPM|ANTs|AFNI|Nibabel|NiftyReg|FreeSurfer|dcm2niix|MNI|TE=|TR=|[0-9.:a-f-]*$)", re.IGNORECASE
 )
 _TEXT_FIELDS = ("descrip", "aux_file", "db_name", "intent_name")
-_FAULTS: tuple[type[Exception], ...] = (DataError, *image_damage())
 _HAS_EXTRA, _HAS_NAME, _HAS_COMMENT = 4, 8, 16
 
 
@@ -54,7 +58,7 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
             try:
                 for field in _fields_of(path):
                     problems.add(f"{path.name}: {field}")
-            except _FAULTS as error:
+            except (DataError, *IMAGE_DAMAGE) as error:
                 n_unread += 1
                 why = str(error).removeprefix(f"{path}: ") if isinstance(error, DataError) else "it is damaged"
                 problems.add(f"{path.name}: could not be read, so what it says of a patient is not known ({why})")

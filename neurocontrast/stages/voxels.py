@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from neurocontrast.data.cohort import columns_of, read_cohort
 from neurocontrast.data.parallel import map_files
+from neurocontrast.data.privacy import IMAGE_DAMAGE
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation import Study
 from neurocontrast.evaluation.designs import Voxels, voxel_products
@@ -24,7 +25,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.files import files_of
 from neurocontrast.lazy import load
 from neurocontrast.progress import Progress
-from neurocontrast.reading import check_place, image_damage, problem_of_place, read_array
+from neurocontrast.reading import check_place, problem_of_place, read_array
 
 __all__ = ["with_voxels"]
 
@@ -163,7 +164,7 @@ def _read_header(path: str) -> int:
     try:
         header = nib.load(path).header
         return int(header["sform_code"] or header["qform_code"]) if "sform_code" in header else 0
-    except image_damage():
+    except IMAGE_DAMAGE:
         return 0
 
 
@@ -175,7 +176,7 @@ def _read_row(row: int, files: tuple[str, ...], how: _How) -> tuple[int, npt.NDA
             values = _voxels_of(path, how)
         except DataError as error:
             return row, str(error)
-        except image_damage() as error:
+        except IMAGE_DAMAGE as error:
             return row, f"not readable ({shown(str(error).replace(str(Path(path).parent), ''), 120)})"
         spread = float(values.std())
         if not np.isfinite(spread) or spread == 0:

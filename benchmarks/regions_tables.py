@@ -135,11 +135,12 @@ def print_autism(everyone: Any, out: Path) -> tuple[str, dict[str, dict[str, lis
                     (np.array(score), sick[judged], site[judged])
                 )
     lines, found = [], {}
-    for (design, n, name), cells in parts.items():
+    n_draws = max(map(len, parts.values()))  # large numbers of labelled people are not left in every draw of sites
+    for (design, n, name), cells in ((key, cells) for key, cells in parts.items() if len(cells) == n_draws):
         aucs = within_auc(cells, sorted(set(site)))
         found.setdefault(design, {}).setdefault(name, []).append((n, aucs))
     for design, systems in found.items():
-        for name, points in systems.items():
+        for name, points in ((name, points) for name, points in systems.items() if "λ" not in name):
             shown = ", ".join(f"{n}: {_interval(_with_limits(auc), '.3f')}" for n, auc in points)
             gains = [(n, _with_limits(auc - dict(systems[MEASURES])[n])) for n, auc in points]
             beside = ", ".join(f"{n}: {_interval(gain, '+.3f')}" for n, gain in gains)
@@ -182,10 +183,10 @@ def draw_figure_3(weights: dict[float, dict[str, float]], autism: dict[str, Any]
         places, [each["home site"] for each in weights.values()], "^:", color="C2", label="site, balanced accuracy"
     )
     axes[0].set_xticks(places, [f"{weight:g}" for weight in weights])
-    axes[0].set(xlabel="λ, weight of conditional uniformity", ylabel="error of age, years", title="λ")
+    axes[0].set(xlabel="λ, weight of conditional uniformity", ylabel="error of age, years", title="sites never seen")
     other.set(ylabel="AUC of sex, balanced accuracy of site")
     lines = [*axes[0].get_lines(), *other.get_lines()]
-    axes[0].legend(lines, [line.get_label() for line in lines], fontsize="x-small")
+    axes[0].legend(lines, [line.get_label() for line in lines], fontsize="x-small", loc=(0.35, 0.33))
     names = [MAIN, f"{MAIN}, joined", f"{MAIN}, tuned", "y-Aware", "NT-Xent", "untrained", MEASURES, "age and sex"]
     for axis, (design, systems) in zip(axes[1:], autism.items(), strict=True):
         for place, name in enumerate(names):
@@ -195,8 +196,9 @@ def draw_figure_3(weights: dict[float, dict[str, float]], autism: dict[str, Any]
         band = systems[MEASURES]
         low, high = (np.array([np.nanquantile(auc[1:], q) for _, auc in band]) for q in (0.025, 0.975))
         axis.fill_between([n for n, _ in band], low, high, color="C6", alpha=0.12, lw=0)
-        axis.set(xscale="log", ylim=(0.45, 0.75), title=f"autism, {design}", xlabel="labelled people")
-        axis.set_xticks([n for n, _ in band], [str(n) for n, _ in band], minor=False)
+        axis.set(xscale="log", ylim=(0.45, 0.7), title=f"autism, {design}", xlabel="labelled people")
+        ticks = [n for n, _ in band if n == band[-1][0] or n < band[-1][0] / 1.5]
+        axis.set_xticks(ticks, list(map(str, ticks)), minor=False)
         axis.set_xticks([], minor=True)
         axis.grid(alpha=0.3)
     axes[1].set_ylabel("AUC among people of the same site")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -329,9 +330,36 @@ def source_of_run(
     try:
         # Runs before the cache had a choice of precision kept volumes in float32.
         data = data.model_copy(update={"maps": ()}) if isinstance(data, DataSettings) else data  # views alone need them
-        return source_of(data, transforms=transforms).as_in_run({"cache_dtype": "float32", **contract})
+        source = source_of(data, transforms=transforms).as_in_run({"cache_dtype": "float32", **contract})
     except DataError as error:
         raise CheckpointError(f"{run / CONTRACT}: {error}") from error
+    _check_as_in_run(data, source, contract["preprocessing"])
+    return source
+
+
+def _check_as_in_run(data: AnyDataSettings, source: AnySource, contract: Mapping[str, Any]) -> None:
+    """Refuse settings of ``data`` that were given and say otherwise than the run, which they cannot change."""
+    if isinstance(source, NaturalImages):
+        of_run: dict[str, Any] = {"standardise": source.standardise}
+    else:
+        of_run = {"cache_dtype": source.cache_dtype, "channels": source.columns}
+        if isinstance(source.transforms, Preprocessing):
+            in_use = {name: getattr(source.transforms, name) for name in DataSettings.replaced()}
+            of_run |= in_use | {"transforms": None}
+            if "percentiles" not in contract:  # the run's normalisation has none
+                del of_run["percentiles"]
+        else:
+            of_run |= {name: DataSettings.model_fields[name].default for name in DataSettings.replaced()}
+            of_run["transforms"] = GIVEN if source.transforms.targets is None else tuple(source.transforms.targets)
+    problems = []
+    for name in sorted(of_run.keys() & data.model_fields_set):
+        asked, trained = getattr(data, name), of_run[name]
+        asked = ("t1",) if name == "channels" and asked is None else asked
+        if asked != trained:
+            shown = [json.dumps(each, default=str) for each in (asked, trained)]
+            problems.append(f"data.{name}: is {shown[0]}, and the run was trained with {shown[1]}")
+    if problems:
+        raise ConfigError("\n".join(problems) + "\nImages are prepared as the run's own were: take this out.")
 
 
 def brains_of_run(

@@ -196,6 +196,22 @@ def test_several_processes_give_the_features_of_one(run, cohort, config, tmp_pat
     assert {**found.info, "environment": None} == {**expected.info, "environment": None}
 
 
+def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(run, cohort, config, tmp_path):
+    contract = json.loads((run / "encoder.json").read_text())["preprocessing"]
+    data = {**config["data"], "channels": ["gm"], "spacing_mm": 3.0, "cache_dtype": "float16", "smooth_mm": 6.0}
+    with pytest.raises(ConfigError) as refused:
+        neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config={"data": data})
+    assert str(refused.value).splitlines()[:-1] == [
+        'data.cache_dtype: is "float16", and the run was trained with "float32"',
+        'data.channels: is ["gm"], and the run was trained with ["t1"]',
+        "data.smooth_mm: is 6.0, and the run was trained with 0.0",
+        f"data.spacing_mm: is 3.0, and the run was trained with {contract['spacing_mm']}",
+    ]
+    assert not list(tmp_path.iterdir())
+    same = {**config["data"], "channels": ["t1"], "spacing_mm": contract["spacing_mm"], "percentiles": [3, 97]}
+    neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config={"data": same})
+
+
 def test_errors_of_several_processes_are_shown_once(cohort, config, tmp_path, capfd):
     settings = {**config, "embedding": {"accelerator": "cpu", "devices": 2}}
     with pytest.raises(OtherProcessEnded) as ended:

@@ -1,13 +1,14 @@
 """Transforms as plain text: built from a description without running code that a file chooses, and compared.
 
-A run folder may come from a stranger, so only classes of ``monai.transforms`` and ``neurocontrast.transforms`` are
-built, and of those none that calls what its arguments name or that writes files.
+A run folder may come from a stranger, so only classes of ``neurocontrast.transforms`` and a list of those of
+``monai.transforms`` are built, with sizes within limits.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -26,23 +27,45 @@ from neurocontrast.transforms.preprocessing import TRANSFORM_VERSION, check_vers
 
 _MODULES = ("monai.transforms", "neurocontrast.transforms")
 _READERS = ("NibabelReader", "NumpyReader", "ITKReader", "NrrdReader", "PydicomReader")
-_REASONS = {
-    "runs a function of its own": "Lambda Lambdad RandLambda RandLambdad Ensembled Transform MapTransform",
-    "calls whatever its argument `name` names in another package": (
-        "TorchVision TorchVisiond RandTorchVision RandTorchVisiond TorchIO TorchIOd RandTorchIO RandTorchIOd "
-        "CuCIM CuCIMd RandCuCIM RandCuCIMd"
-    ),
-    "writes files": "SaveImage SaveImaged SaveClassificationd WriteFileMapping WriteFileMappingd",
+_NAMES = """
+    AdjustContrastd Affined BorderPadd CastToTyped CenterScaleCropd CenterSpatialCropd ClipIntensityPercentilesd
+    Compose CropForegroundd DeleteItemsd DivisiblePadd EnsureChannelFirstd EnsureTyped FillHolesd Flipd
+    GaussianSharpend GaussianSmoothd GibbsNoised HistogramNormalized Identityd KSpaceSpikeNoised
+    KeepLargestConnectedComponentd LoadImaged MapLabelValued MaskIntensityd MedianSmoothd NormalizeIntensityd
+    OneOf Orientationd Rand3DElasticd RandAdjustContrastd RandAffined RandAxisFlipd RandBiasFieldd
+    RandCoarseDropoutd RandCoarseShuffled RandFlipd RandGaussianNoised RandGaussianSharpend RandGaussianSmoothd
+    RandGibbsNoised RandGridDistortiond RandHistogramShiftd RandKSpaceSpikeNoised RandRicianNoised RandRotate90d
+    RandRotated RandScaleCropd RandScaleIntensityFixedMeand RandScaleIntensityd RandShiftIntensityd
+    RandSimulateLowResolutiond RandSmoothDeformd RandSmoothFieldAdjustContrastd RandSmoothFieldAdjustIntensityd
+    RandSpatialCropd RandStdShiftIntensityd RandZoomd RandomOrder RemoveSmallObjectsd ResizeWithPadOrCropd
+    Resized Rotate90d Rotated ScaleIntensityRangePercentilesd ScaleIntensityRanged ScaleIntensityd SelectItemsd
+    ShiftIntensityd SomeOf Spacingd SpatialCropd SpatialPadd SqueezeDimd StdShiftIntensityd ThresholdIntensityd
+    ToMetaTensord ToTensord Zoomd
+"""
+ALLOWED = frozenset(_NAMES.split())
+"""Transforms of MONAI that a file may name: they work on images in memory, and neither wait, call nor write."""
+_N_STEPS = 100
+_N_ENLARGING = 2
+_N_VOXELS = 2**27
+_LARGEST = {
+    **dict.fromkeys(("spatial_size", "roi_size", "max_roi_size", "shape", "img_size"), 1024.0),
+    **dict.fromkeys(("spatial_border", "k", "margin", "rand_size", "num_cells", "holes", "max_holes"), 256.0),
+    **dict.fromkeys(("sigma", "sigma_x", "sigma_y", "sigma_z", "sigma_range", "sigma1", "sigma2", "fwhm_mm"), 100.0),
+    **dict.fromkeys(("radius", "degree", "num_control_points"), 32.0),
+    **dict.fromkeys(("zoom", "max_zoom", "roi_scale", "max_roi_scale", "zoom_range"), 1.5),
+    "num_bins": 65_536.0,
 }
-REFUSED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
-"""Transforms that no file may ask for, by name, and why; from Python they can be used."""
+_FINEST_MM = {"pixdim": 0.5, "spacing_mm": 0.5}
+_ENLARGING = {"spatial_border": 0.0, "k": 1.0, "margin": 0.0, "zoom": 1.0, "max_zoom": 1.0}
+"""Arguments by which an image becomes larger than it was, and the number up to which it does not."""
 
 
 def build_transforms(description: Description, *, source: str) -> Compose:
     """Build a `monai.transforms.Compose` from a description.
 
-    A ConfigError names the place of a class outside ``monai.transforms`` and ``neurocontrast.transforms``, of a class
-    that runs code or writes files, of text that MONAI's parser would evaluate, and of arguments that a class refuses.
+    A ConfigError names the place of a class outside ``monai.transforms`` and ``neurocontrast.transforms``, of a
+    class of MONAI that is not in the list of those allowed, of a size beyond the limits, of text that MONAI's
+    parser would evaluate, and of arguments that a class refuses.
 
     Parameters
     ----------
@@ -61,8 +84,15 @@ def build_transforms(description: Description, *, source: str) -> Compose:
     steps = [dict(step) for step in description]
     problems = problems_of(steps)
     if not problems:  # names are resolved only in a description of sound form
-        parts = ((place, part) for place, part in each_part(steps) if isinstance(part, Mapping) and TARGET in part)
+        parts = [(place, part) for place, part in each_part(steps) if isinstance(part, Mapping) and TARGET in part]
         problems = [refusal for place, part in parts if (refusal := _refusal(part, place))]
+        enlarging = [place for place, part in parts if _enlarges(part)]
+        if len(parts) > _N_STEPS:
+            problems.append(f": has {len(parts)} transforms, and at most {_N_STEPS} are allowed")
+        if len(enlarging) > _N_ENLARGING:
+            problems.append(
+                f": {', '.join(enlarging)} make images larger, and at most {_N_ENLARGING} of a file's transforms may"
+            )
     if problems:
         raise ConfigError("\n".join(f"{source}{problem}." for problem in problems))
     made = []
@@ -85,12 +115,40 @@ def _refusal(step: Mapping[str, Any], place: str) -> str:
         )
     if name not in (known := _classes_of(module)):
         return f"{place}.{TARGET}: {module} has no transform '{name}'.{suggestion(name, known)}".rstrip(".")
-    if known[name].__name__ in REFUSED:
-        reason = REFUSED[known[name].__name__]
-        return f"{place}.{TARGET}: '{target}' is refused: it {reason}. From Python it can be used"
+    if module == _MODULES[0] and known[name].__name__ not in ALLOWED:
+        return (
+            f"{place}.{TARGET}: '{target}' is refused: it is not among the transforms that a file may name "
+            '(docs/data.md, "Transforms that a file may name"). From Python it can be used'
+        )
     if step.get("reader") not in (None, *_READERS):
         return f"{place}.reader: {step['reader']!r} is refused; leave it out, or use one of {', '.join(_READERS)}"
+    return _too_large(step, place)
+
+
+def _too_large(step: Mapping[str, Any], place: str) -> str:
+    """Return which argument would let a file take as much memory or time as it likes, or ""."""
+    for name, value in step.items():
+        numbers, asked = _numbers_in(value), f"{place}.{name}: {value!r} is refused: a file may ask for"
+        limit, finest = _LARGEST.get(name), _FINEST_MM.get(name)
+        if limit is not None and any(not abs(number) <= limit for number in numbers):
+            return f"{asked} at most {limit:g}. From Python it can be used"
+        if limit == 1024 and len(numbers) == 3 and math.prod(numbers) > _N_VOXELS:
+            return f"{asked} at most {_N_VOXELS:,} voxels. From Python it can be used"
+        if finest is not None and any(not (number <= 0 or number >= finest) for number in numbers):
+            return f"{asked} at least {finest:g} mm. From Python it can be used"
     return ""
+
+
+def _numbers_in(value: Any) -> list[float]:
+    if isinstance(value, list | tuple):
+        return [number for each in value for number in _numbers_in(each)]
+    return [value] if isinstance(value, int | float) else []
+
+
+def _enlarges(step: Mapping[str, Any]) -> bool:
+    return any(
+        abs(number) > _ENLARGING[name] for name in _ENLARGING.keys() & step.keys() for number in _numbers_in(step[name])
+    )
 
 
 def transform_class(target: str) -> type:

@@ -141,7 +141,7 @@ def _summary(values: Floats) -> tuple[float, float, float]:
 
 
 def difference(first: Judged, second: Judged, what: str) -> tuple[float, float, float]:
-    """Return a paired difference with its interval over sites: ``age``, ``sex`` or ``after 10``."""
+    """Return a paired difference with its interval over sites: ``age``, ``sites``, ``sex`` or ``after 10``."""
     weights = _weights(len(np.unique(first.site)))
     both = []
     for judged in (first, second):
@@ -151,6 +151,9 @@ def difference(first: Judged, second: Judged, what: str) -> tuple[float, float, 
         elif what == "age":
             sums = judged.per_site(np.abs(judged.age - judged.true_age))
             both.append(weights @ sums / (weights @ judged.per_site(np.ones_like(judged.age))))
+        elif what == "sites":
+            sums = judged.per_site(np.abs(judged.age - judged.true_age))
+            both.append(weights @ (sums / judged.per_site(np.ones_like(judged.age))) / weights.sum(1))
         else:
             sums, counts = judged.errors_after(int(what.split()[1]))
             both.append(weights @ sums / (weights @ counts))

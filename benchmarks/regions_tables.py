@@ -27,7 +27,7 @@ COLUMNS = {"age": ".2f", "sites": ".2f", "bias": ".2f", "spread": ".2f", **{f"af
            "sex": ".3f", "sex balanced": ".3f", "home age": ".2f", "home site": ".2f", "OpenBHB": ".2f"}  # fmt: skip
 PAIRS = (
     *((MAIN, other) for other in (*ORDER[1:], MEASURES, "Gaussian process")),
-    *((first, "NT-Xent") for first in ("y-Aware", "L^exp", "SupCon", "supervised")),
+    *((first, "NT-Xent") for first in ("y-Aware", "L^exp", "Rank-N-Contrast", "SupCon", "supervised")),
     *(("y-Aware", "L^exp"), ("y-Aware", "supervised"), ("L^exp", "supervised"), ("NT-Xent", "untrained")),
     *((name, MEASURES) for name in (*ORDER[1:8], *(f"{name}, joined" for name in ORDER))),
     (f"{MAIN}, joined", "untrained, joined"),
@@ -65,10 +65,10 @@ def print_table(study: Any, out: Path, best: Callable[[str], dict[str, float]]) 
     for name in [name for name in (*ROWS, "supervised, frozen") if name in judged]:
         found = scores(judged[name])
         lines.append(f"| {name} | {' | '.join(f'{found[key]:{form}}' for key, form in COLUMNS.items())} |")
-    lines += ["", "| first − second | age | after 10 | sex |", "|---|---|---|---|"]
+    lines += ["", "| first − second | age | sites | after 10 | sex |", "|---|---|---|---|---|"]
     for one, other in [pair for pair in PAIRS if set(pair) <= set(judged)]:
-        cells = [_interval(difference(judged[one], judged[other], what), form)
-                 for what, form in (("age", "+.2f"), ("after 10", "+.2f"), ("sex", "+.3f"))]  # fmt: skip
+        forms = {"age": "+.2f", "sites": "+.2f", "after 10": "+.2f", "sex": "+.3f"}
+        cells = [_interval(difference(judged[one], judged[other], what), form) for what, form in forms.items()]
         lines.append(f"| {one} − {other} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -186,7 +186,7 @@ def draw_figure_3(weights: dict[float, dict[str, float]], autism: dict[str, Any]
     axes[0].set(xlabel="λ, weight of conditional uniformity", ylabel="error of age, years", title="sites never seen")
     other.set(ylabel="AUC of sex, balanced accuracy of site")
     lines = [*axes[0].get_lines(), *other.get_lines()]
-    axes[0].legend(lines, [line.get_label() for line in lines], fontsize="x-small", loc=(0.35, 0.33))
+    axes[0].legend(lines, [line.get_label() for line in lines], fontsize="x-small", loc=(0.38, 0.64))
     names = [MAIN, f"{MAIN}, joined", f"{MAIN}, tuned", "y-Aware", "NT-Xent", "untrained", MEASURES, "age and sex"]
     for axis, (design, systems) in zip(axes[1:], autism.items(), strict=True):
         for place, name in enumerate(names):

@@ -35,7 +35,7 @@ class PatientAlignment(Objective):
 
     def parts(self, pool):
         """Return the parts that sum to the loss."""
-        scale = 1 / self.temperature
+        scale = self.scale
         similarity = weighted_similarity(pool, scale, self.kernel)
         return {
             "alignment": -pool.mean(similarity.clamp_max(self.enough * scale)),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from neurocontrast.kernels.factors import KernelSettings
-from neurocontrast.losses.core import Pool, dissimilar_to, log_sum_exp, weighted_similarity
+from neurocontrast.losses.core import Pool, dissimilar_to, log_sum_exp, similarity_and_mass
 from neurocontrast.losses.objective import LossSettings, Objective
 from neurocontrast.settings import NonNegative, Positive
 
@@ -95,9 +95,10 @@ class GlobalUniformity(Objective):
 
     title = "uniformity"
     citation = _WANG_ISOLA
+    n_views = (2, None)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        sums, _ = log_sum_exp(pool, 1 / self.temperature)
+        sums, _ = log_sum_exp(pool, self.scale)
         return {"uniformity": pool.mean(sums) - math.log(pool.n_candidates)}
 
 
@@ -105,7 +106,7 @@ class ConditionalAlignment(Objective):
     """Conditional alignment: pull scans together as far as their metadata are alike.
 
     −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij (Dufumier et al. 2021, eq. 2, left term); an anchor without any weight counts
-    0. Alone it collapses: use it with a uniformity.
+    0, and of one view has no part in the mean. Alone it collapses: use it with a uniformity.
 
     Parameters
     ----------
@@ -125,13 +126,15 @@ class ConditionalAlignment(Objective):
 
     title = "conditional alignment"
     citation = _DUFUMIER
+    n_views = (1, None)
 
     class Settings(LossSettings):
         kernel: KernelSettings
         temperature: Positive = 0.1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        return {"alignment": -pool.mean(weighted_similarity(pool, 1 / self.temperature, self.kernel))}
+        similarity, mass = similarity_and_mass(pool, self.scale, self.kernel)
+        return {"alignment": -pool.mean(similarity, mass)}
 
 
 class ConditionalUniformity(Objective):
@@ -167,6 +170,7 @@ class ConditionalUniformity(Objective):
 
     title = "conditional uniformity"
     citation = _DUFUMIER
+    n_views = (1, None)
 
     class Settings(LossSettings):
         kernel: KernelSettings
@@ -175,7 +179,7 @@ class ConditionalUniformity(Objective):
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         # d_ij / Σ_k d_ik is the formula's (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)) where v is 1.
-        sums, mass = log_sum_exp(pool, 1 / self.temperature, dissimilar_to(pool, self.kernel, self.negatives))
+        sums, mass = log_sum_exp(pool, self.scale, dissimilar_to(pool, self.kernel, self.negatives))
         n_anchors = pool.rows.shape[0] * (mass > 0).to(mass.dtype).sum()
         smallest = torch.finfo(mass.dtype).tiny
         value = (sums - mass.clamp_min(smallest).log_()).flatten().logsumexp(0) - n_anchors.clamp_min(1).log_()

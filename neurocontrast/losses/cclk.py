@@ -9,7 +9,7 @@ import torch
 from pydantic import AfterValidator
 from torch import Tensor
 
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels import Kernel
 from neurocontrast.kernels.conditional import check_condition, conditional_operator
 from neurocontrast.kernels.factors import KernelSettings
@@ -77,10 +77,8 @@ class _CCLK(Objective):
 
     def _directions(self, pool: Pool) -> list[_Anchors]:
         """Return the anchors of view 1 against view 2, and if symmetric the other way as well."""
-        if len(pool.cols) != 2:
-            raise DataError(f"CCL-K takes two views, got {len(pool.cols)}. Leave out the others.")
         operators = [self._operator(pool, view) for view in range(2 if self.symmetric else 1)]
-        scale = 1 / self.temperature
+        scale = self.scale
         return [_read_anchors(pool.between(v, 1 - v), operator, scale) for v, operator in enumerate(operators)]
 
 

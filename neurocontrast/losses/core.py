@@ -38,6 +38,7 @@ __all__ = [
     "log_sum_exp_both_ways",
     "positives_against_negatives",
     "similar_to",
+    "similarity_and_mass",
     "unlikeness",
     "weighted_similarity",
 ]
@@ -85,19 +86,26 @@ class Pool:
         anchors = candidates if self.rows is self.cols and view == other else rows[view].unsqueeze(0)
         return replace(self, rows=anchors, cols=candidates)
 
-    def alignment(self, scale: float, view: int = 0, other: int = 1) -> Tensor:
-        """Mean similarity of the two views of a sample."""
+    def alignment(self, scale: float, view: int, other: int) -> Tensor:
+        """Mean similarity of two views of a sample."""
         rows, _ = self.views
         return torch.dot(rows[view].reshape(-1), rows[other].reshape(-1)) * (scale / self.n_samples)
 
     def twins(self, scale: float) -> Tensor:
-        """Similarity of the two views of each sample, (n,)."""
-        rows, _ = self.views
-        return (rows[0] * rows[1]).sum(1) * scale
+        """Similarity of the two views of each sample, of more views the mean over their pairs, (n,)."""
+        n_views = len(self.rows)
+        return pairwise.between_views(self.rows, self.rows.sum(0)) * (scale / (n_views * (n_views - 1)))
 
-    def mean(self, values: Tensor) -> Tensor:
-        """Mean over the anchors, of values (V, n) or (n,)."""
-        return values.mean()
+    def mean(self, values: Tensor, mass: Tensor | None = None) -> Tensor:
+        """Mean over the anchors, of values (V, n) or (n,).
+
+        Of one view, where an anchor can be without a positive, only over those of which the `mass` of the positives,
+        (n,), is above 0; 0 where none is.
+        """
+        if mass is None or len(self.rows) > 1:
+            return values.mean()
+        counted = (mass > 0).expand_as(values)
+        return torch.where(counted, values, 0).sum() / counted.sum().clamp_min(1)
 
 
 def similar_to(pool: Pool, kernel: Kernel) -> Block:
@@ -203,19 +211,29 @@ def log_sum_exp_both_ways(pool: Pool, scale: float) -> tuple[Tensor, Tensor]:
 
 
 def weighted_similarity(pool: Pool, scale: float, weights: Kernel | Block) -> Tensor:
-    """Return Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, averaged over a sample's two anchors, (n,); 0 without weight.
+    """Return Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, averaged over a sample's anchors, (n,); 0 without weight.
 
     Given a kernel, samples of equal metadata are summed first, so that u distinct rows of metadata take time of order
     n d + u² d and not n² d.
     """
+    return similarity_and_mass(pool, scale, weights)[0]
+
+
+def similarity_and_mass(
+    pool: Pool, scale: float, weights: Kernel | Block, *, to_twin: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return `weighted_similarity` and Σ_{j≠i} w_ij, both (n,).
+
+    With `to_twin`, of two views, the similarity of the two is subtracted from the first.
+    """
     if not isinstance(weights, Kernel):
-        return pairwise.weighted_similarity(pool.rows, _pairs(pool, scale, weights))
+        return pairwise.weighted_similarity(pool.rows, _pairs(pool, scale, weights), to_twin=to_twin)
     groups, distinct = _equal_metadata(pool, weights)
     if groups is None:
-        return pairwise.weighted_similarity(pool.rows, _pairs(pool, scale, similar_to(pool, weights)))
+        return similarity_and_mass(pool, scale, similar_to(pool, weights), to_twin=to_twin)
     # Rows and columns that are not the same object: the weights of two samples, though their metadata be equal.
     pairs = _pairs(pool, scale, _bind(pool, weights, distinct, dict(distinct)), n_groups=len(groups.counts))
-    return pairwise.weighted_similarity(pool.rows, pairs, groups)
+    return pairwise.weighted_similarity(pool.rows, pairs, groups, to_twin=to_twin)
 
 
 def _equal_metadata(pool: Pool, kernel: Kernel) -> tuple[Groups | None, Metadata]:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from neurocontrast.kernels.factors import KernelSettings
 from neurocontrast.losses.alignment_uniformity import ConditionalAlignment
-from neurocontrast.losses.core import Pool, log_sum_exp, unlikeness
+from neurocontrast.losses.core import Pool, log_sum_exp, similarity_and_mass, unlikeness
 from neurocontrast.losses.objective import LossSettings
 from neurocontrast.settings import Positive
 
@@ -53,5 +53,6 @@ class ExponentialYAware(ConditionalAlignment):
         temperature: Positive = 0.1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        sums, _ = log_sum_exp(pool, 1 / self.temperature, damping=unlikeness(pool, self.kernel))
-        return {**super().parts(pool), "uniformity": pool.mean(sums)}
+        sums, _ = log_sum_exp(pool, self.scale, damping=unlikeness(pool, self.kernel))
+        similarity, mass = similarity_and_mass(pool, self.scale, self.kernel)
+        return {"alignment": -pool.mean(similarity, mass), "uniformity": pool.mean(sums, mass)}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import combinations
 
 from torch import Tensor
+from torch.nn.functional import softplus
 
-from neurocontrast.kernels import Metadata
 from neurocontrast.losses.core import Pool, log_sum_exp, log_sum_exp_both_ways
 from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.losses.tiles import LINEAR_FROM
 from neurocontrast.settings import Positive
 
 __all__ = ["InfoNCE", "NTXent"]
@@ -48,20 +48,15 @@ class InfoNCE(Objective):
         "van den Oord A, Li Y, Vinyals O. Representation learning with contrastive predictive coding. "
         "arXiv:1807.03748, 2018."
     )
+    n_views = (2, None)
 
     class Settings(LossSettings):
         temperature: Positive = 0.1
         symmetric: bool = True
         normalise: bool = True
 
-    def forward(
-        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
-    ) -> Tensor:
-        """Return the loss of two views (n, d), or of a list of views given as ``z1``."""
-        return super().forward(z1, z2, metadata)  # type: ignore[arg-type]
-
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        scale = 1 / self.temperature
+        scale = self.scale
         pairs = list(combinations(range(pool.rows.shape[0]), 2))
         twins = [pool.alignment(scale, a, b) for a, b in pairs]
         sums = [pool.mean(log_sums) for a, b in pairs for log_sums in self._log_sums(pool, a, b, scale)]
@@ -79,10 +74,10 @@ class InfoNCE(Objective):
 class NTXent(Objective):
     r"""NT-Xent, the loss of SimCLR: find the twin among all 2n − 1 other embeddings of the batch.
 
-    L = mean_i [ −s_{i,twin(i)} + log Σ_{j≠i} exp s_ij ] over the pool of 2n embeddings (Chen et al. 2020,
-    eq. 1). Pulls the two views of a scan together and pushes all other scans away, whatever their
-    metadata. Choose it as the baseline that knows nothing of the subjects. The mutual information of the views is at
-    least log n − L.
+    L = mean_i [ −s_{i,twin(i)} + log Σ_{j≠i} exp s_ij ] over the pool of 2n embeddings (Chen et al. 2020, eq. 1); with
+    more views the mean over an anchor's other views takes the place of the twin. Pulls the views of a scan together and
+    pushes all other scans away, whatever their metadata. Choose it as the baseline that knows nothing of the subjects.
+    The mutual information of the views is at least log n − L.
 
     Parameters
     ----------
@@ -101,16 +96,22 @@ class NTXent(Objective):
         "Chen T, Kornblith S, Norouzi M, Hinton G. A simple framework for contrastive learning of visual "
         "representations. ICML 2020."
     )
+    n_views = (2, None)
 
     def value(self, pool: Pool) -> Tensor:
-        scale = 1 / self.temperature
-        return pool.mean(log_sum_exp(pool, scale)[0]) - pool.alignment(scale)
+        scale = self.scale
+        twins = pool.twins(scale)
+        if len(pool.rows) > 2:
+            return pool.mean(log_sum_exp(pool, scale)[0] - twins)
+        # −s + log-sum-exp in one piece keeps its digits where the loss is close to 0.
+        others, _ = log_sum_exp(pool, scale, excluded="sample")
+        return pool.mean(softplus(others - twins, threshold=LINEAR_FROM))
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        scale = 1 / self.temperature
+        scale = self.scale
         log_candidates = math.log(pool.n_candidates)
         return {
-            "alignment": -pool.alignment(scale),
+            "alignment": -pool.mean(pool.twins(scale)),
             "uniformity": pool.mean(log_sum_exp(pool, scale)[0]) - log_candidates,
             "log_candidates": pool.rows.new_full((), log_candidates),
         }

@@ -49,7 +49,7 @@ class DebiasedInfoNCE(Objective):
         positive_prior: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        scale = 1 / self.temperature
+        scale = self.scale
         twins = pool.twins(scale)
         if pool.n_samples == 1:
             return {"contrast": pool.mean(twins * 0)}
@@ -64,7 +64,7 @@ class DebiasedInfoNCE(Objective):
         """Return log G_i."""
         negatives = self.log_negatives(pool, scale)
         log_n = math.log(pool.n_candidates - 1)
-        floor = log_n - scale
+        floor = log_n - 1 / self.temperature
         if self.positive_prior == 0:
             return negatives.clamp_min(floor)
         excess = twins + (log_n + math.log(self.positive_prior)) - negatives
@@ -141,12 +141,13 @@ class FairInfoNCE(Objective):
         "Ma MQ, Tsai Y-HH, Liang PP, et al. Conditional contrastive learning for improving fairness in "
         "self-supervised learning. arXiv:2106.02866, 2021."
     )
+    n_views = (2, None)
 
     class Settings(LossSettings):
         cluster: Column
         temperature: Positive = 0.1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        scale = 1 / self.temperature
+        scale = self.scale
         sums, _ = log_sum_exp(pool, scale, similar_to(pool, self.kernel))
         return {"alignment": -pool.mean(pool.twins(scale)), "uniformity": pool.mean(sums)}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from neurocontrast.collectives import Processes, gather_samples, gather_sizes, is_distributed
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Categorical, Kernel, Kind, Metadata, Product
 from neurocontrast.kernels.base import column_of
 from neurocontrast.kernels.column import listed
@@ -43,8 +43,8 @@ class Objective(Configurable, nn.Module):
 
     Parameters
     ----------
-    temperature : float
-        Temperature τ > 0.
+    temperature : float or torch.nn.Parameter
+        Temperature τ > 0. A parameter learns: it gets its gradient, and is the loss's own.
     """
 
     title: ClassVar[str]
@@ -54,11 +54,14 @@ class Objective(Configurable, nn.Module):
     tag = "loss"
     kernel: Any  # a `Kernel`, or None
     negatives: Any  # a `Kernel`, or None
+    temperature: Any  # a number, or a tensor of one
     needs_nonnegative = True
     contrasts: ClassVar[bool] = True
     """Whether embeddings are compared with one another, so that their spread over the sphere can be measured."""
     normalise: bool = True
     """Whether embeddings are divided by their norm."""
+    n_views: ClassVar[tuple[int, int | None]] = (2, 2)
+    """The fewest views that the loss takes, and the most; None for any number."""
 
     class Settings(LossSettings):
         temperature: Positive = 0.1
@@ -66,7 +69,15 @@ class Objective(Configurable, nn.Module):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__()
         self.kernel = self.negatives = None
+        learnt = keywords.get("temperature")
+        if isinstance(learnt, Tensor):
+            if learnt.numel() != 1:
+                raise ConfigError(f"temperature must be one number, got a tensor of shape {tuple(learnt.shape)}.")
+            keywords["temperature"] = float(learnt.detach())
         self.configure(*arguments, **keywords)
+        if isinstance(learnt, Tensor):
+            del self.temperature
+            self.temperature = learnt
         _ = self.columns
 
     def accept(self, name: str, value: Any) -> None:
@@ -81,11 +92,23 @@ class Objective(Configurable, nn.Module):
         kernels = self._kernels()
         return Product(*kernels).columns if kernels else {}
 
-    def forward(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> Tensor:
-        """Return the loss of the embeddings (n, d) of two views, of any norm, and of the metadata ``columns``."""
+    @property
+    def scale(self) -> float:
+        """1/τ as a number; where τ learns, its gradient goes through the pool's embeddings."""
+        return 1 / float(self.temperature.detach() if isinstance(self.temperature, Tensor) else self.temperature)
+
+    def forward(
+        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
+    ) -> Tensor:
+        """Return the loss of the embeddings (n, d) of two views, of any norm, and of the metadata ``columns``.
+
+        Views are given as ``z1`` and ``z2``, or as a list in place of ``z1``.
+        """
         return self._with_pool(self.value, z1, z2, metadata)
 
-    def terms(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> dict[str, Tensor]:
+    def terms(
+        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
+    ) -> dict[str, Tensor]:
         """Return the named parts that sum to the loss."""
         return self._with_pool(self.parts, z1, z2, metadata)
 
@@ -116,15 +139,24 @@ class Objective(Configurable, nn.Module):
         return self._with_pool(*arguments)
 
     def _with_pool(
-        self, use: Callable[[Pool], _Result], z1: Tensor, z2: Tensor | None, metadata: Metadata | None
+        self,
+        use: Callable[[Pool], _Result],
+        z1: Tensor | Sequence[Tensor],
+        z2: Tensor | None,
+        metadata: Metadata | None,
     ) -> _Result:
         """Call a function of a pool with the pool of two views, or of a list of views, and their metadata."""
         if torch.compiler.is_compiling():
             return cast(_Result, self._eagerly(use, z1, z2, metadata))
         views = _views(z1, z2)
+        fewest, most = self.n_views
+        if not fewest <= len(views) <= (most or len(views)):
+            allowed = f"{fewest} views" if fewest == most else f"at least {fewest} views"
+            raise DataError(f"{type(self).__name__} takes {allowed} of every scan, got {len(views)}.")
         with torch.autocast(views[0].device.type, enabled=False):
             columns = {name: _column(metadata, name, kind, views[0]) for name, kind in self.columns.items()}
             rows = normalise(*views) if self.normalise else torch.stack(views).to(_at_least_float32(views[0]))
+            rows = self.carry_temperature(rows)
             processes = Processes()
             if is_distributed():
                 processes = Processes(torch.distributed.get_rank(), torch.distributed.get_world_size())
@@ -132,6 +164,13 @@ class Objective(Configurable, nn.Module):
                 columns = {name: gather(column) for name, column in columns.items()}
                 rows = gather(rows.transpose(0, 1).contiguous()).transpose(0, 1).contiguous()
             return use(Pool(rows, rows, columns, of_units=self.normalise, processes=processes))
+
+    def carry_temperature(self, rows: Tensor) -> Tensor:
+        """Multiply embeddings by √(τ₀/τ), τ₀ what a learning τ is now: by 1, with the gradient of s = <·, ·>/τ."""
+        temperature = getattr(self, "temperature", None)
+        if not isinstance(temperature, Tensor):
+            return rows
+        return rows * (temperature.detach() / temperature).sqrt().reshape(()).to(rows)
 
     def extra_repr(self) -> str:
         names = [name for name in self.__signature__.parameters if name not in _KERNELS]
@@ -170,6 +209,8 @@ def _views(z1: Tensor | Sequence[Tensor], z2: Tensor | None) -> list[Tensor]:
     views = {f"z1[{k}]": z for k, z in enumerate(z1)} if not isinstance(z1, Tensor) else {"z1": z1}
     if z2 is not None:
         views["z2"] = z2
+    if not views:
+        raise DataError("z1 must be a tensor or a list of views, got an empty list.")
     (first, reference), *others = views.items()
     for name, z in views.items():
         if not isinstance(z, Tensor) or z.ndim != 2 or z.shape[0] == 0 or not z.is_floating_point():

@@ -21,7 +21,7 @@ from neurocontrast.losses.tiles import (
     weight_mass,
 )
 
-__all__ = ["log_sum_exp", "positives_against_negatives", "weighted_similarity"]
+__all__ = ["between_views", "log_sum_exp", "positives_against_negatives", "weighted_similarity"]
 
 
 def log_sum_exp(rows: Tensor, cols: Tensor, pairs: Pairs) -> LogSums:
@@ -140,20 +140,33 @@ def _derivatives(tiles: Tiles, i: slice, j: slice, factors: list[Tensor]) -> Ten
     return by_row.add_(tile.sub_(factors[2]).exp_().mul_(factors[3]))
 
 
-def weighted_similarity(rows: Tensor, pairs: Pairs, groups: Groups | None = None) -> Tensor:
-    """Return the mean over a sample's two anchors of Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, (n,); 0 without weight.
+def between_views(rows: Tensor, summed: Tensor) -> Tensor:
+    """Return Σ_{u≠v} <z_u, z_v> of each sample, (n,), of its views (V, n, d) and their sum (n, d)."""
+    if len(rows) == 2:
+        return (rows[0] * rows[1]).sum(1).mul(2)
+    return summed.square().sum(1) - rows.square().sum((0, 2))
 
-    Both views of a sample have its weights, so that of the others only Σ_j w_ij (z1_j + z2_j) is needed. With `groups`,
-    the weights of ``pairs`` are between groups, and on the diagonal between two samples of one.
+
+def weighted_similarity(
+    rows: Tensor, pairs: Pairs, groups: Groups | None = None, *, to_twin: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return the mean over a sample's anchors of Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, 0 without weight, and Σ_{j≠i} w_ij.
+
+    All views of a sample have its weights, so that of the others only Σ_j w_ij m_j is needed, m_j the sum of their
+    views. With `groups`, the weights of ``pairs`` are between groups, and on the diagonal between two samples of one.
+    With `to_twin`, of two views, <z1, z2>/τ is subtracted without a difference of nearly equal numbers.
     """
-    return cast(Tensor, _WeightedSimilarity.apply(rows, pairs, groups))
+    return cast(tuple[Tensor, Tensor], _WeightedSimilarity.apply(rows, pairs, groups, to_twin))
 
 
 class _WeightedSimilarity(torch.autograd.Function):
-    """With m = z1 + z2, P = W m without a sample's own weight o: s = (<m, P> + 2 o <z1, z2>) / (2 (2 Σ w + o))."""
+    """With m = Σ_v z_v, P = W m without a sample's own weight o, and M = V Σ w + (V − 1) o:
+
+    s = (<m, P> + o Σ_{u≠v} <z_u, z_v>) / (V M). Less the twin's similarity, o is o − M = −2 Σ w.
+    """
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, pairs: Pairs, groups: Groups | None) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, pairs: Pairs, groups: Groups | None, to_twin: bool) -> tuple[Tensor, Tensor]:
         summed = rows.sum(0)
         grouped = summed if groups is None else groups.sum(summed)
         pulled, totals, same = torch.zeros_like(grouped), *grouped.new_zeros(2, len(grouped)).unbind(0)
@@ -170,20 +183,27 @@ class _WeightedSimilarity(torch.autograd.Function):
             totals = totals[groups.index] + within * (groups.counts[groups.index] - 1)
             pulled = pulled[groups.index] + _from_own_group(summed, groups, within)
             ctx.within = within
-        mass = totals.mul_(2).add_(own)
-        factors = torch.where(mass > 0, pairs.scale / (2 * mass), 0)
+        n_views = len(rows)
+        totals = totals.mul_(n_views)
+        mass = totals.add(own, alpha=n_views - 1)
+        factors = torch.where(mass > 0, pairs.scale / (n_views * mass), 0)
+        if to_twin:  # without weight, what is left is −<z1, z2>/τ
+            own = torch.where(mass > 0, -totals, -1)
+            factors = torch.where(mass > 0, factors, pairs.scale / 2)
         ctx.save_for_backward(rows, summed, pulled, own, factors)
         ctx.pairs, ctx.groups = pairs, groups
-        similarity = (summed * pulled).sum(1) + (rows[0] * rows[1]).sum(1).mul_(own).mul_(2)
-        return similarity.mul_(factors)
+        ctx.mark_non_differentiable(mass)
+        similarity = (summed * pulled).sum(1) + between_views(rows, summed).mul_(own)
+        return similarity.mul_(factors), mass
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         rows, summed, pulled, own, factors = ctx.saved_tensors
         pairs: Pairs = ctx.pairs
         groups: Groups | None = ctx.groups
         scaled = (gradients[0] * factors).unsqueeze(1)
-        of_rows = rows.flip(0).mul_(2 * own.unsqueeze(1)).add_(pulled).mul_(scaled)
+        others = rows.flip(0) if len(rows) == 2 else summed - rows
+        of_rows = others.mul_(2 * own.unsqueeze(1)).add_(pulled).mul_(scaled)
         pulling = summed * pairs.total(scaled)
         if groups is not None:
             of_rows += _from_own_group(summed * scaled, groups, ctx.within)
@@ -195,7 +215,7 @@ class _WeightedSimilarity(torch.autograd.Function):
                 of_cols[j].addmm_(block.T, pulling[i])
                 if for_columns:
                     of_cols[i].addmm_(block, pulling[j])
-        return of_rows.add_(of_cols if groups is None else of_cols[groups.index]), None, None
+        return of_rows.add_(of_cols if groups is None else of_cols[groups.index]), None, None, None
 
 
 def _from_own_group(values: Tensor, groups: Groups, within: Tensor) -> Tensor:

@@ -48,6 +48,7 @@ class Supervised(Objective):
         "Barbano CA, Dufumier B, Duchesnay E, Grangetto M, Gori P. Contrastive learning for regression in multi-site "
         "brain age prediction. ISBI 2023."
     )
+    n_views = (1, None)
     contrasts = normalise = False
     mean: Tensor
     sd: Tensor

@@ -52,6 +52,12 @@ class RankNContrast(Objective):
         column: Column
         temperature: Positive = 2.0
 
+    n_views = (1, None)
+
+    def carry_temperature(self, rows: Tensor) -> Tensor:
+        """Leave embeddings as they are: it is distances that are divided by the temperature."""
+        return rows
+
     @property
     def columns(self) -> dict[str, Kind]:
         return {self.column: "continuous"}

@@ -106,12 +106,16 @@ class SumOfObjectives(nn.Module):
                     )
         return found
 
-    def forward(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> Tensor:
+    def forward(
+        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
+    ) -> Tensor:
         """Return the weighted sum, a scalar; the arguments are those of `Objective`."""
         first, *others = (self.weights[name] * objective(z1, z2, metadata) for name, objective in self._parts())
         return sum(others, first)
 
-    def terms(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> dict[str, Tensor]:
+    def terms(
+        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
+    ) -> dict[str, Tensor]:
         """Return the weighted parts of every objective, as ``name/part``; they sum to the loss."""
         return {
             f"{name}/{part}": self.weights[name] * value

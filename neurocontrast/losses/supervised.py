@@ -71,6 +71,7 @@ class EpsilonSupInfoNCE(Objective):
         "Barbano CA, Dufumier B, Tartaglione E, Grangetto M, Gori P. Unbiased supervised contrastive learning. "
         "ICLR 2023."
     )
+    n_views = (1, None)
     epsilon: float = 0.0
 
     class Settings(LossSettings):
@@ -79,10 +80,11 @@ class EpsilonSupInfoNCE(Objective):
         epsilon: NonNegative = 0.25
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        sums, n_negatives = positives_against_negatives(pool, 1 / self.temperature, self.kernel, self.epsilon)
-        value = pool.mean(sums / (pool.n_candidates - n_negatives))
-        parts = {"contrast": value}
-        return {**parts, "margin": value.new_full((), -self.epsilon)} if self.epsilon else parts
+        sums, n_negatives = positives_against_negatives(pool, self.scale, self.kernel, self.epsilon)
+        n_positives = pool.n_candidates - n_negatives
+        parts = {"contrast": pool.mean(sums / n_positives.clamp_min(1), n_positives)}
+        margin = sums.new_full((1, pool.n_samples), -self.epsilon)
+        return {**parts, "margin": pool.mean(margin, n_positives)} if self.epsilon else parts
 
 
 class SINCERE(EpsilonSupInfoNCE):
@@ -146,6 +148,7 @@ class Triplet(Objective):
     """
 
     title = "triplet loss"
+    n_views = (1, None)
     citation = (
         "Schroff F, Kalenichenko D, Philbin J. FaceNet: a unified embedding for face recognition and clustering. "
         "CVPR 2015."

@@ -6,11 +6,13 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from neurocontrast.kernels.factors import KernelSettings
 from neurocontrast.losses.alignment_uniformity import ConditionalAlignment
-from neurocontrast.losses.core import Pool, candidates_of, log_sum_exp
+from neurocontrast.losses.core import Pool, candidates_of, log_sum_exp, similarity_and_mass
 from neurocontrast.losses.objective import LossSettings
+from neurocontrast.losses.tiles import LINEAR_FROM
 from neurocontrast.settings import Positive
 
 __all__ = ["YAwareInfoNCE"]
@@ -65,21 +67,31 @@ class YAwareInfoNCE(ConditionalAlignment):
 
     def value(self, pool: Pool) -> Tensor:
         # log M cancels.
-        sums, _ = self._log_sums(pool)
-        return pool.mean(sums) + super().parts(pool)["alignment"]
+        if len(pool.rows) == 2 and self.negatives is None:
+            # Both parts are 0 where the loss is, so that it keeps its digits there.
+            others, _ = log_sum_exp(pool, self.scale, excluded="sample")
+            nearer, _ = similarity_and_mass(pool, self.scale, self.kernel, to_twin=True)
+            return pool.mean(softplus(others - pool.twins(self.scale), threshold=LINEAR_FROM) - nearer)
+        similarity, positives = similarity_and_mass(pool, self.scale, self.kernel)
+        return pool.mean(self._log_sums(pool)[0] - similarity, positives)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
+        similarity, positives = similarity_and_mass(pool, self.scale, self.kernel)
         sums, mass = self._log_sums(pool)
-        log_candidates = pool.rows.new_full((), math.log(pool.n_candidates)) if mass is None else pool.mean(mass.log())
+        log_candidates = (
+            pool.rows.new_full((), math.log(max(1, pool.n_candidates)))
+            if mass is None
+            else pool.mean(mass.log(), positives)
+        )
         return {
-            **super().parts(pool),
-            "uniformity": pool.mean(sums) - log_candidates,
+            "alignment": -pool.mean(similarity, positives),
+            "uniformity": pool.mean(sums, positives) - log_candidates,
             "log_candidates": log_candidates,
         }
 
     def _log_sums(self, pool: Pool) -> tuple[Tensor, Tensor | None]:
         """Return the log-sum-exp of every anchor, and with ``negatives`` its mass Σ_j b_ij; 0 and 1 without any."""
-        scale = 1 / self.temperature
+        scale = self.scale
         if self.negatives is None:
             return log_sum_exp(pool, scale)[0], None
         sums, mass = log_sum_exp(pool, scale, candidates_of(pool, self.kernel, self.negatives))

@@ -44,8 +44,20 @@ def cases():
         "hard": losses.HardNegativeInfoNCE(),
         "fair": losses.FairInfoNCE("sex"),
         "triplet": losses.Triplet("sex"),
+        "ntxent-3": losses.NTXent(),
+        "yaware-3": losses.YAwareInfoNCE(product),
+        "conditional-equal-metadata-3": losses.ConditionalAlignmentUniformity(Gaussian("stage", sigma=1.0)),
+        "sincere-1": losses.SINCERE("sex"),
+        "supcon-1": losses.SupCon("sex"),
+        "yaware-learning": losses.YAwareInfoNCE(product, temperature=_learning()),
+        "rank-n-contrast-learning": losses.RankNContrast("weight", temperature=_learning()),
+        "debiased-learning": losses.DebiasedInfoNCE(temperature=_learning()),
         "cclk": losses.WeaklySupervisedCCLK(Gaussian("weight", sigma=0.2), symmetric=True),
     }
+
+
+def _learning() -> nn.Parameter:
+    return nn.Parameter(torch.tensor(0.3))
 
 
 def main() -> None:
@@ -66,7 +78,7 @@ def _work(rank: int, world_size: int, result: Path) -> None:
     for tile in (None, 3):
         core.AT_ONCE = 2**20 if tile is None else tile**2
         for name, loss in cases().items():
-            errors[f"{name}-{tile}"] = _compare(loss, batch, part)
+            errors[f"{name}-{tile}"] = _compare(loss, batch, part, n_views=int(name[-1]) if name[-1].isdigit() else 2)
     largest = torch.tensor(list(errors.values()))
     dist.all_reduce(largest, op=dist.ReduceOp.MAX)
     if rank == 0:
@@ -94,17 +106,26 @@ def _network() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 5))
 
 
-def _compare(loss, batch, part) -> tuple[float, float]:
+def _views(batch, n_views: int) -> list[torch.Tensor]:
+    return [batch["x1"], batch["x2"], batch["x1"] - batch["x2"]][:n_views]
+
+
+def _compare(loss, batch, part, *, n_views: int) -> tuple[float, float]:
     alone = _network()
     with losses.on_this_process_only():
-        expected = loss(alone(batch["x1"]), alone(batch["x2"]), batch)
+        expected = loss([alone(view) for view in _views(batch, n_views)], None, batch)
         expected.backward()
+    learnt = [(parameter, parameter.grad.clone()) for parameter in loss.parameters()]
+    loss.zero_grad()
     together = DistributedDataParallel(_network())
-    z1, z2 = together(torch.cat([part["x1"], part["x2"]])).chunk(2)
-    value = loss(z1, z2, part)
+    value = loss(together(torch.cat(_views(part, n_views))).chunk(n_views), None, part)
     value.backward()
-    pairs = zip(together.parameters(), alone.parameters(), strict=True)
-    return abs(value.item() - expected.item()), max(float((a.grad - b.grad).abs().max()) for a, b in pairs)
+    for parameter, _ in learnt:
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= dist.get_world_size()
+    pairs = [(a.grad, b.grad) for a, b in zip(together.parameters(), alone.parameters(), strict=True)]
+    pairs += [(parameter.grad, wanted) for parameter, wanted in learnt]
+    return abs(value.item() - expected.item()), max(float((a - b).abs().max()) for a, b in pairs)
 
 
 if __name__ == "__main__":

@@ -76,9 +76,9 @@ def grouped(monkeypatch):
     """Whether each weighted similarity was taken between groups."""
     seen, weighted_similarity = [], pairwise.weighted_similarity
 
-    def spy(rows, pairs, groups=None):
+    def spy(rows, pairs, groups=None, **options):
         seen.append(groups is not None)
-        return weighted_similarity(rows, pairs, groups)
+        return weighted_similarity(rows, pairs, groups, **options)
 
     monkeypatch.setattr(pairwise, "weighted_similarity", spy)
     return seen

@@ -1,15 +1,17 @@
-"""Every loss against values and gradients of the papers' own released code (shared/oracles)."""
+"""Every loss against values and gradients of the papers' own released code (``tests/oracles``)."""
 
 from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
 
 from neurocontrast import kernels, losses
 
+FOLDER = Path(__file__).parents[1] / "oracles"
 REPEATS_OF_A_VARIANT = "yaware_duplums_age_sigma5_tau0.1"
 
 
@@ -86,8 +88,10 @@ ONE_PART_ONLY = {"align_alpha2", "uniform_t2_z1"}
 class Oracle:
     """One file: inputs as tensors (the embeddings as leaves) and what came out."""
 
-    def __init__(self, folder, name):
-        content = json.loads((folder / "oracles" / f"{name}.json").read_text())
+    def __init__(self, name):
+        content, embeddings = (json.loads((FOLDER / f"{each}.json").read_text()) for each in (name, "inputs"))
+        given = [key for key in embeddings if f"grad_{key}_tangent" in content["outputs"]]
+        content["inputs"] |= {key: embeddings[key] for key in given}
         self.params = content["params"]
         self.outputs = content["outputs"]
         self.inputs = {}
@@ -107,27 +111,27 @@ class Oracle:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_equals_the_released_code(shared_folder, name):
+def test_equals_the_released_code(name):
     build, metadata = CASES[name]
-    oracle = Oracle(shared_folder, name)
+    oracle = Oracle(name)
     oracle.assert_equals(build()(*oracle.views, metadata(oracle.inputs)))
 
 
-def test_alignment_alone(shared_folder):
-    oracle = Oracle(shared_folder, "align_alpha2")
+def test_alignment_alone():
+    oracle = Oracle("align_alpha2")
     oracle.assert_equals(losses.AlignmentUniformity(alpha=2.0).terms(*oracle.views)["alignment"])
 
 
-def test_uniformity_of_one_view(shared_folder):
+def test_uniformity_of_one_view():
     """With one view given twice, alignment is 0 and both halves of the mean are that view's uniformity."""
-    oracle = Oracle(shared_folder, "uniform_t2_z1")
+    oracle = Oracle("uniform_t2_z1")
     oracle.assert_equals(losses.AlignmentUniformity(t=2.0)(oracle.views[0], oracle.views[0]))
 
 
 @pytest.mark.parametrize("loss", ["debiased", "hard-negative"])
-def test_no_positive_prior_and_no_concentration_is_ntxent(shared_folder, loss):
+def test_no_positive_prior_and_no_concentration_is_ntxent(loss):
     """The released code without its correction ('debiased=False') is plain NT-Xent, and so is ours."""
-    oracle = Oracle(shared_folder, "dcl_debiasedFalse_tau0.5_tp0.1")
+    oracle = Oracle("dcl_debiasedFalse_tau0.5_tp0.1")
     plain = (
         losses.DebiasedInfoNCE(temperature=0.5, positive_prior=0.0)
         if loss == "debiased"
@@ -137,8 +141,8 @@ def test_no_positive_prior_and_no_concentration_is_ntxent(shared_folder, loss):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("cclk")])
-def test_operator_of_the_condition(shared_folder, name):
-    oracle = Oracle(shared_folder, name)
+def test_operator_of_the_condition(name):
+    oracle = Oracle(name)
     kernel = (
         kernels.Cosine("y") if oracle.params["kernel"] == "cosine" else _rbf(math.sqrt(oracle.params["temp_z"] / 2))
     )
@@ -146,9 +150,9 @@ def test_operator_of_the_condition(shared_folder, name):
     torch.testing.assert_close(operator, oracle.inputs["W"], rtol=0, atol=1e-10)
 
 
-def test_column_normalised_weights_are_another_loss(shared_folder, naive):
+def test_column_normalised_weights_are_another_loss(naive):
     """The widely copied code is understood (the loops reproduce it) and deliberately not what ours computes."""
-    oracle = Oracle(shared_folder, REPEATS_OF_A_VARIANT)
+    oracle = Oracle(REPEATS_OF_A_VARIANT)
     weights = naive.gaussian(oracle.inputs["y"], 5.0)
     oracle.assert_equals(naive.yaware_column_normalised(*oracle.views, weights, 0.1))
     ours = losses.YAwareInfoNCE(_rbf(5.0), temperature=0.1)(*oracle.views, _condition(oracle.inputs))
@@ -156,6 +160,6 @@ def test_column_normalised_weights_are_another_loss(shared_folder, naive):
     assert abs(2 * ours.item() - oracle.outputs["value"]) > 1e-3
 
 
-def test_no_file_is_left_out(shared_folder):
-    files = {file.stem for file in (shared_folder / "oracles").glob("*.json")}
-    assert files == {*CASES, *ONE_PART_ONLY, REPEATS_OF_A_VARIANT}
+def test_no_file_is_left_out():
+    files = {file.stem for file in FOLDER.glob("*.json")}
+    assert files == {"inputs", *CASES, *ONE_PART_ONLY, REPEATS_OF_A_VARIANT}

@@ -1,7 +1,7 @@
 """Regional measures of forty sites: contrastive learning with metadata, judged at sites never seen.
 
-    python benchmarks/regions.py --data ../shared/data/regions --out OUT                    # all, an hour of one core
-    python benchmarks/regions.py --data ../shared/data/regions --out OUT --stages report    # what is there so far
+    python benchmarks/regions.py --data ../shared/data/regions --out OUT               # all, 40 minutes of one core
+    python benchmarks/regions.py --data ../shared/data/regions --out OUT --stages report   # what is there so far
 
 Healthy people of 39 sites. Eight sites choose hyper-parameters, one of each block of sites alike in size, drawn by a
 fixed seed before anything was trained: each system's first (temperature, or the supervised network's rate), then one

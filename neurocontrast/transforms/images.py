@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from monai.data import MetaTensor
-from monai.transforms import Compose, MapTransform
+from monai.transforms import Compose, InvertibleTransform, MapTransform, SpatialResample
+from monai.transforms.lazy.functional import apply_pending
+from monai.utils import TraceKeys
 from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import DataError, NeurocontrastError
@@ -25,12 +27,46 @@ class EachImage(MapTransform):
         """Return the item with what is made of its images."""
         item = dict(data)
         for key in self.key_iterator(item):
-            item[key] = self.made_of(item[key])
+            item[key] = self.made_of(settled(item[key]))
         return item
 
     def made_of(self, image: Any) -> Any:
         """Return what takes the place of an image."""
         raise NotImplementedError
+
+
+class OntoGrid(MapTransform, InvertibleTransform):
+    """Base of transforms that put images on another grid: they are traced, and `inverse` leads back.
+
+    The way back interpolates linearly; what the other grid did not hold becomes 0.
+    """
+
+    def traced(self, made: Any, image: Any) -> Any:
+        """Return what was made of an image with a note of the grid that it came from."""
+        if isinstance(made, MetaTensor):
+            grid = {"affine": affine_of(image).tolist()}
+            self.push_transform(made, orig_size=tuple(image.shape[1:]), extra_info=grid)
+        return made
+
+    def inverse(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Return the item with its images on the grids that they came from."""
+        item = dict(data)
+        for key in self.key_iterator(item):
+            image = settled(item[key])
+            if not isinstance(image, MetaTensor):
+                raise DataError(f"{type(self).__name__}: '{key}' does not say which grid it came from; no MetaTensor.")
+            noted = self.pop_transform(image)
+            affine = np.array(noted[TraceKeys.EXTRA_INFO]["affine"])
+            back = SpatialResample(mode="bilinear", padding_mode="zeros", dtype=torch.float64)
+            found = back(image, dst_affine=torch.from_numpy(affine), spatial_size=tuple(noted[TraceKeys.ORIG_SIZE]))
+            item[key] = image_like(image, voxels_of(found).astype(np.float32), affine)
+        return item
+
+
+def settled(image: Any) -> Any:
+    """Return an image with the lazy operations of MONAI applied that it was still waiting for."""
+    is_pending = isinstance(image, MetaTensor) and image.has_pending_operations
+    return apply_pending(image)[0] if is_pending else image
 
 
 def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0) -> dict[str, Any]:
@@ -62,14 +98,12 @@ def to_image(voxels: npt.NDArray[Any], affine: npt.ArrayLike, *, name: str = "im
     return MetaTensor(torch.from_numpy(voxels), affine=torch.from_numpy(affine), meta=meta)
 
 
-def image_like(
-    image: Any, voxels: npt.NDArray[Any], affine: npt.NDArray[np.float64], *, is_traced: bool = True
-) -> MetaTensor:
+def image_like(image: Any, voxels: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> MetaTensor:
     """Return an image of other voxels (C, D, H, W) and another affine, with all other metadata of `image`."""
     if not isinstance(image, MetaTensor):
         return MetaTensor(torch.from_numpy(voxels), affine=torch.from_numpy(affine))
     meta = {key: value for key, value in image.meta.items() if key != "affine"}
-    traced = list(image.applied_operations) if is_traced else None
+    traced = list(image.applied_operations)
     made = torch.from_numpy(voxels).to(image.device)
     return MetaTensor(made, affine=torch.from_numpy(affine), meta=meta, applied_operations=traced)
 

@@ -12,7 +12,16 @@ from monai.config import KeysCollection
 from monai.transforms import MapTransform, NormalizeIntensityd
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.transforms.images import EachImage, affine_of, image_like, name_of, spacing_of, times, voxels_of
+from neurocontrast.transforms.images import (
+    EachImage,
+    affine_of,
+    image_like,
+    name_of,
+    settled,
+    spacing_of,
+    times,
+    voxels_of,
+)
 from neurocontrast.transforms.intensity import (
     find_landmarks,
     map_landmarks,
@@ -73,6 +82,7 @@ class ZScored(NormalizeIntensityd):
         """Return the item with its images normalised."""
         item = dict(data)
         for key in self.key_iterator(item):
+            item[key] = settled(item[key])
             voxels = voxels_of(item[key])
             low, high = float(voxels.min()), float(voxels.max())
             if low == high:
@@ -95,8 +105,9 @@ class _InsideBraind(MapTransform):
         """Return the item with its images normalised."""
         item = dict(data)
         for key in self.key_iterator(item):
-            image, voxels = item[key], np.array(voxels_of(item[key]), dtype=np.float32)
-            given = None if self.mask_key is None else voxels_of(item[self.mask_key])[0] != 0
+            image = settled(item[key])
+            voxels = np.array(voxels_of(image), dtype=np.float32)
+            given = None if self.mask_key is None else voxels_of(settled(item[self.mask_key]))[0] != 0
             for channel in voxels:
                 inside = channel != 0 if given is None else given
                 values = self._normalised(channel[inside], channel, inside, image)

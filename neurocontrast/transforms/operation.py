@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 from pydantic_core import CoreSchema, core_schema
 
@@ -114,6 +115,10 @@ class Operation(Settings):
     def change_brain(self, s_CDHW: Tensor, brain_CDHW: Tensor, /, *_: Any, **drawn: Any) -> tuple[Tensor, Tensor]:
         """Return signal and brain; by default `change` is applied to the signal, and the brain stays where it is."""
         return self.change(s_CDHW, **drawn), brain_CDHW
+
+    def moved(self, shape: Sequence[int], /, *_: Any, **drawn: Any) -> NDArray[np.float64]:
+        """Return the map (4, 4) from voxels of the changed volume to those of the volume, where these differ."""
+        raise NotImplementedError
 
     def transforms(self, key: str) -> list[Any]:
         """Return the MONAI transforms that apply the operation to one item of a dictionary."""

@@ -73,6 +73,14 @@ class BrainAffine(Operation):
         n_channels = s_CDHW.shape[0]
         return moved[:n_channels], moved[n_channels:] >= 0.5
 
+    def moved(
+        self, shape: Sequence[int], /, *, matrix: NDArray[np.float64], translation: Sequence[float]
+    ) -> NDArray[np.float64]:
+        """Return where the voxels of the view are in the volume."""
+        centre, found = (np.array(shape) - 1) / 2, np.eye(4)
+        found[:3, :3], found[:3, 3] = matrix, centre + translation - matrix @ centre
+        return found
+
 
 class _Box(Operation):
     fraction: Annotated[Pair, Span(gt=0.0, le=1.0)]
@@ -105,6 +113,14 @@ class ResizedCrop(_Box):
     def change(self, x_CDHW: Tensor, *, fraction: float, place: Sequence[float]) -> Tensor:
         """Return the box in the volume's shape."""
         return crop_resize(x_CDHW, box=box_of(x_CDHW.shape[1:], fraction=fraction, place=place))
+
+    def moved(self, shape: Sequence[int], /, *, fraction: float, place: Sequence[float]) -> NDArray[np.float64]:
+        """Return where the voxels of the view are in the volume; a voxel's centre is at a half."""
+        found = np.eye(4)
+        for axis, (side, part) in enumerate(zip(shape, box_of(shape, fraction=fraction, place=place), strict=True)):
+            found[axis, axis] = (part.stop - part.start) / side
+            found[axis, 3] = part.start + found[axis, axis] / 2 - 0.5
+        return found
 
 
 def box_of(shape: Sequence[int], *, fraction: float, place: Sequence[float]) -> tuple[slice, ...]:

@@ -8,10 +8,13 @@ from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
+from monai.data import MetaTensor
 from monai.transforms import Compose, MapTransform, RandomizableTransform
 from monai.utils import MAX_SEED
 
 from neurocontrast.transforms.augment import AugmentSettings
+from neurocontrast.transforms.images import OntoGrid, affine_of, settled
 from neurocontrast.transforms.operation import OPERATIONS, Operation, Span, operation_called
 from neurocontrast.transforms.signal import (
     FromSignald,
@@ -82,6 +85,7 @@ class RandVolumeTransform(RandomizableTransform, MapTransform):
         d = dict(data)
         self.randomize()
         for key in self.key_iterator(d):
+            d[key] = settled(d[key])
             if self._do_transform and self.settings.stage == "scanner":
                 self._change_signal(d, key)
             elif self._do_transform:
@@ -96,6 +100,25 @@ class RandVolumeTransform(RandomizableTransform, MapTransform):
             put_signal(d, key, signal._replace(signal_CDHW=s_CDHW, brain_CDHW=brain_CDHW))
         if not shared:
             close_signal(d, key)
+
+
+class RandMovingTransform(RandVolumeTransform, OntoGrid):
+    """Apply a random operation that moves voxels: the affine stays true, and `inverse` leads back."""
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Return the dictionary with changed volumes."""
+        before = {key: settled(data[key]) for key in self.key_iterator(dict(data))}
+        d = super().__call__({**data, **before})
+        for key, image in before.items():
+            if not isinstance(image, MetaTensor):
+                continue
+            if d[key] is image:  # not changed, and not to be noted in what was given
+                d[key] = MetaTensor(image.as_tensor()).copy_meta_from(image)
+            elif self._do_transform:
+                moved = self.settings.moved(image.shape[1:], **self.drawn)
+                d[key].affine = torch.from_numpy(affine_of(image) @ moved)
+            self.traced(d[key], image)
+        return d
 
 
 @cache
@@ -116,7 +139,8 @@ def as_transform(operation: type[Operation]) -> type[RandVolumeTransform]:
             documented += [f"{field} : default={about.default!r}", f"    {about.description or ''.join(ranges)}"]
     documented.append(_EXAMPLE.format(name=name))
     content = {"operation": operation, "__module__": __package__, "__doc__": "\n".join(documented)}
-    return type(name, (RandVolumeTransform,), content)
+    moves = operation.moved is not Operation.moved
+    return type(name, (RandMovingTransform if moves else RandVolumeTransform,), content)
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,15 @@ from monai.config import KeysCollection
 
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.transforms.grids import grid_affine, is_same_spacing
-from neurocontrast.transforms.images import EachImage, affine_of, image_like, in_memory_order, spacing_of, voxels_of
+from neurocontrast.transforms.images import (
+    EachImage,
+    OntoGrid,
+    affine_of,
+    image_like,
+    in_memory_order,
+    spacing_of,
+    voxels_of,
+)
 from neurocontrast.transforms.limits import SAME_SPACING, SPACING_LIMITS_MM
 
 _WAYS = "RLAPSI"
@@ -104,7 +112,7 @@ def _integral_of_hat(upper: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return 0.5 + inside - np.sign(inside) * inside**2 / 2
 
 
-class ResampleByAread(EachImage):
+class ResampleByAread(EachImage, OntoGrid):
     """Bring images to a voxel size and a shape about their own centre.
 
     Interpolation is linear; where the new grid is coarser, each new voxel averages over its own width, so that no
@@ -127,7 +135,7 @@ class ResampleByAread(EachImage):
     Notes
     -----
     MONAI's `Spacingd` skips voxels on a coarser grid, `ResizeWithPadOrCropd` pads all images by one number, and both
-    are slower (``benchmarks/data.py``). `Invertd` cannot undo the transform, nor what was applied before it.
+    are slower (``benchmarks/data.py``). `Invertd` and `Compose.inverse` lead back to the image's own grid.
 
     Examples
     --------
@@ -187,7 +195,7 @@ class ResampleByAread(EachImage):
                 made.append(crop_or_pad(channel, shape, around))
             else:
                 made.append(resample(channel, own, shape, spacing, background=float(around)))
-        return image_like(image, np.stack(made), grid_affine(affine, source, shape, spacing), is_traced=False)
+        return self.traced(image_like(image, np.stack(made), grid_affine(affine, source, shape, spacing)), image)
 
 
 def _corners(voxels: Volume) -> np.float32:

@@ -16,6 +16,7 @@ from monai.transforms import MapTransform
 from torch import Tensor
 
 from neurocontrast.exceptions import DataError
+from neurocontrast.transforms.images import settled
 
 _BRIGHT = 0.99
 _N_SORTED = 4096
@@ -109,7 +110,7 @@ class ToSignald(MapTransform):
         """Return the dictionary with signals in the volumes' places."""
         d = dict(data)
         for key in self.key_iterator(d):
-            d[_scale_key(key)] = "later"
+            d[key], d[_scale_key(key)] = settled(d[key]), "later"
             if self.at_once:
                 open_signal(d, key)
         return d
@@ -132,6 +133,8 @@ class FromSignald(MapTransform):
         """Return the dictionary with volumes in the signals' places, and without what was noted beside them."""
         d = dict(data)
         for key in self.key_iterator(d):
+            for moved in {key, _brain_key(key)} & d.keys():
+                d[moved] = settled(d[moved])
             close_signal(d, key)
         return d
 

@@ -19,10 +19,11 @@ __all__ = [
     "TrainingSuspended",
     "one_of",
     "printable",
+    "said",
     "suggestion",
 ]
 
-_N_NAMES = 60
+_N_NAMES, _N_OF_NAME, _N_SAID = 60, 120, 300
 _UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
@@ -91,7 +92,16 @@ def one_of(allowed: Iterable[str]) -> str:
     """Return the names as they are shown in a message, at most 60 of them: ``'a', 'b', 'c'``."""
     names = list(allowed)
     more = f" and {len(names) - _N_NAMES} more" if len(names) > _N_NAMES else ""
-    return ", ".join(f"'{name}'" for name in names[:_N_NAMES]) + more
+    return ", ".join(f"'{_cut(str(name), _N_OF_NAME)}'" for name in names[:_N_NAMES]) + more
+
+
+def said(error: object) -> str:
+    """Return what the error of another package says, as part of a sentence: on one line, and not without end."""
+    return _cut(" ".join(str(error).split()), _N_SAID) or type(error).__name__
+
+
+def _cut(text: str, n_max: int) -> str:
+    return text if len(text) <= n_max else f"{text[: n_max - 1]}…"
 
 
 def printable(text: str) -> str:

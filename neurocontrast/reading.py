@@ -12,6 +12,7 @@ import math
 import os
 import stat
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from neurocontrast.exceptions import DataError, NeurocontrastError
+from neurocontrast.exceptions import DataError, NeurocontrastError, said
 
 __all__ = [
     "DAMAGE",
@@ -51,7 +52,7 @@ _SPECIAL = (
 )
 DAMAGE: tuple[type[Exception], ...] = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError, SyntaxError),
-    *(TypeError, ValueError, struct.error, zipfile.BadZipFile, zlib.error),
+    *(TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
 """What the readers of others raise for damaged bytes; an exhausted memory and an interruption are not among them."""
 
@@ -169,7 +170,7 @@ def parse_json(
     except RecursionError:
         _refuse(error, place, f"not readable as JSON (nested deeper than {_N_LEVELS} levels)", remedy)
     except ValueError as problem:
-        _refuse(error, place, f"not readable as JSON ({problem})", remedy)
+        _refuse(error, place, f"not readable as JSON ({said(problem)})", remedy)
     if not isinstance(value, of):
         found = _KINDS.get(type(value), "null")
         _refuse(error, place, f"must hold a JSON {_KINDS[of]}, found {found}", remedy)
@@ -214,8 +215,8 @@ def read_array(path: str | os.PathLike[str], *, error: type[NeurocontrastError] 
     content = read_bytes(path, error=error, remedy=remedy)
     try:
         return _array_in(content)
-    except ValueError as problem:
-        _refuse(error, path, f"not readable as an array ({problem})", remedy)
+    except DAMAGE as problem:  # the header is Python source, for which NumPy asks Python's own reader
+        _refuse(error, path, f"not readable as an array ({said(problem)})", remedy)
 
 
 def read_arrays(
@@ -246,7 +247,7 @@ def read_arrays(
                 raise ValueError(f"it would take more than {limit:,} bytes")
             arrays = {name.removesuffix(".npy"): _array_in(archive.read(name)) for name in archive.namelist()}
     except DAMAGE as problem:
-        _refuse(error, path, f"not readable as an archive of arrays ({problem})", remedy)
+        _refuse(error, path, f"not readable as an archive of arrays ({said(problem)})", remedy)
     for name, shape in (shapes or {}).items():
         if name not in arrays:
             _refuse(error, path, f"the array '{name}' is missing", remedy)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from neurocontrast.exceptions import DataError, NeurocontrastError, one_of, suggestion
+from neurocontrast.exceptions import DataError, NeurocontrastError, one_of, said, suggestion
 from neurocontrast.reading import DAMAGE, check_place
 
 __all__ = ["read_parquet", "read_table", "read_workbook"]
@@ -49,7 +49,7 @@ def read_table(
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows with more cells than the header
             table = pd.read_csv(path, index_col=False, **given | options)
     except (ValueError, OSError, OverflowError, pd.errors.ParserWarning) as problem:
-        raise error(f"{path}: not readable as a table ({problem}). {remedy}".rstrip()) from None
+        raise error(f"{path}: not readable as a table ({said(problem)}). {remedy}".rstrip()) from None
     lacking = [name for name in needed if name not in table]
     if lacking:
         near = suggestion(lacking[0], table.columns)
@@ -69,7 +69,8 @@ def read_workbook(path: str | os.PathLike[str]) -> pd.DataFrame:
     except ImportError as error:
         raise DataError(f"{path}: Excel files need openpyxl: pip install 'neurocontrast[excel]'.") from error
     except DAMAGE as error:  # openpyxl meets damaged parts with nearly any of them
-        raise DataError(f"{path}: not readable as an Excel workbook ({error}). Save it as .xlsx or .tsv.") from None
+        found = f"not readable as an Excel workbook ({said(error)})"
+        raise DataError(f"{path}: {found}. Save it as .xlsx or .tsv.") from None
 
 
 def read_parquet(path: str | os.PathLike[str]) -> pd.DataFrame:
@@ -79,5 +80,5 @@ def read_parquet(path: str | os.PathLike[str]) -> pd.DataFrame:
     check_place(path)
     try:
         return pd.read_parquet(path)
-    except (pyarrow.ArrowException, OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path}: not readable as Parquet ({error}).") from None
+    except (pyarrow.ArrowException, *DAMAGE) as error:
+        raise DataError(f"{path}: not readable as Parquet ({said(error)}).") from None

@@ -20,6 +20,7 @@ from neurocontrast.reading import DAMAGE, check_place, read_json
 
 IMAGE_DAMAGE: tuple[type[Exception], ...] = (*DAMAGE, ImageFileError, HeaderDataError, ImageDataError, WrapStructError)
 """What nibabel raises for damaged bytes."""
+_FAULTS: tuple[type[Exception], ...] = (DataError, *IMAGE_DAMAGE)
 TOP_AGE = 89.0
 """Ages above this number of years identify a person, by the rule of HIPAA."""
 
@@ -58,7 +59,7 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
             try:
                 for field in _fields_of(path):
                     problems.add(f"{path.name}: {field}")
-            except (DataError, *IMAGE_DAMAGE) as error:
+            except _FAULTS as error:
                 n_unread += 1
                 why = str(error).removeprefix(f"{path}: ") if isinstance(error, DataError) else "it is damaged"
                 problems.add(f"{path.name}: could not be read, so what it says of a patient is not known ({why})")

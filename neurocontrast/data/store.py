@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from neurocontrast.data.problems import Problems, shown
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import DataError, said
 from neurocontrast.files import atomic_path
-from neurocontrast.reading import check_place
+from neurocontrast.reading import DAMAGE, check_place
 
 STORE_NAME = "images.npy"
 _IMAGE_PATH = re.compile(r"(?P<store>.+\.npy)#(?P<index>[0-9]{1,18})", re.IGNORECASE | re.DOTALL)
@@ -50,8 +50,9 @@ class ImageStore:
         check_place(source, remedy="Give an image store; 'neurocontrast images' writes one.")
         try:
             array = np.load(source, mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise DataError(f"{source.name}: cannot be read as a store of images ({error}); make it again.") from None
+        except DAMAGE as error:
+            found = f"cannot be read as a store of images ({said(error)})"
+            raise DataError(f"{source.name}: {found}; make it again.") from None
         if not isinstance(array, np.memmap) or array.dtype != np.uint8 or array.ndim != 4 or array.shape[1] != 3:
             found = f"{array.dtype} {tuple(array.shape)}" if isinstance(array, np.ndarray) else "an archive of arrays"
             raise DataError(f"{source.name}: a store holds bytes (uint8) of shape (n, 3, H, W). Found {found}.")

@@ -15,7 +15,7 @@ import pyarrow
 import pyarrow.parquet
 
 from neurocontrast.data.problems import shown
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import DataError, said
 from neurocontrast.files import atomic_path
 from neurocontrast.reading import check_place, parse_json
 
@@ -81,9 +81,9 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
             raise DataError(f"{path}: not an embeddings table: it lacks {', '.join(lacking)}.")
         metadata, features = _read_groups(file, names)
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{path}: not a readable Parquet file ({error}).") from error
+        raise DataError(f"{path}: not a readable Parquet file ({said(error)}).") from error
     except (ValueError, TypeError) as error:
-        raise DataError(f"{path}: the feature columns must hold numbers ({error}).") from error
+        raise DataError(f"{path}: the feature columns must hold numbers ({said(error)}).") from error
     for name in ("subject_id", "session"):
         if name not in metadata:
             metadata[name] = metadata["participant_id"] if name == "subject_id" else ""

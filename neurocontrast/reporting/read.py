@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from neurocontrast.data.problems import shown
 from neurocontrast.data.store import is_image_path, split_image_path
 from neurocontrast.evaluation import schema
 from neurocontrast.evaluation.schema import FORMAT, Evaluation, Metric
@@ -277,7 +278,7 @@ def _convert(column: pd.Series, path: Path, required: Sequence[str]) -> pd.Serie
         return lower == "true" if column.name in _FLAGS else values.astype("float64")
     if path.name in _LOOSE and column.name not in required:
         return column
-    found = ", ".join(f"row {row + 2}: {column[row]!r}" for row in wrong[wrong].index[:5])
+    found = ", ".join(f"row {row + 2}: {shown(column[row])}" for row in wrong[wrong].index[:5])
     raise DataError(f"{path}, column '{column.name}': must be {kind}, found {found}.")
 
 

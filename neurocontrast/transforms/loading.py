@@ -18,7 +18,7 @@ import numpy.typing as npt
 from monai.config import KeysCollection
 from nibabel.affines import voxel_sizes
 
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import ConfigError, DataError, said
 from neurocontrast.files import files_of
 from neurocontrast.reading import check_place, read_array
 from neurocontrast.transforms.images import EachImage, centred, in_memory_order, times, to_image
@@ -336,6 +336,6 @@ def _reason(name: str, error: Exception) -> str:
     if isinstance(error, EOFError):
         return "the image is truncated: its compressed data end too early. Copy or convert it again."
     if isinstance(error, _DAMAGED):
-        return f"the image is damaged: it cannot be decompressed ({error}). Copy or convert it again."
+        return f"the image is damaged: it cannot be decompressed ({said(error)}). Copy or convert it again."
     kind = "array" if _is_array(name) else "FreeSurfer image" if _is_freesurfer(name) else "NIfTI image"
-    return f"this is not a readable {kind} ({type(error).__name__}: {str(error).strip()})."
+    return f"this is not a readable {kind} ({type(error).__name__}: {said(error)})."

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.utils.metadata_routing import get_routing_for_object
 
+from neurocontrast.data.problems import shown
 from neurocontrast.evaluation.rows import cell_texts, row_names
 from neurocontrast.evaluation.splits.splitters import Split, parts_of
 from neurocontrast.evaluation.target import Target
@@ -97,7 +98,7 @@ def _whole_numbers(texts: pd.Series, name: str) -> npt.NDArray[np.int64]:
     # There are no more folds, or repeats, than rows that list them.
     wrong = np.flatnonzero(numbers.isna() | (numbers < lowest) | (numbers % 1 != 0) | (numbers >= len(numbers)))
     if len(wrong):
-        found = ", ".join(f"row {row + 2}: '{texts.iloc[row]}'" for row in wrong[:5])
+        found = ", ".join(f"row {row + 2}: {shown(texts.iloc[row])}" for row in wrong[:5])
         raise DataError(f"split_file '{name}', column '{texts.name}': must be 0, 1, 2 …, found {found}.")
     return numbers.to_numpy(dtype=np.int64)
 

@@ -70,6 +70,8 @@ def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
                 found["thickness" if unit == "mm" else "area"][name] = value
         elif line.startswith("# ColHeaders"):
             columns = line.split()[2:]
+            if "StructName" not in columns:
+                break
         elif columns and line.strip() and not line.startswith("#"):
             cells = line.split()
             if len(cells) != len(columns):
@@ -78,8 +80,8 @@ def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
             for column, measure in _COLUMNS.items():
                 if column in row:
                     found[measure][row["StructName"]] = row[column]
-    if not columns:
-        raise DataError(f"{path}: no line '# ColHeaders'; is it a file of FreeSurfer, and whole?")
+    if "StructName" not in columns:
+        raise DataError(f"{path}: no line '# ColHeaders' with StructName; is it a file of FreeSurfer, and whole?")
     return found
 
 

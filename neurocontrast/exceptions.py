@@ -23,7 +23,7 @@ __all__ = [
     "suggestion",
 ]
 
-_N_NAMES, _N_OF_NAME, _N_SAID = 60, 120, 300
+_N_NAMES, _N_OF_NAME, _N_SAID, _N_OF_LINE = 60, 120, 300, 2_900
 _UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
@@ -33,8 +33,8 @@ class NeurocontrastError(Exception):
     exit_code = 2  # of the command line: 2 for bad input, 1 for a failure while running
 
     def __str__(self) -> str:
-        """Return the message with escapes for what files can hold and no terminal should be sent."""
-        return printable(super().__str__())
+        """Return the message with escapes for what no terminal should be sent, and lines that end."""
+        return "\n".join(_cut(line, _N_OF_LINE) for line in printable(super().__str__()).split("\n"))
 
 
 class ConfigError(NeurocontrastError):

@@ -33,3 +33,10 @@ def test_messages_hold_no_escape_codes_and_not_fifty_thousand_names():
     message = str(exceptions.DataError("a\x1b[31mb\r\udcff\u2028\u202e: é 脳 \nnext"))
     assert message == "a\\x1b[31mb\\r\\udcff\\u2028\\u202e: é 脳 \nnext"
     assert exceptions.one_of(map(str, range(50_000))).endswith("'58', '59' and 49940 more")
+
+
+def test_no_line_of_a_message_is_without_end():
+    first, second = str(exceptions.DataError("x" * 70_000 + "\n  short")).split("\n")
+    assert (len(first), second) == (2_900, "  short")
+    assert exceptions.said(ValueError("a\n b" * 200)).startswith("a ba ba b")
+    assert exceptions.said(KeyError()) == "KeyError"

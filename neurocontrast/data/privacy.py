@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nibabel as nib
 from nibabel.filebasedimages import ImageFileError
+from nibabel.freesurfer.mghformat import MGHError
 from nibabel.spatialimages import HeaderDataError, ImageDataError
 from nibabel.wrapstruct import WrapStructError
 
@@ -18,7 +19,14 @@ from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import DAMAGE, check_place, read_json
 
-IMAGE_DAMAGE: tuple[type[Exception], ...] = (*DAMAGE, ImageFileError, HeaderDataError, ImageDataError, WrapStructError)
+IMAGE_DAMAGE: tuple[type[Exception], ...] = (
+    *DAMAGE,
+    ImageFileError,
+    HeaderDataError,
+    ImageDataError,
+    MGHError,
+    WrapStructError,
+)
 """What nibabel raises for damaged bytes."""
 _FAULTS: tuple[type[Exception], ...] = (DataError, *IMAGE_DAMAGE)
 TOP_AGE = 89.0

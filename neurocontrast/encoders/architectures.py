@@ -10,16 +10,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
 
 from neurocontrast.encoders.building import build_model
 from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.encoders.settings import EncoderSettings
 from neurocontrast.encoders.weights import load_tensors, misfits
-from neurocontrast.exceptions import CheckpointError
-from neurocontrast.reading import check_place
+from neurocontrast.exceptions import CheckpointError, said
+from neurocontrast.reading import DAMAGE, check_place
 
 __all__ = ["ARCHITECTURES", "Architecture", "convert", "foreign_names", "read_state"]
 
@@ -233,20 +231,12 @@ def _read(path: Path) -> Any:
             "Refused, and nothing of it was run. Whoever trusts the file can save the tensors alone: "
             "torch.save(model.state_dict(), FILE)."
         ) from error
-    except (
-        safetensors.SafetensorError,
-        OSError,
-        RuntimeError,
-        EOFError,
-        ValueError,
-        KeyError,
-        AssertionError,
-    ) as error:
+    except DAMAGE as error:  # the reader of pickles meets damaged ones with nearly any of them
         raise _unreadable(path, error) from error
 
 
 def _unreadable(path: Path, error: Exception) -> CheckpointError:
     # PyTorch's own text advises to switch its protection off.
-    wordless = isinstance(error, pickle.UnpicklingError | KeyError | AssertionError)
-    said = type(error).__name__ if wordless else str(error).partition("\n")[0]
-    return CheckpointError(f"{path}: not a readable file of weights ({said}). Is it cut short? Copy it again.")
+    wordless = isinstance(error, pickle.UnpicklingError | LookupError | AssertionError)
+    found = type(error).__name__ if wordless else said(str(error).partition("\n")[0])
+    return CheckpointError(f"{path}: not a readable file of weights ({found}). Is it cut short? Copy it again.")

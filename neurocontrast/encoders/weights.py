@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from neurocontrast.encoders.encoder import Encoder
-from neurocontrast.exceptions import CheckpointError, suggestion
+from neurocontrast.exceptions import CheckpointError, said, suggestion
 from neurocontrast.files import atomic_path, digest_of_file, write_json
 from neurocontrast.provenance import version
 from neurocontrast.reading import check_place, read_json
@@ -124,7 +124,7 @@ def load_tensors(path: Path, *, place: object = None, remedy: str = "") -> dict[
     try:
         return safetensors.torch.load_file(path)
     except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
-        problem = f"{place or path}: not a readable safetensors file ({error}). {remedy}"
+        problem = f"{place or path}: not a readable safetensors file ({said(error)}). {remedy}"
     raise CheckpointError(problem.rstrip())
 
 

@@ -1,4 +1,6 @@
+import io
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -174,3 +176,14 @@ def test_a_3d_resnet_reads_out_its_stages_and_takes_its_smallest_shape(norm):
     encoder = build_encoder(settings, n_channels=2)
     shape = [encoder.smallest_shape] * 3
     assert encoder(torch.rand(2, 2, *shape)).shape == (2, (128 + 512) * 2) == (2, encoder.n_features)
+
+
+def test_a_pickle_whose_parts_do_not_fit_is_one_sentence(tmp_path):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("a/data.pkl", b"\x80\x02..")
+        archive.writestr("a/version", b"3")
+        archive.writestr("a/byteorder", b"little")
+    (tmp_path / "w.pt").write_bytes(stream.getvalue())
+    with pytest.raises(CheckpointError, match=r"w\.pt: not a readable file of weights \(IndexError\)\."):
+        read_state(tmp_path / "w.pt", next(iter(ARCHITECTURES.values())))

@@ -5,7 +5,15 @@ import pytest
 from scipy import stats
 from sklearn import metrics as reference
 
-from neurocontrast.evaluation.metrics import METRICS, compute_metrics, decide, explain_undefined, metric_names, top_hits
+from neurocontrast.evaluation.metrics import (
+    METRICS,
+    compute_metrics,
+    decide,
+    explain_undefined,
+    metric_names,
+    recalibration_slope,
+    top_hits,
+)
 
 generator = np.random.default_rng(0)
 
@@ -158,3 +166,11 @@ def test_scores_that_are_all_equal_take_the_short_way_to_the_same_figures():
     nearly[weights.sum(axis=0).argmin()] += 1e-12
     long = compute_metrics("binary", truth, nearly, weights=weights, names=["auc", "average_precision"])
     assert long["auc"] == pytest.approx(short["auc"], abs=0.1)
+
+
+def test_a_resample_that_separates_the_classes_has_no_recalibration_slope():
+    """The classes overlap only by the second sample of one and the third of the other; later rows do not draw both."""
+    truth, scores = np.array([0.0, 0.0, 1.0, 1.0]), np.array([0.1, 0.8, 0.4, 0.9])
+    weights = np.array([[1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0], [2.0, 0.0, 1.0, 1.0], [1.0, 1.0, 0.0, 2.0]])
+    slopes = recalibration_slope(truth, scores, weights)
+    assert np.isfinite(slopes).tolist() == [True, False, False, False]

@@ -1,0 +1,153 @@
+"""`embed`, `predict` and `finetune`, killed at any file that they write: the next call ends as an unkilled one.
+
+Tables, embeddings and journals are compared by their bytes. JSON files hold the machine and times: these are left out,
+and all else is compared. Temporary files (``.tmp-…``), which a kill leaves beside the output, are passed over.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import neurocontrast
+from neurocontrast.embedding import read_embeddings
+
+pytestmark = pytest.mark.slow
+
+N_KILLS = 5
+"""Of each kind: 15 in all."""
+SMALL = {"spacing_mm": 10, "shape": [16, 20, 16], "n_workers": 1}
+TIMES = {"environment", "seconds", "created", "samples_per_second", "training_metrics"}
+EVALUATED = {"n_folds": 2, "n_bootstraps": 0, "voxels": "off", "allow_overlap": True}
+PROGRAM = """
+import json, os, signal, sys
+import neurocontrast
+
+name, places, options, below, kill_at = json.loads(sys.argv[1])
+n_written = 0
+
+
+def count_what_is_written(event, given):
+    global n_written
+    if event not in ("open", "os.rename", "os.mkdir", "os.remove") or not str(given[0]).startswith(below):
+        return
+    if event == "open" and not (set(given[1] or "") & set("wxa+") or given[2] & (os.O_WRONLY | os.O_RDWR)):
+        return
+    n_written += 1
+    if n_written == kill_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+sys.addaudithook(count_what_is_written)
+getattr(neurocontrast, name)(*places, **options)
+print(n_written)
+"""
+
+
+def call(name, places, options, below, kill_at=0):
+    """Make a call in a process of its own, killed at the so manieth file that it writes; return how many it wrote."""
+    below.mkdir()
+    given = json.dumps([name, [str(place) for place in places], options, str(below), kill_at])
+    done = subprocess.run([sys.executable, "-c", PROGRAM, given], capture_output=True, text=True, check=False)
+    assert done.returncode == (-signal.SIGKILL if kill_at else 0), done.stderr
+    return 0 if kill_at else int(done.stdout.split()[-1])
+
+
+def without_times(value):
+    if isinstance(value, dict):
+        return {key: without_times(each) for key, each in value.items() if key not in TIMES}
+    return [without_times(each) for each in value] if isinstance(value, list) else value
+
+
+def content(path):
+    """Return what a file says, without what differs from call to call."""
+    if path.suffix == ".json":
+        return without_times(json.loads(path.read_text()))
+    if path.suffix == ".parquet":
+        read = read_embeddings(path)
+        return read.features.tobytes(), read.table.to_csv(), without_times(read.info)
+    if path.name == "finetuning.tsv":
+        table = pd.read_csv(path, sep="\t")
+        return table.drop(columns=[name for name in table if name in TIMES]).to_csv()
+    return path.read_bytes()
+
+
+def contents(folder):
+    """Return what is in a folder beside its cache and temporary files."""
+    places = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    kept = [place for place in places if "cache" not in place.parts and not place.name.startswith(".tmp-")]
+    return {place.as_posix(): content(folder / place) for place in kept}
+
+
+def killed_and_called_again(name, places, options_in, tmp_path):
+    """Kill a call at each of several files, call again, and compare with a call that was not killed."""
+    whole = tmp_path / "whole"
+    n_written = call(name, places, options_in(whole), whole)
+    assert n_written > N_KILLS
+    expected = contents(whole)
+    kills = sorted({int(at) for at in np.linspace(1, n_written, N_KILLS)})
+    for at in kills:
+        folder = tmp_path / f"killed-{at}"
+        call(name, places, options_in(folder), folder, kill_at=at)
+        options, out = options_in(folder), Path(options_in(folder)["out"])
+        if out.is_file():  # killed after its last file: the output is whole, and is replaced only when asked to be
+            assert content(out) == expected[out.name]
+            options["overwrite"] = True
+        getattr(neurocontrast, name)(*places, **options)
+        assert contents(folder) == expected, f"killed at write {at} of {n_written}"
+    assert len(kills) == N_KILLS
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cohort") / "simulated"
+    return neurocontrast.simulate(folder, n_subjects=14, n_sites=2, spacing_mm=8.0, seed=5)
+
+
+@pytest.fixture(scope="module")
+def run(cohort, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    config = {
+        "data": {**SMALL, "participants": str(cohort), "cache_dir": str(folder / "cache"), "val_fraction": 0.3},
+        "encoder": {"name": "lenet", "projection": [8, 4]},
+        "training": {"epochs": 1, "batch_size": 4, "accelerator": "cpu"},
+    }
+    return neurocontrast.pretrain(config, out=folder / "run")
+
+
+@pytest.fixture(scope="module")
+def evaluation(run, cohort, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evaluation")
+    table = neurocontrast.embed(run, participants=cohort, out=folder / "e.parquet")
+    options = {"confounds": False, "new_site": False, "C": (1e-2, 1.0), **EVALUATED}
+    return neurocontrast.evaluate(table, out=folder / "e", target="diagnosis", **options)
+
+
+def test_embed_killed_at_any_file(run, cohort, tmp_path):
+    def options(folder):
+        config = {"data": {"cache_dir": str(folder / "cache"), "n_workers": 1}, "embedding": {"batch_size": 3}}
+        return {"participants": str(cohort), "out": str(folder / "e.parquet"), "config": config}
+
+    killed_and_called_again("embed", (run,), options, tmp_path)
+
+
+def test_predict_killed_at_any_file(run, cohort, evaluation, tmp_path):
+    killed_and_called_again(
+        "predict", (evaluation, cohort), lambda folder: {"run": str(run), "out": str(folder / "p.tsv")}, tmp_path
+    )
+
+
+def test_finetune_killed_at_any_file(run, cohort, tmp_path):
+    trained = {"epochs": 2, "batch_size": 4, "learning_rate": 1e-2, "accelerator": "cpu"}
+
+    def options(folder):
+        config = {"data": {"cache_dir": str(folder / "cache"), "n_workers": 1}, "finetune": trained}
+        given = {"participants": str(cohort), "out": str(folder / "out"), "config": config, "resume": True}
+        return {**given, "target": "diagnosis", **EVALUATED}
+
+    killed_and_called_again("finetune", (run,), options, tmp_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -180,16 +180,8 @@ def index(
         Receives progress messages.
     """
     target = Path(out).absolute()
-    if target.suffix.lower() != ".tsv":
-        raise ConfigError(f"out: found '{target.name}'; the table ends in .tsv.")
-    check_writable(target)
     beside, record_of = target.with_name(MEASURES_TABLE), target.with_name(INDEX_RECORD)
-    for path in (target, beside, beside.with_suffix(".json"), record_of):
-        if os.path.lexists(path) and not overwrite:
-            raise ConfigError(f"out: {path} exists already; name another file, or pass --overwrite.")
-        keys = _KEYS_OF_RECORDS.get(path.name)
-        if keys and os.path.lexists(path) and not keys <= _keys_in(path):
-            raise ConfigError(f"out: {path} is of another program, and is not replaced; name another folder.")
+    _check_outputs(target, overwrite=overwrite)
     folder = Path(root).expanduser().absolute()
     found = index_scans(
         folder,
@@ -213,19 +205,37 @@ def index(
     if measured is not None:
         write_table(beside, measured[0])
         write_json(beside.with_suffix(".json"), {key: measured[1][key] for key in ("parcellation", "software")})
-    record = {
+    options = {"layout": layout, "site_from": site_from, "choose": list(choose), "skip": skip}
+    write_json(record_of, _record_of(found, options, None if measured is None else measured[1]))
+    return Indexed(target, found, None if measured is None else beside)
+
+
+def _check_outputs(target: Path, *, overwrite: bool) -> None:
+    """Refuse a table that is there and may not be replaced, and files beside it that are of another program."""
+    if target.suffix.lower() != ".tsv":
+        raise ConfigError(f"out: found '{target.name}'; the table ends in .tsv.")
+    check_writable(target)
+    beside = target.with_name(MEASURES_TABLE)
+    for path in (target, beside, beside.with_suffix(".json"), target.with_name(INDEX_RECORD)):
+        if os.path.lexists(path) and not overwrite:
+            raise ConfigError(f"out: {path} exists already; name another file, or pass --overwrite.")
+        keys = _KEYS_OF_RECORDS.get(path.name)
+        if keys and os.path.lexists(path) and not keys <= _keys_in(path):
+            raise ConfigError(f"out: {path} is of another program, and is not replaced; name another folder.")
+
+
+def _record_of(found: Index, options: Mapping[str, Any], measures: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
         "layout": found.layout,
-        "options": {"layout": layout, "site_from": site_from, "choose": list(choose), "skip": skip},
+        "options": dict(options),
         "n_found": found.n_found,
         "n_chosen": len(found.table),
         "tables": found.tables,
         "columns_known": {name: int((found.table[name] != "").sum()) for name in found.table},
         "left_out": [{"what": printable(what), "reason": printable(reason)} for what, reason in found.left_out],
-        **({} if measured is None else {"measures": measured[1]}),
+        **({} if measures is None else {"measures": measures}),
         "environment": describe_environment(),
     }
-    write_json(record_of, record)
-    return Indexed(target, found, None if measured is None else beside)
 
 
 def _check_not_read(target: Path, sources: Sequence[Path]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import DataError, printable
 
 N_SHOWN = 20
 
@@ -21,7 +21,7 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         line = "" if self.line is None else f"line {self.line}"
         where = ", ".join(filter(None, [line, self.name, self.column and f"column '{self.column}'"]))
-        return f"{where}: {self.text}" if where else self.text
+        return printable(f"{where}: {self.text}" if where else self.text)
 
 
 @dataclass

@@ -85,3 +85,11 @@ def test_the_real_cohort_passes_by_its_headers(shared_folder):
     report = check(shared_folder / "data" / "brains" / "participants.tsv", deep=False, n_workers=0)
     assert report.passed
     assert (report.n_scans, report.n_subjects) == (209, 209)
+
+
+def test_a_report_holds_no_escape_codes(tmp_path):
+    text = "participant_id\tpath\tage\nsub-\x1b[31m1\tabsent.nii\t30\n"
+    (tmp_path / "participants.tsv").write_text(text)
+    report = check(tmp_path / "participants.tsv", deep=False).to_text()
+    assert "\x1b" not in report
+    assert "sub-\\x1b[31m1" in report

@@ -174,3 +174,10 @@ def test_a_resample_that_separates_the_classes_has_no_recalibration_slope():
     weights = np.array([[1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0], [2.0, 0.0, 1.0, 1.0], [1.0, 1.0, 0.0, 2.0]])
     slopes = recalibration_slope(truth, scores, weights)
     assert np.isfinite(slopes).tolist() == [True, False, False, False]
+
+
+def test_equal_predictions_have_no_correlation_whatever_the_rounding_of_their_mean():
+    truth, weights = np.arange(7.0), np.array([[1.0, 2, 3, 1, 1, 2, 4], [1, 1, 1, 1, 1, 1, 1], [3, 1, 0, 0, 1, 1, 1]])
+    for value in (0.1, 123456.7, 1e7 / 7):
+        found = compute_metrics("continuous", truth, np.full(7, value), weights=weights)
+        assert np.isnan(found["pearson"]).all(), value

@@ -54,7 +54,11 @@ TESTS = {
     "losses": LOSSES,
     "evaluation/splits": ("evaluation/splits", "evaluation/test_fixed.py", "evaluation/test_leakage.py"),
     "evaluation/metrics.py": ("evaluation/test_metrics.py", "evaluation/test_published_examples.py"),
-    "evaluation/uncertainty.py": ("evaluation/test_uncertainty.py", "evaluation/test_published_examples.py"),
+    "evaluation/uncertainty.py": (
+        "evaluation/test_uncertainty.py",
+        "evaluation/test_units.py",
+        "evaluation/test_published_examples.py",
+    ),
     "evaluation/permutation.py": ("evaluation/test_permutation.py",),
 }
 

@@ -14,8 +14,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from filelock import FileLock, Timeout
-
 from neurocontrast.exceptions import ConfigError
 
 if TYPE_CHECKING:  # pandas is slow to import, and most of this file does without
@@ -127,6 +125,8 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     place = target if stays else target.parent
     place.mkdir(parents=True, exist_ok=True)
     temporary = place / f".tmp-{target.name}-{uuid.uuid4().hex[:12]}"
+    from filelock import FileLock  # a bundle, which has this module, does without
+
     lock = FileLock(f"{temporary}.lock")
     with contextlib.suppress(OSError):  # a file system without locks, where nothing is swept
         lock.acquire(timeout=0)
@@ -151,6 +151,8 @@ def sweep(path: str | os.PathLike[str]) -> None:
     A living writer holds a lock on a file beside its temporary folder. Where a writer was killed while the new folder
     took the place of the earlier one, the earlier one is put back, or the exchange is completed.
     """
+    from filelock import FileLock, Timeout
+
     target = Path(path).absolute()
     pattern = re.compile(rf"(\.tmp-{re.escape(target.name)}-[0-9a-f]{{12}})(?:-replaced|-old|\.lock)?")
     for place in (target, target.parent):

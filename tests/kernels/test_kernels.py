@@ -291,3 +291,9 @@ class TestRefused:
     def test_bandwidths_that_do_not_fit(self):
         with pytest.raises(DataError, match="sigma has 2 numbers"):
             Gaussian("y", sigma=[1.0, 2.0])({"y": torch.ones(4, 3)})
+
+
+def test_categories_of_several_columns_are_equal_where_all_are():
+    codes = torch.tensor([[0, 1], [0, 1], [0, 2], [1, 1]])
+    expected = (codes[:, None] == codes[None]).all(2).float()
+    torch.testing.assert_close(Categorical("codes")({"codes": codes}), expected)

@@ -242,7 +242,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     remedy = "Copy the run again, or remove this file to go on without the course of its training."
-    options = {"sep": ",", "dtype": float, "float_precision": "round_trip", "na_values": [""]}
+    options = {"sep": ",", "dtype": float, "float_precision": "round_trip", "na_values": ["", "nan"]}
     table = read_table(path, needed=["epoch"], error=CheckpointError, remedy=remedy, **options)
     if not (table["epoch"] % 1 == 0).all():
         raise CheckpointError(f"{path}: column 'epoch' must hold whole numbers. {remedy}")

@@ -109,7 +109,7 @@ def test_wrong_columns_are_refused_before_a_scan_is_read(study, tmp_path, capsys
     for column, value, said in (
         ("iqr", "good", "column 'iqr': found 'good'; a number or n/a"),
         ("gm", frame["path"][4], "this is a map of grey matter"),
-        ("path", "images.npy#3", "no image"),
+        ("path", "images.npy#3", "there is no such file"),
     ):
         wrong = frame.copy()
         wrong[column] = wrong.get(column, "")

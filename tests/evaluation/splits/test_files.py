@@ -99,7 +99,7 @@ def test_a_wrong_split_file_is_answered(cohort, folds, tmp_path, change, message
 
 
 def test_an_absent_split_file_is_answered(tmp_path):
-    with pytest.raises(DataError, match="there is no file"):
+    with pytest.raises(DataError, match="there is no such file"):
         read_split_file(tmp_path / "splits.tsv")
 
 

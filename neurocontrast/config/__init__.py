@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neurocontrast.config.load import as_config, differences, load_config, write_config
-from neurocontrast.config.schema import AnyDataSettings, Config, DataSettings, ImageDataSettings
+from neurocontrast.config.schema import AnyDataSettings, Config, DataSettings, ImageDataSettings, MeasureDataSettings
 from neurocontrast.lazy import lazy_exports
 from neurocontrast.losses.registry import build_objective
 
@@ -17,6 +17,7 @@ __all__ = [
     "Config",
     "DataSettings",
     "ImageDataSettings",
+    "MeasureDataSettings",
     "as_config",
     "build_kernel",
     "build_objective",

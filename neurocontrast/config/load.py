@@ -33,6 +33,7 @@ __all__ = ["as_config", "differences", "load_config", "parse_value", "read_yaml"
 
 _PATHS = (
     ("data", "participants"),
+    ("data", "measures"),
     ("data", "images_root"),
     ("data", "cache_dir"),
     ("training", "init"),
@@ -40,6 +41,7 @@ _PATHS = (
     ("images", "attributes"),
 )
 
+_KIND = ("data.kind=", "data.measures=")  # keys that other keys depend on
 _ANY = object()
 _RETIRED: dict[str, Any] = {
     "augment.pad_crop": None,
@@ -93,7 +95,7 @@ def load_config(
     """
     content = read_yaml(Path(path)) if path is not None else {}
     # What else can be said depends on the kind of images.
-    for override in sorted(overrides, key=lambda each: not each.replace(" ", "").startswith("data.kind=")):
+    for override in sorted(overrides, key=lambda each: not each.replace(" ", "").startswith(_KIND)):
         content = _override(content, override)
     source = str(path) if path is not None else "configuration"
     try:
@@ -123,8 +125,12 @@ def write_config(path: Path, config: Config) -> None:
     """Write the resolved configuration: every key, with absolute paths, readable by `load_config`."""
     content = config.model_dump(mode="json")
     for section, key in _PATHS:
-        if content[section].get(key) is not None:
-            content[section][key] = str(Path(content[section][key]).expanduser().absolute())
+        found = content[section].get(key)
+        if found is not None:
+            places = [
+                str(Path(each).expanduser().absolute()) for each in ([found] if isinstance(found, str) else found)
+            ]
+            content[section][key] = places[0] if isinstance(found, str) else places
     write_text(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100))
 
 

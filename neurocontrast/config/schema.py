@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, PlainValidator, Tag, ValidationInfo, model_validator
 
+from neurocontrast.data.measures.contract import MeasureSettings
 from neurocontrast.data.natural import ImagesSettings
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.embedding import EmbeddingSettings
@@ -20,7 +21,7 @@ from neurocontrast.losses.registry import read_objective
 from neurocontrast.reporting import ReportOptions
 from neurocontrast.settings import Settings, choose
 from neurocontrast.training import FinetuneSettings, TrainingSettings
-from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings
+from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings, MeasureAugmentSettings
 from neurocontrast.transforms.description import Replaceable
 from neurocontrast.transforms.preprocessing import Preprocessing, ScanSettings
 
@@ -31,6 +32,7 @@ __all__ = [
     "Config",
     "DataSettings",
     "ImageDataSettings",
+    "MeasureDataSettings",
     "kind_of_section",
     "with_defaults_of_kind",
 ]
@@ -171,16 +173,60 @@ class ImageDataSettings(Settings):
     standardise: Literal["channels", "none"] = "channels"
 
 
-AnyDataSettings = DataSettings | ImageDataSettings
-"""The section ``data`` of either kind."""
+class MeasureDataSettings(MeasureSettings):
+    """Choose people with regional measures of their brains, out of FreeSurfer and the like.
+
+    Parameters
+    ----------
+    kind : {'measures'}
+        Says that these are regional measures; follows from `measures` and need not be written.
+    participants : path or None
+        Table of people; `pretrain` needs it. Relative to the current directory, as is `measures`.
+    measures : list of path or None
+        Tables of measures, and folders of them; None for ``measures.tsv`` beside `participants`, which `index` writes.
+    atlas : str
+        Parcellation to take from folders, such as ``aparc``; "" for the first that is there.
+    measure : {'thickness', 'area', 'volume', 'all'}
+        What to take of the cortex from folders.
+    images_root : None
+        Measures have no images.
+    where : mapping
+        Rows to keep: column → allowed values.
+    vectors : mapping
+        What kernels compare besides single columns, as of `DataSettings`.
+    n_workers : int
+        Threads that read batches.
+    val_fraction : float
+        Fraction of subjects, at each site, that only measure; 0 for none.
+    log_volumes, head_size, max_missing, clip
+        See `neurocontrast.data.measures.MeasureSettings`.
+    """
+
+    kind: Literal["measures"] = "measures"
+    participants: Path | None = None
+    measures: Annotated[tuple[Path, ...], Field(min_length=1)] | None = None
+    atlas: str = ""
+    measure: Literal["thickness", "area", "volume", "all"] = "thickness"
+    images_root: None = None
+    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    vectors: dict[_Name, _Vector] = Field(default_factory=dict)
+    n_workers: Annotated[int, Field(ge=1)] = 1
+    val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
+
+
+AnyDataSettings = DataSettings | ImageDataSettings | MeasureDataSettings
+"""The section ``data`` of any kind."""
 
 OBJECTIVE_AS_GIVEN = {"objective": "as given"}
 """Context of a validation that leaves the section ``objective`` as it is: to check it, PyTorch has to be imported."""
 
 
 def kind_of_section(section: Any) -> str:
-    """Return the kind that a section states; volumes, where it states none."""
-    kind = section.get("kind", "volumes") if isinstance(section, Mapping) else getattr(section, "kind", "volumes")
+    """Return the kind that a section states, or that its tables of measures say; volumes, where nothing does."""
+    if isinstance(section, Mapping):
+        kind = section.get("kind", "volumes" if section.get("measures") is None else "measures")
+    else:
+        kind = getattr(section, "kind", "volumes")
     return kind if isinstance(kind, str) else repr(kind)
 
 
@@ -192,8 +238,16 @@ def _objective(given: Any, info: ValidationInfo) -> Any:
     return given if info.context == OBJECTIVE_AS_GIVEN else read_objective(given, from_json=info.mode == "json")
 
 
-_DATA: dict[str, type[Settings]] = {"volumes": DataSettings, "images": ImageDataSettings}
-_AUGMENT: dict[str, type[Settings]] = {"volumes": AugmentSettings, "images": ImageAugmentSettings}
+_DATA: dict[str, type[Settings]] = {
+    "volumes": DataSettings,
+    "images": ImageDataSettings,
+    "measures": MeasureDataSettings,
+}
+_AUGMENT: dict[str, type[Settings]] = {
+    "volumes": AugmentSettings,
+    "images": ImageAugmentSettings,
+    "measures": MeasureAugmentSettings,
+}
 DEFAULT_OBJECTIVE = {
     "loss": "yaware",
     "kernel": [
@@ -202,14 +256,40 @@ DEFAULT_OBJECTIVE = {
     ],
 }
 
+_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
+    "images": {
+        "augment": {"kind": "images"},
+        "encoder": {"name": "resnet18"},
+        "training": {"probe_columns": ["label"]},
+        "objective": {"loss": "ntxent"},
+    },
+    "measures": {
+        "augment": {"kind": "measures"},
+        "encoder": {"name": "mlp", "projection": [64]},
+        "training": {
+            **{"epochs": 40, "batch_size": 256, "optimizer": "adamw", "learning_rate": 1.0e-3},
+            **{"weight_decay": 1.0e-2, "schedule": "cosine"},
+        },
+        "objective": {
+            **{"loss": "conditional", "temperature": 1.0},
+            "kernel": DEFAULT_OBJECTIVE["kernel"],
+        },
+    },
+}
+"""What a kind of data other than volumes takes in place of the schema's defaults, key by key."""
+
 
 def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sections of a configuration with what follows from ``data.kind: images`` where nothing is said of it.
+    """Return sections of a configuration with what follows from ``data.kind`` where nothing is said of it.
 
-    The views are those of images; the network is a ResNet18, the loss that of SimCLR, and what the probe predicts on
-    the way the ``label``: the defaults of the schema are for brains, and could not be used.
+    The defaults of the schema are for volumes. Of images, the network is a ResNet18, the loss that of SimCLR, and what
+    the probe predicts on the way the ``label``. Of measures, they are those of the best recipe (docs/evidence.md).
     """
     filled, kind = dict(content), kind_of_section(content.get("data"))
+    if kind == "measures" and isinstance(filled.get("data"), Mapping):
+        filled["data"] = {**filled["data"], "kind": kind}
+        if isinstance(given := filled["data"].get("measures"), str):
+            filled["data"]["measures"] = [given]
     augment = filled.get("augment")
     stated = augment.get("kind", kind) if isinstance(augment, Mapping) else kind
     if stated != kind:
@@ -219,18 +299,14 @@ def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
         )
     if isinstance(augment, Mapping):
         filled["augment"] = {key: value for key, value in augment.items() if key != "kind"}
-    if kind != "images":
+    if kind not in _DEFAULTS:
         return filled
-    defaults: dict[str, dict[str, Any]] = {
-        "augment": {"kind": "images"},
-        "encoder": {"name": "resnet18"},
-        "training": {"probe_columns": ["label"]},
-    }
-    for section, keys in defaults.items():
+    for section, keys in _DEFAULTS[kind].items():
         given = filled.get(section, {})
-        if isinstance(given, Mapping):
+        if section == "objective":
+            filled.setdefault(section, keys)
+        elif isinstance(given, Mapping):
             filled[section] = {**keys, **given}
-    filled.setdefault("objective", {"loss": "ntxent"})
     return filled
 
 

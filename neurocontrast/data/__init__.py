@@ -11,11 +11,17 @@ if TYPE_CHECKING:
     from neurocontrast.data.cache import VolumeCache
     from neurocontrast.data.datasets import CohortDataset
     from neurocontrast.data.fitting import fit_preprocessing
+    from neurocontrast.data.measures.reading import read_measures
 
-__all__ = ["Cohort", "CohortDataset", "Kind", "VolumeCache", "fit_preprocessing", "read_cohort"]
+__all__ = ["Cohort", "CohortDataset", "Kind", "VolumeCache", "fit_preprocessing", "read_cohort", "read_measures"]
 
 # Loaded when asked for: a report needs the cohort, and neither torch nor nibabel.
 __getattr__ = lazy_exports(
     __name__,
-    {"cache": ["VolumeCache"], "datasets": ["CohortDataset"], "fitting": ["fit_preprocessing"]},
+    {
+        "cache": ["VolumeCache"],
+        "datasets": ["CohortDataset"],
+        "fitting": ["fit_preprocessing"],
+        "measures.reading": ["read_measures"],
+    },
 )

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import ScanFiles, digest_of
 from neurocontrast.provenance import subject_digest
 from neurocontrast.seeds import derive_generator
+
+if TYPE_CHECKING:
+    from neurocontrast.data.measures.tables import MeasuresTable
 
 Kind = Literal["continuous", "categorical"]
 
@@ -42,7 +45,9 @@ class Cohort:
     warnings : tuple of str
         What a user should know about the table, though it can be used.
     channels : tuple of str
-        Columns that hold the files of each scan (absolute paths), one a channel.
+        Columns that hold the files of each scan (absolute paths), one a channel; none where there are no images.
+    measures : MeasuresTable or None
+        Regional measures, a row for each row of the table.
     """
 
     table: pd.DataFrame
@@ -50,6 +55,7 @@ class Cohort:
     root: Path = Path()
     warnings: tuple[str, ...] = ()
     channels: tuple[str, ...] = ("path",)
+    measures: MeasuresTable | None = None
 
     def __len__(self) -> int:
         return len(self.table)
@@ -77,7 +83,11 @@ class Cohort:
 
     def subset(self, rows: npt.ArrayLike) -> Cohort:
         """Return the cohort of the given row positions (or of a boolean mask), in their order."""
-        return replace(self, table=self.table.iloc[np.asarray(rows)].reset_index(drop=True))
+        chosen = replace(self, table=self.table.iloc[np.asarray(rows)].reset_index(drop=True))
+        if self.measures is None:
+            return chosen
+        values = self.measures.values.iloc[np.asarray(rows)].reset_index(drop=True)
+        return replace(chosen, measures=replace(self.measures, values=values))
 
     def select(self, where: Mapping[str, Sequence[str]]) -> Cohort:
         """Return the scans whose value in each named column is one of those listed.
@@ -121,6 +131,9 @@ class Cohort:
             else:
                 texts = [text_of(value) for value in values]
             parts += [column, "\x1f".join(texts)]
+        if self.measures is not None:
+            measured = self.measures.values
+            parts += ["measures", *map(str, measured.columns), measured.to_numpy(dtype=np.float64).tobytes().hex()]
         return digest_of("neurocontrast-cohort", len(self.table), *parts)
 
     def subject_digests(self) -> list[str]:
@@ -129,8 +142,8 @@ class Cohort:
 
 
 def columns_of(channels: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the column with the files of each channel; "t1", and no channels, are ``path``."""
-    return tuple("path" if name == "t1" else name for name in channels or ("t1",))
+    """Return the column with the files of each channel; "t1", and None, are ``path``; without channels, none."""
+    return tuple("path" if name == "t1" else name for name in (("t1",) if channels is None else channels))
 
 
 class Inspection(NamedTuple):
@@ -168,7 +181,7 @@ def read_cohort(
         How scans lie on the disk: a name in `neurocontrast.data.layouts.LAYOUTS`.
     channels : sequence of str, optional
         Columns that hold the files of each scan, one a channel, for instance ``["gm", "wm"]``; "t1" stands for
-        "path".
+        "path". None for ``["t1"]``; an empty sequence for people without images.
     check_images : bool
         Whether every image file must be there. The images are not opened.
     """

@@ -60,7 +60,8 @@ def convert(
     _check_columns(listing.source.name, rows.cells, images_pattern, channels)
     values: dict[str, object] = _identity(rows)
     if "path" not in rows.cells:
-        rows.cells["path"] = [str(images_pattern)] * len(rows.lines) if "path" in channels else rows.cells[channels[0]]
+        pattern = str(images_pattern) if "path" in channels else ""
+        rows.cells["path"] = rows.cells[channels[0]] if channels and not pattern else [pattern] * len(rows.lines)
     for column in dict.fromkeys(("path", *channels)):
         values[column] = _paths(rows, column, root, check=check_images, is_used=column in channels)
     for column, cells in rows.cells.items():

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what a bundle holds of the package runs without pydantic
 __all__ = ["ContrastiveModel", "Encoder", "FeatureMaps", "LinearComponents", "ProjectionHead", "check_shape"]
 
 _COLOURS = 3
+_KINDS = {1: "measures", 2: "images", 3: "volumes"}  # by the dimensions of a sample
 
 
 class FeatureMaps(nn.Module):
@@ -33,7 +34,7 @@ class FeatureMaps(nn.Module):
         self,
         layers: nn.Module,
         *,
-        n_dims: Literal[2, 3],
+        n_dims: Literal[1, 2, 3],
         n_features: int,
         smallest_shape: int,
         blocks: Mapping[str, int] | None = None,
@@ -95,7 +96,7 @@ class LinearComponents(nn.Module):
         self.components = nn.Parameter(torch.zeros(n_components, n_voxels), requires_grad=False)
 
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, C, D, H, W) to scores (n, n_components, 1, 1, 1)."""
+        """Map volumes (n, C, D, H, W), or measures (n, n_measures, 1), to scores (n, n_components, 1, 1, 1)."""
         chosen = volumes.flatten(1).index_select(1, self.places)
         scores = (chosen - self.mean) @ self.components.T
         return scores[..., None, None, None]
@@ -165,7 +166,7 @@ class Encoder(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map volumes (n, n_channels, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
 
-        Images are uint8, or floats between 0 and 1.
+        Measures are (n, n_measures, 1). Images are uint8, or floats between 0 and 1.
         """
         is_uint8 = images.dtype == torch.uint8
         # What is kept in half precision, or in bytes, is widened here, on the device that computes.
@@ -197,7 +198,7 @@ class Encoder(nn.Module):
     def set_standardisation(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> None:
         """Standardise each colour by these numbers, of the training images' values between 0 and 1."""
         if self.n_dims != 2:
-            raise ValueError(f"encoder '{self.settings.name}' has no standardisation: volumes come standardised.")
+            raise ValueError(f"encoder '{self.settings.name}' has no standardisation: its input comes standardised.")
         made = [np.asarray(values, dtype=np.float64) for values in (mean, std)]
         whole = all(values.shape == (_COLOURS,) and np.isfinite(values).all() for values in made)
         if not whole or made[1].min() <= 0:
@@ -233,11 +234,12 @@ def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
     from neurocontrast.encoders.settings import NAMES_OF_DIMS
 
     name, is_flat = f"'{encoder.settings.name}'", encoder.n_dims == 2
-    if len(shape) != encoder.n_dims:
-        kind, made_for = ("volumes", "images") if is_flat else ("images", "volumes")
-        names = NAMES_OF_DIMS[5 - encoder.n_dims]
+    if encoder.settings.name not in NAMES_OF_DIMS[len(shape)]:
+        kind, made_for = _KINDS[len(shape)], _KINDS[encoder.n_dims]
+        names = NAMES_OF_DIMS[len(shape)]
+        found = "" if len(shape) == 1 else f", of shape {list(shape)}"
         raise ConfigError(
-            f"encoder.name: {name} encodes {made_for}, and these are {kind}, of shape {list(shape)} (data.kind: "
+            f"encoder.name: {name} encodes {made_for}, and these are {kind}{found} (data.kind: "
             f"{kind}). Choose {', '.join(names[:-1])} or {names[-1]}, or set data.kind to {made_for}."
         )
     if min(shape) >= encoder.smallest_shape:

@@ -1,10 +1,11 @@
-"""The networks that make feature maps: MONAI's DenseNets and ResNets, and small LeNets."""
+"""The networks that make feature maps: MONAI's DenseNets and ResNets, small LeNets, and layers for measures."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -35,6 +36,7 @@ _RESNETS = {
 _STEMS = {"cifar": (3, 1, False), "imagenet": (7, 2, True), "small": (3, 2, False)}
 _LENET5_SIDE = 32
 _N_COMPONENTS = 60
+_WIDTHS = (512, 128)
 
 
 def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> FeatureMaps:
@@ -42,6 +44,8 @@ def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> 
     if settings.is_linear:
         layers = LinearComponents(settings.n_components or _N_COMPONENTS, n_voxels)
         return FeatureMaps(layers, n_dims=3, n_features=len(layers.components), smallest_shape=1)
+    if settings.name == "mlp":
+        return _mlp(settings, n_channels)
     if settings.name in _DENSENETS:
         return _densenet(settings, n_channels)
     if settings.name in _RESNETS:
@@ -176,6 +180,16 @@ def _lenet5(settings: EncoderSettings) -> FeatureMaps:
     # Weights are named by the number of their layer; resizing has none.
     layers = nn.Sequential(OrderedDict([("resize", _Resize()), *((str(i), layer) for i, layer in enumerate(made))]))
     return FeatureMaps(layers, n_dims=2, n_features=84, smallest_shape=8)
+
+
+def _mlp(settings: EncoderSettings, n_measures: int) -> FeatureMaps:
+    """Linear layers for measures, which come as channels of one place."""
+    widths, layers = settings.widths or _WIDTHS, nn.Sequential(nn.Flatten())
+    for n_in, n_out in pairwise([n_measures, *widths]):
+        norm = nn.GroupNorm(1, n_out) if settings.norm == "group" else nn.BatchNorm1d(n_out)
+        layers.extend([nn.Linear(n_in, n_out, bias=False), norm, nn.ReLU()])
+    layers.append(nn.Unflatten(1, (widths[-1], 1)))
+    return FeatureMaps(layers, n_dims=1, n_features=widths[-1], smallest_shape=1)
 
 
 def _norm_layer(settings: EncoderSettings, n_groups: int) -> Callable[[int], nn.Module]:

@@ -24,7 +24,13 @@ _OfVolumes = Literal[
     "lda",
 ]
 _OfImages = Literal["resnet18", "resnet50", "resnet_small", "lenet5"]
-NAMES_OF_DIMS: dict[int, tuple[str, ...]] = {2: get_args(_OfImages), 3: get_args(_OfVolumes)}
+_OfMeasures = Literal["mlp"]
+_LINEAR = ("pca", "lda")
+NAMES_OF_DIMS: dict[int, tuple[str, ...]] = {
+    1: (*get_args(_OfMeasures), *_LINEAR),
+    2: get_args(_OfImages),
+    3: get_args(_OfVolumes),
+}
 
 
 N_BLOCKS = {"lenet": 3} | {name: 4 for name in NAMES_OF_DIMS[3] if name.startswith(("densenet", "resnet"))}
@@ -86,7 +92,10 @@ class EncoderSettings(Settings):
         subject: from several scanners, or imitated by ``prepare --imitations``. Of images: ``resnet18`` and
         ``resnet50`` are MONAI's: 512 and 2048 features. ``resnet_small`` is ResNet18 with widths of 16 to 128 and a
         first convolution of stride 2: 128 features, a sixteenth of the weights, for machines without a GPU. ``lenet5``
-        is LeNet-5 for colours, 84 features; it resizes images to 32×32.
+        is LeNet-5 for colours, 84 features; it resizes images to 32×32. Of regional measures: ``mlp`` is linear layers
+        of `widths`, each with batch normalisation and a rectifier; ``pca`` and ``lda`` are as of volumes.
+    widths : tuple of int or None
+        Of ``mlp``: the size of each layer, the last one that of the representation; None: 512 and 128.
     n_components : int or None
         Features of ``pca`` and ``lda``; None: 60.
     shrinkage : float or None
@@ -125,7 +134,8 @@ class EncoderSettings(Settings):
     2
     """
 
-    name: Literal[_OfVolumes, _OfImages] = "densenet121"
+    name: Literal[_OfVolumes, _OfImages, _OfMeasures] = "densenet121"
+    widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] | None = None
     n_components: Annotated[int, Field(ge=1)] | None = None
     shrinkage: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     norm: Literal["batch", "group", "instance"] = "batch"
@@ -145,8 +155,12 @@ class EncoderSettings(Settings):
             )
         if self.shrinkage is not None and self.name != "lda":
             raise ValueError(f"shrinkage belongs to lda, and nothing reads it with name: {self.name}; remove it")
-        if self.centre_input and (self.is_linear or self.n_dims == 2):
-            why = "centres its input by itself" if self.is_linear else "is given standardised colours"
+        if self.widths is not None and self.name != "mlp":
+            raise ValueError(f"widths belongs to mlp, and nothing reads it with name: {self.name}; remove it")
+        if self.name == "mlp" and self.norm == "instance":
+            raise ValueError("norm: instance needs samples with space, and mlp has none; take batch or group")
+        if self.centre_input and (self.is_linear or self.n_dims < 3):
+            why = "centres its input by itself" if self.is_linear else "is given standardised input"
             raise ValueError(f"centre_input belongs to networks of volumes, and {self.name} {why}; remove it")
         if self.stem is not None and self.name not in ("resnet18", "resnet50"):
             raise ValueError(
@@ -157,9 +171,9 @@ class EncoderSettings(Settings):
     @property
     def is_linear(self) -> bool:
         """Whether the encoder is fitted in one pass, without a loss."""
-        return self.name in ("pca", "lda")
+        return self.name in _LINEAR
 
     @property
     def n_dims(self) -> int:
-        """Dimensions of what the network encodes: 2 for images, 3 for volumes."""
-        return 2 if self.name in NAMES_OF_DIMS[2] else 3
+        """Dimensions of what the network encodes: 2 for images, 3 for volumes, 1 for measures alone."""
+        return 2 if self.name in NAMES_OF_DIMS[2] else 1 if self.name in get_args(_OfMeasures) else 3

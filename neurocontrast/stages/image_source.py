@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from monai.transforms import Compose, Transform
 
@@ -60,6 +60,11 @@ class ImageSource:
             check_images=check_images,
         )
         return check_kind(cohort, self.data.kind)
+
+    def learning_from(self, cohort: Cohort, rows: Sequence[int]) -> Self:
+        """Return the source with what must be known of the rows of training before a network can be built."""
+        del cohort, rows
+        return self
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
         """Prepare images that are not ready to be read."""

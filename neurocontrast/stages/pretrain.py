@@ -184,7 +184,7 @@ def _run(
         result = fit(
             parts.model,
             parts.objective,
-            source.views(settings),
+            parts.source.views(settings),
             parts.data,
             settings=settings.training,
             seed=settings.seed,
@@ -343,7 +343,7 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
         objective.fit(in_training)
         if isinstance(objective, Supervised):
             target, n_outputs = objective.target(in_training, categories), objective.n_outputs(categories)
-    source = source.prepared(cohort)
+    source = source.prepared(cohort).learning_from(cohort, training_rows.tolist())
     model = build_model(settings.encoder, n_channels=source.n_channels, n_outputs=n_outputs, seed=settings.seed)
     check_shape(model.encoder, source.shape(cohort))
     init = settings.training.init if is_new else None

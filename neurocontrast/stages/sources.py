@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from monai.transforms import Compose, Transform
 
-from neurocontrast.config import AnyDataSettings, Config, DataSettings, ImageDataSettings
+from neurocontrast.config import AnyDataSettings, Config, DataSettings, ImageDataSettings, MeasureDataSettings
 from neurocontrast.data import Cohort, CohortDataset, VolumeCache, fit_preprocessing
 from neurocontrast.data.batches import Images
 from neurocontrast.data.cache import VolumeTransforms, signature_of
@@ -26,6 +26,7 @@ from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import ScanFiles, files_of
 from neurocontrast.progress import Progress
 from neurocontrast.stages.image_source import ImageSource
+from neurocontrast.stages.measure_source import RegionalMeasures
 from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings, RandImageViewd, brain_views
 from neurocontrast.transforms.described import DescribedTransforms, build_transforms
 from neurocontrast.transforms.description import GIVEN, Description
@@ -298,7 +299,7 @@ def _are_three(values: Any, *kinds: type) -> bool:
     return isinstance(values, list) and len(values) == 3 and all(type(each) in kinds for each in values)
 
 
-AnySource = BrainVolumes | NaturalImages
+AnySource = BrainVolumes | NaturalImages | RegionalMeasures
 
 
 def source_of(
@@ -308,8 +309,8 @@ def source_of(
     if isinstance(data, DataSettings):
         return BrainVolumes(data, augment, given=transforms)
     if transforms is not None:
-        raise ConfigError("transforms: are for scans (data.kind: volumes). Natural images are prepared by `images`.")
-    return NaturalImages(data, augment)
+        raise ConfigError(f"transforms: are for scans (data.kind: volumes), found data.kind: {data.kind}.")
+    return RegionalMeasures(data, augment) if isinstance(data, MeasureDataSettings) else NaturalImages(data, augment)
 
 
 def source_of_run(
@@ -317,7 +318,7 @@ def source_of_run(
 ) -> AnySource:
     """Return images by the section ``data``, preprocessed as those of a run; `contract` is its ``encoder.json``."""
     trained = contract["preprocessing"].get("kind", "volumes")
-    if trained not in ("volumes", "images"):
+    if trained not in ("volumes", "images", "measures"):
         raise CheckpointError(f"{CONTRACT}: preprocessing.kind {trained!r} is not known. Upgrade neurocontrast.")
     if trained != data.kind:
         if "kind" in data.model_fields_set:
@@ -325,8 +326,11 @@ def source_of_run(
                 f"data.kind: is '{data.kind}', and the run was trained on {trained}. Give the run's own configuration, "
                 "or none."
             )
-        common = {"images_root": data.images_root, "n_workers": data.n_workers}
-        data = DataSettings(**common) if trained == "volumes" else ImageDataSettings(kind="images", **common)
+        common: dict[str, Any] = {"images_root": data.images_root, "n_workers": data.n_workers}
+        if trained == "measures":
+            data = MeasureDataSettings(n_workers=data.n_workers)
+        else:
+            data = DataSettings(**common) if trained == "volumes" else ImageDataSettings(kind="images", **common)
     try:
         # Runs before the cache had a choice of precision kept volumes in float32.
         data = data.model_copy(update={"maps": ()}) if isinstance(data, DataSettings) else data  # views alone need them
@@ -366,8 +370,9 @@ def brains_of_run(
     run: Path, contract: Mapping[str, Any], data: AnyDataSettings, *, what: str, transforms: Compose | None = None
 ) -> BrainVolumes:
     """Return scans preprocessed as those of a run; `what` begins the refusal of a run trained on other images."""
-    if contract["preprocessing"].get("kind") == "images":
-        raise ConfigError(f"{what}, and this run was trained on natural images. Give a run that was trained on scans.")
+    if (kind := contract["preprocessing"].get("kind", "volumes")) != "volumes":
+        trained = {"images": "natural images", "measures": "regional measures"}.get(str(kind), str(kind))
+        raise ConfigError(f"{what}, and this run was trained on {trained}. Give a run that was trained on scans.")
     source = source_of_run(run, contract, data, transforms=transforms)
     assert isinstance(source, BrainVolumes)
     return source

@@ -1,4 +1,4 @@
-"""Transforms of scans and images, each composable in `monai.transforms.Compose`, and keyed random views by them."""
+"""Transforms of scans, images and measures, each composable in `monai.transforms.Compose`, and keyed random views."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.described import build_transforms
     from neurocontrast.transforms.grids import CheckFieldOfViewd
     from neurocontrast.transforms.loading import LoadScand
+    from neurocontrast.transforms.measures.settings import MeasureAugmentSettings
+    from neurocontrast.transforms.measures.views import RandMeasureViewd
     from neurocontrast.transforms.natural.settings import ImageAugmentSettings
     from neurocontrast.transforms.natural.views import RandImageViewd
     from neurocontrast.transforms.normalising import (
@@ -44,6 +46,8 @@ _PLACES = {
     "grids": ["CheckFieldOfViewd"],
     "compose": ["brain_transforms", "load_volume"],
     "loading": ["LoadScand"],
+    "measures.settings": ["MeasureAugmentSettings"],
+    "measures.views": ["RandMeasureViewd"],
     "natural.settings": ["ImageAugmentSettings"],
     "natural.views": ["RandImageViewd"],
     "normalising": [

@@ -98,10 +98,11 @@ class TwoViews:
         A ConfigError names the transform of a `Compose` that fails, does not return an image of the same shape with
         finite values, or draws from elsewhere than its own random state.
         """
-        if images.ndim not in (4, 5) or len(names) != len(images):
+        if images.ndim not in (3, 4, 5) or len(names) != len(images):
             raise DataError(
-                "Views need images of shape (batch, channels, D, H, W) or (batch, channels, H, W), and one name for "
-                f"each sample. Got images of shape {tuple(images.shape)} and {len(names)} names."
+                "Views need images of shape (batch, channels, D, H, W) or (batch, channels, H, W), or measures (batch, "
+                f"n_measures, 1), and one name for each sample. Got images of shape {tuple(images.shape)} and "
+                f"{len(names)} names."
             )
         with torch.autocast(images.device.type, enabled=False):
             if len(names) and not self._tried:

@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
-from neurocontrast.data.measures.tables import MeasuresTable, read_tables, rows_of
+from typing import TYPE_CHECKING
 
-__all__ = ["MeasuresTable", "read_tables", "rows_of"]
+from neurocontrast.data.measures.contract import MeasuresContract, MeasureSettings
+from neurocontrast.data.measures.reading import join_measures, read_measures
+from neurocontrast.data.measures.tables import MeasuresTable, read_tables, rows_of
+from neurocontrast.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from neurocontrast.data.measures.dataset import MeasuresDataset
+
+__all__ = [
+    "MeasureSettings",
+    "MeasuresContract",
+    "MeasuresDataset",
+    "MeasuresTable",
+    "join_measures",
+    "read_measures",
+    "read_tables",
+    "rows_of",
+]
+
+# Loaded when asked for: a configuration needs the settings, and not torch.
+__getattr__ = lazy_exports(__name__, {"dataset": ["MeasuresDataset"]})

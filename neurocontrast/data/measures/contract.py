@@ -1,0 +1,216 @@
+"""From a table of measures to what a network is given: fitted on the people learned from, and kept with the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pydantic import Field
+
+from neurocontrast.data.measures.names import HEAD_SIZE
+from neurocontrast.data.measures.tables import MeasuresTable
+from neurocontrast.data.problems import Problems
+from neurocontrast.exceptions import DataError
+from neurocontrast.settings import Settings
+
+__all__ = ["MeasureSettings", "MeasuresContract"]
+
+_VERSION = 1
+_SMALLEST = 1.0  # mm³: a volume of 0 has a logarithm too
+_STEADY = 1e-9
+_N_NAMED = 5
+
+
+class MeasureSettings(Settings):
+    """Choose how regional measures become the input of an encoder.
+
+    Parameters
+    ----------
+    log_volumes : bool
+        Whether volumes enter as natural logarithms.
+    head_size : {'keep', 'residual', 'proportion'}
+        What is done with the size of the head in volumes. ``keep``: nothing. ``residual``: what volumes are beside
+        their linear regression on the intracranial volume among the people learned from. ``proportion``: volumes over
+        the intracranial volume.
+    max_missing : float
+        Part of the measures that a person may lack; they are replaced by medians of the people learned from.
+    clip : float
+        Limit to either side, in standard deviations.
+    """
+
+    log_volumes: bool = True
+    head_size: Literal["keep", "residual", "proportion"] = "keep"
+    max_missing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.02
+    clip: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] = 6.0
+
+
+@dataclass(frozen=True)
+class MeasuresContract:
+    """Which measures an encoder reads, in which order, and by which numbers each is standardised.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Names of the measures.
+    is_volume : tuple of bool
+        Which of them `log_volumes` and `head_size` concern.
+    medians, means, sds, slopes : tuple of float
+        Of each measure among the people learned from, after logarithm and head size: what a missing one is replaced by,
+        what is taken away, what it is divided by, and its slope on head size.
+    head : float
+        Median size of the head, as a logarithm where volumes are; 0 where it is not needed.
+    log_volumes, head_size, max_missing, clip
+        See `MeasureSettings`.
+    atlas, software : str
+        Of the tables learned from, as in `MeasuresTable`.
+    left_out : tuple of str
+        Measures of these tables that nobody or everybody alike had.
+    """
+
+    columns: tuple[str, ...]
+    is_volume: tuple[bool, ...]
+    medians: tuple[float, ...]
+    means: tuple[float, ...]
+    sds: tuple[float, ...]
+    slopes: tuple[float, ...]
+    head: float
+    log_volumes: bool
+    head_size: str
+    max_missing: float
+    clip: float
+    atlas: str = ""
+    software: str = ""
+    left_out: tuple[str, ...] = ()
+
+    @classmethod
+    def fit(cls, table: MeasuresTable, values: pd.DataFrame, settings: MeasureSettings) -> Self:
+        """Return the contract fitted on the measures of people, a row each, whose kinds and atlas `table` says."""
+        values = values.rename(columns=str)
+        varying = [str(name) for name in values if np.nan_to_num(values[name].std()) > _STEADY]
+        needs_head = settings.head_size != "keep"
+        if needs_head and HEAD_SIZE not in varying:
+            raise DataError(
+                f"data.head_size: '{settings.head_size}' needs the measure '{HEAD_SIZE}' (eTIV), which these tables do "
+                "not have. Set it to keep."
+            )
+        if len(varying) < 2:
+            raise DataError(f"data.measures: {len(varying)} measures differ between people; at least 2 are needed.")
+        is_volume = tuple(table.kinds[name] == "volume" for name in varying)
+        n = len(varying)
+        empty = cls(
+            tuple(varying), is_volume, (0.0,) * n, (0.0,) * n, (1.0,) * n, (0.0,) * n, 0.0,
+            **settings.model_dump(), atlas=table.atlas, software=table.software,
+            left_out=tuple(str(name) for name in values if str(name) not in varying),
+        )  # fmt: skip
+        raw = empty._logarithms(values)
+        head = raw[:, varying.index(HEAD_SIZE)] if needs_head else np.zeros(len(raw))
+        middle = float(np.nanmedian(head))
+        head = np.where(np.isnan(head), middle, head) - middle
+        slopes = empty._slopes(raw, head)
+        made = raw - head[:, None] * slopes
+        medians = np.nanmedian(made, axis=0)
+        made = np.where(np.isnan(made), medians, made)
+        numbers = {"medians": medians, "means": made.mean(0), "sds": made.std(0), "slopes": slopes}
+        given = {field.name: getattr(empty, field.name) for field in fields(cls)}
+        return cls(**given | {name: tuple(map(float, each)) for name, each in numbers.items()} | {"head": middle})
+
+    def apply(self, values: pd.DataFrame, names: Sequence[str], *, source: str) -> npt.NDArray[np.float32]:
+        """Return standardised measures (n, n_measures) of people.
+
+        Parameters
+        ----------
+        values : DataFrame
+            Measures of each person, in mm, mm² and mm³.
+        names : sequence of str
+            What each person is called in messages.
+        source : str
+            What their table is called in messages.
+
+        Raises
+        ------
+        DataError
+            Where measures are absent, or with everybody who lacks more than `max_missing` of them.
+        """
+        absent = [name for name in self.columns if name not in values]
+        if absent:
+            shown = ", ".join(f"'{name}'" for name in absent[:_N_NAMED])
+            more = f" and {len(absent) - _N_NAMED} more" if len(absent) > _N_NAMED else ""
+            raise DataError(
+                f"{source}: {len(absent)} of the {len(self.columns)} measures that were learned from are not there: "
+                f"{shown}{more}. They are of the atlas {self.atlas or 'of an unnamed table'}. Give the tables of that "
+                "atlas."
+            )
+        raw = self._logarithms(values)
+        problems, missing = Problems(source), np.isnan(raw)
+        for row in np.flatnonzero(missing.mean(axis=1) > self.max_missing).tolist():
+            first = self.columns[int(np.flatnonzero(missing[row])[0])]
+            problems.add(
+                f"lacks {int(missing[row].sum())} of {len(self.columns)} measures, '{first}' first; at most "
+                f"{self.max_missing:.0%} may be missing (data.max_missing)",
+                name=names[row],
+            )
+        problems.raise_if_any()
+        head = np.zeros(len(raw))
+        if self.head_size != "keep":
+            head = raw[:, self.columns.index(HEAD_SIZE)]
+            head = np.where(np.isnan(head), self.head, head) - self.head
+        made = raw - head[:, None] * np.array(self.slopes)
+        made = np.where(np.isnan(made), self.medians, made)
+        standardised = (made - np.array(self.means)) / np.array(self.sds)
+        return np.clip(standardised, -self.clip, self.clip).astype(np.float32)
+
+    def _logarithms(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
+        raw = values[list(self.columns)].to_numpy(dtype=np.float64, copy=True)
+        if self.log_volumes:
+            volumes = np.flatnonzero(self.is_volume)
+            raw[:, volumes] = np.log(np.maximum(raw[:, volumes], _SMALLEST))
+        elif self.head_size == "proportion":
+            raise DataError("data.head_size: 'proportion' is a difference of logarithms; set data.log_volumes to true.")
+        return raw
+
+    def _slopes(self, raw: npt.NDArray[np.float64], head: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return by how much each measure rises with head size; that of the head itself is 0, so that it stays."""
+        slopes = np.zeros(raw.shape[1])
+        if self.head_size == "keep":
+            return slopes
+        for place, (name, is_volume) in enumerate(zip(self.columns, self.is_volume, strict=True)):
+            if is_volume and name != HEAD_SIZE:
+                known = ~np.isnan(raw[:, place])
+                x = head[known] - head[known].mean()
+                slopes[place] = 1.0 if self.head_size == "proportion" else x @ raw[known, place] / (x @ x)
+        return slopes
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what ``encoder.json`` says under ``preprocessing``."""
+        return {"kind": "measures", "transform_version": _VERSION, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """Return the contract of an ``encoder.json``; one that is damaged is a `DataError`."""
+        if content.get("transform_version") != _VERSION:
+            raise DataError(
+                f"preprocessing contract: transform_version is {content.get('transform_version')!r} and this "
+                f"neurocontrast has {_VERSION} for measures; install the version the encoder was trained with."
+            )
+        names = [field.name for field in fields(cls)]
+        columns = content.get("columns")
+        n = len(columns) if isinstance(columns, list) and len(set(map(str, columns))) == len(columns) else 0
+        wrong = [name for name in names if name not in content]
+        for name in ("medians", "means", "sds", "slopes", "is_volume"):
+            kinds: tuple[type, ...] = (bool,) if name == "is_volume" else (int, float)
+            found: Any = content.get(name)
+            whole = isinstance(found, list) and len(found) == n and all(type(each) in kinds for each in found)
+            if not whole or not np.isfinite(found).all() or (name == "sds" and np.min(found) <= 0):
+                wrong.append(name)
+        if type(content.get("head")) not in (int, float) or not n or wrong:
+            raise DataError(
+                f"preprocessing contract: {', '.join(dict.fromkeys(wrong)) or 'columns'} missing or damaged."
+            )
+        chosen = {name: content[name] for name in MeasureSettings.model_fields}
+        settings = MeasureSettings.model_validate(chosen).model_dump()
+        tuples = {name: tuple(content[name]) for name in names if isinstance(content[name], list)}
+        return cls(**{name: content[name] for name in names} | tuples | settings)

@@ -1,0 +1,122 @@
+"""Regional measures of people, as a source of samples for training and embedding."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.config import Config, MeasureDataSettings
+from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.measures import MeasuresContract, MeasuresDataset, MeasureSettings, read_measures
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.progress import Progress
+from neurocontrast.stages.image_source import ImageSource
+from neurocontrast.transforms import MeasureAugmentSettings, RandMeasureViewd
+
+__all__ = ["RegionalMeasures"]
+
+
+@dataclass(frozen=True)
+class RegionalMeasures(ImageSource):
+    """Regional measures: standardised by the people learned from, whose values views take."""
+
+    data: MeasureDataSettings
+    contract_: MeasuresContract | None = None
+    learned: npt.NDArray[np.float32] | None = None
+
+    @property
+    def n_channels(self) -> int:
+        """Measures of a person."""
+        return len(self.known.columns)
+
+    @property
+    def known(self) -> MeasuresContract:
+        """The contract of a run, or the one that was fitted."""
+        if self.contract_ is None:
+            raise ConfigError("data.participants: missing. What an encoder reads of measures is learned from people.")
+        return self.contract_
+
+    def read_cohort(
+        self, participants: str | os.PathLike[str], *, images_root: Any = None, check_images: bool = True
+    ) -> Cohort:
+        """Read people and their measures; of other programs than a run learned from, a warning says so."""
+        del check_images
+        if images_root is not None:
+            raise ConfigError("images_root: regional measures have no images. Leave it out.")
+        data = self.data
+        cohort = read_measures(participants, data.measures, atlas=data.atlas, measure=data.measure)
+        table = cohort.measures
+        assert table is not None
+        learned = None if self.contract_ is None else self.contract_.software
+        if not learned or not table.software or table.software == learned:
+            return cohort
+        warning = (
+            f"{cohort.source.name}: these measures are of {table.software}, and the encoder learned from {learned}: "
+            "versions differ in their measures as scanners do."
+        )
+        return replace(cohort, warnings=(*cohort.warnings, warning))
+
+    def prepared(self, cohort: Cohort | None) -> Self:
+        """Return the source itself."""
+        del cohort
+        return self
+
+    def learning_from(self, cohort: Cohort, rows: Sequence[int]) -> Self:
+        """Return the source with the contract fitted on the rows of training, unless a run has one."""
+        assert cohort.measures is not None
+        chosen = cohort.subset(list(rows))
+        assert chosen.measures is not None
+        contract = self.contract_
+        if contract is None:
+            settings = MeasureSettings(**{name: getattr(self.data, name) for name in MeasureSettings.model_fields})
+            contract = MeasuresContract.fit(cohort.measures, chosen.measures.values, settings)
+        known = replace(self, contract_=contract)
+        known._values(cohort)  # everybody who lacks too much is refused at once
+        return replace(known, learned=known._values(chosen))
+
+    def fitted(self, cohort: Cohort, training: Sequence[int], validation: Sequence[int], progress: Progress) -> Self:
+        """Return the source fitted on the rows of training."""
+        del validation, progress
+        return self if self.learned is not None else self.learning_from(cohort, training)
+
+    def as_in_run(self, contract: Mapping[str, Any]) -> Self:
+        """Return the source with the contract of a run."""
+        return replace(self, contract_=MeasuresContract.from_json(contract["preprocessing"]))
+
+    def contract(self) -> dict[str, Any]:
+        """Return which measures are read, and how they are standardised."""
+        return {"preprocessing": self.known.as_json()}
+
+    def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
+        """Return the places of a channel: one."""
+        del cohort
+        return (1,)
+
+    def images(self, cohort: Cohort) -> MeasuresDataset:
+        """Return the cohort's measures, standardised, in the order of its rows."""
+        return MeasuresDataset(self._values(cohort))
+
+    def _values(self, cohort: Cohort) -> npt.NDArray[np.float32]:
+        assert cohort.measures is not None
+        return self.known.apply(cohort.measures.values, cohort.names(), source=cohort.source.name)
+
+    def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
+        """Return nothing: the digest of the cohort is that of its measures too."""
+        del cohort
+        return []
+
+    def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
+        """Return the tables of measures, and the files of vectors."""
+        assert cohort.measures is not None
+        return {"measures": [(path.name, path) for path in cohort.measures.sources], **super().files(cohort)}
+
+    def built_in_views(self, settings: Config) -> Any:
+        """Return the views of measures."""
+        assert isinstance(settings.augment, MeasureAugmentSettings)
+        return RandMeasureViewd("image", settings.augment, learned=self.learned)

@@ -1,0 +1,1 @@
+"""Random views of regional measures, a whole batch at once."""

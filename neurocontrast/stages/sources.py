@@ -17,6 +17,7 @@ from neurocontrast.data.batches import Images
 from neurocontrast.data.cache import VolumeTransforms, signature_of
 from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.datasets import JoinedChannels, deterministic_part
+from neurocontrast.data.measures import MeasureSettings
 from neurocontrast.data.natural import ImageDataset
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.store import split_image_path
@@ -345,6 +346,8 @@ def _check_as_in_run(data: AnyDataSettings, source: AnySource, contract: Mapping
     """Refuse settings of ``data`` that were given and say otherwise than the run, which they cannot change."""
     if isinstance(source, NaturalImages):
         of_run: dict[str, Any] = {"standardise": source.standardise}
+    elif isinstance(source, RegionalMeasures):
+        of_run = {name: getattr(source.known, name) for name in MeasureSettings.model_fields}
     else:
         of_run = {"cache_dtype": source.cache_dtype, "channels": source.columns}
         if isinstance(source.transforms, Preprocessing):

@@ -98,7 +98,8 @@ class TwoViews:
         A ConfigError names the transform of a `Compose` that fails, does not return an image of the same shape with
         finite values, or draws from elsewhere than its own random state.
         """
-        if images.ndim not in (3, 4, 5) or len(names) != len(images):
+        are_measures = images.ndim == 3 and images.shape[2] == 1
+        if (images.ndim not in (4, 5) and not are_measures) or len(names) != len(images):
             raise DataError(
                 "Views need images of shape (batch, channels, D, H, W) or (batch, channels, H, W), or measures (batch, "
                 f"n_measures, 1), and one name for each sample. Got images of shape {tuple(images.shape)} and "

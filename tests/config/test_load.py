@@ -139,7 +139,7 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path, text, message):
         ("data.where.site=london", "data.where.site: must be a list, found 'london'."),
         ("augment.blur.sigma_voxels=[1,0.5]", "augment.blur.sigma_voxels: a range is [lowest, highest]."),
         ("encoder.projection=[0]", "encoder.projection.0: must be greater than or equal to 1, found 0."),
-        ("encoder.name=resnt18", "or 'lenet5', found 'resnt18'. Did you mean 'resnet18'?"),
+        ("encoder.name=resnt18", "'lenet5' or 'mlp', found 'resnt18'. Did you mean 'resnet18'?"),
         ("=3", "--set =3: must be dotted.key=value"),
         ("seed", "--set seed: must be dotted.key=value"),
         ("seed=[", "--set seed=[: not valid YAML"),
@@ -268,7 +268,10 @@ def test_what_follows_from_images_need_not_be_said(tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["data.kind=imags"], "data.kind: must be one of 'volumes', 'images', found 'imags'. Did you mean 'images'?"),
+        (
+            ["data.kind=imags"],
+            "data.kind: must be one of 'volumes', 'images', 'measures', found 'imags'. Did you mean 'images'?",
+        ),
         (["data.standardise=none"], "data.standardise: unknown key."),
         (["data.standardise=none"], "('standardise' belongs to 'images'.)"),
         (["augment.colour_jitter={}"], "('colour_jitter' belongs to 'images'.)"),

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.covariance import ledoit_wolf_shrinkage
 
 from neurocontrast.evaluation.distances import LEVELS, TrainingDistribution
 from neurocontrast.evaluation.fold_features import principal_axes
@@ -87,11 +86,24 @@ def _fit_shape(x: Floats, groups: npt.NDArray[np.str_]) -> TrainingDistribution 
         return None
     z = residuals / scale
     axes, along = principal_axes(z)
-    lengths, axes = np.einsum("ij,ij->j", along, along)[-MAX_AXES:], axes[:, -MAX_AXES:]
+    lengths = np.einsum("ij,ij->j", along, along)
     total = float(np.einsum("ij,ij->", z, z)) / n_free
-    drawn = ledoit_wolf_shrinkage(z[:, np.isfinite(scale)], assume_centered=True)
+    drawn = _shrinkage(z, lengths, p)
+    lengths, axes = lengths[-MAX_AXES:], axes[:, -MAX_AXES:]
     variances, target = lengths / n_free, total / p
     rest = max(0.0, total - float(variances.sum())) / max(1, p - len(lengths))
     remainder = max((1 - drawn) * rest + drawn * target, 1e-12 * target)
     variances = (1 - drawn) * variances + drawn * target
     return TrainingDistribution(tuple(map(str, names)), centres, scale, axes, variances, remainder, np.empty((0, 201)))
+
+
+def _shrinkage(z: Floats, lengths: Floats, p: int) -> float:
+    """Return the shrinkage of Ledoit and Wolf (2004) from the squared lengths of all principal axes.
+
+    scikit-learn's `ledoit_wolf_shrinkage` has the same value, and takes it from the p × p covariance.
+    """
+    n = len(z)
+    squares = float((lengths**2).sum()) / n**2  # the sum of all squares of the covariance
+    noise = float((np.einsum("ij,ij->i", z, z) ** 2).sum()) / n**2 - squares / n
+    spread = squares - float(lengths.sum() / n) ** 2 / p
+    return min(noise, spread) / spread if noise > 0 and spread > 0 else 0.0

@@ -5,7 +5,8 @@ import pytest
 from sklearn.covariance import ledoit_wolf_shrinkage
 
 from neurocontrast.evaluation.distances import LEVELS, place
-from neurocontrast.evaluation.distribution import fit_distribution
+from neurocontrast.evaluation.distribution import _shrinkage, fit_distribution
+from neurocontrast.evaluation.fold_features import principal_axes
 
 
 def names(n: int) -> np.ndarray:
@@ -71,6 +72,13 @@ def test_the_distance_is_that_of_the_shrunk_covariance():
     covariance = (1 - drawn) * z.T @ z / 79 + drawn * np.trace(z.T @ z) / 79 / 10 * np.eye(10)
     expected = np.sqrt(np.einsum("ij,jk,ik->i", z, np.linalg.inv(covariance), z))
     np.testing.assert_allclose(found.distances(x)[0], expected, rtol=1e-8)
+
+
+def test_the_shrinkage_of_few_or_many_features_is_that_of_scikit_learn():
+    for n, p in ((100, 300), (400, 30), (60, 2)):
+        z = draw(n, p=p)[0]
+        lengths = np.square(principal_axes(z)[1]).sum(axis=0)
+        assert _shrinkage(z, lengths, p) == pytest.approx(ledoit_wolf_shrinkage(z, assume_centered=True), rel=1e-8)
 
 
 def test_what_does_not_vary_is_left_out():

@@ -2,10 +2,8 @@
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
 
+import kills
 import nibabel as nib
 import numpy as np
 import pandas as pd
@@ -24,43 +22,11 @@ N_KILLS = 4
 """Of each kind: 8 of `prepare` and 8 of `convert`."""
 FAST = {"spacing_mm": 8.0, "bias": False, "registration": False, "n_workers": 0}
 OTHER = FAST | {"spacing_mm": 7.0, "imitations": 1}
-PROGRAM = """
-import json, os, signal, sys
-from neurocontrast import stages
-
-name, paths, options, below, kill_at = json.loads(sys.argv[1])
-n_written = 0
-
-
-def count_what_is_written(event, given):
-    global n_written
-    if event not in ("open", "os.rename", "os.mkdir", "os.remove") or not str(given[0]).startswith(below):
-        return
-    if event == "open" and not (set(given[1] or "") & set("wxa+") or given[2] & (os.O_WRONLY | os.O_RDWR)):
-        return
-    n_written += 1
-    if n_written == kill_at:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-sys.addaudithook(count_what_is_written)
-getattr(stages, name)(*paths, **options)
-print(n_written)
-"""
 
 
 def call(name, paths, options, kill_at=0):
-    """Make a call in a process of its own, killed at the so manieth file that it writes; return how many it wrote."""
-    below = str(paths[1].parent)
-    given = json.dumps([name, [str(path) for path in paths], options, below, kill_at])
-    done = subprocess.run([sys.executable, "-c", PROGRAM, given], capture_output=True, text=True, check=False)
-    assert done.returncode == (-signal.SIGKILL if kill_at else 0), done.stderr
-    return 0 if kill_at else int(done.stdout.split()[-1])
-
-
-def spread(n_written):
-    """Return when to kill: the first file, the last, and others evenly between."""
-    return sorted({int(at) for at in np.linspace(1, n_written, N_KILLS)})
+    """Call a stage; files count that are written beside its output."""
+    return kills.call("neurocontrast.stages", name, paths, options, paths[1].parent, kill_at)
 
 
 def contents(folder):
@@ -108,7 +74,7 @@ def assert_table_is_true(out):
 def test_prepare_killed_at_any_file(brains, tmp_path):
     whole = tmp_path / "whole" / "out"
     n_written = call("prepare", (brains, whole), OTHER)
-    for at in spread(n_written):
+    for at in kills.spread(n_written, N_KILLS):
         out = tmp_path / f"killed-{at}" / "out"
         call("prepare", (brains, out), OTHER, kill_at=at)
         assert_table_is_true(out)
@@ -121,7 +87,7 @@ def test_prepare_killed_while_another_recipe_takes_the_place_of_the_first(brains
     prepare(brains, first, **FAST)
     shutil.copytree(first, second)
     n_written = call("prepare", (brains, second), OTHER)
-    for at in spread(n_written):
+    for at in kills.spread(n_written, N_KILLS):
         out = tmp_path / f"killed-{at}" / "out"
         shutil.copytree(first, out)
         call("prepare", (brains, out), OTHER, kill_at=at)
@@ -140,7 +106,7 @@ def test_convert_killed_at_any_file(export, tmp_path, overwrite):
     if earlier:
         shutil.copytree(earlier, whole)
     n_written = call("convert", (export, whole), options)
-    for at in spread(n_written):
+    for at in kills.spread(n_written, N_KILLS):
         out = tmp_path / f"killed-{at}" / "bids"
         out.parent.mkdir()
         if earlier:

@@ -5,12 +5,9 @@ and all else is compared. Temporary files (``.tmp-…``), which a kill leaves be
 """
 
 import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
-import numpy as np
+import kills
 import pandas as pd
 import pytest
 
@@ -24,38 +21,12 @@ N_KILLS = 5
 SMALL = {"spacing_mm": 10, "shape": [16, 20, 16], "n_workers": 1}
 TIMES = {"environment", "seconds", "created", "samples_per_second", "training_metrics"}
 EVALUATED = {"n_folds": 2, "n_bootstraps": 0, "voxels": "off", "allow_overlap": True}
-PROGRAM = """
-import json, os, signal, sys
-import neurocontrast
-
-name, places, options, below, kill_at = json.loads(sys.argv[1])
-n_written = 0
-
-
-def count_what_is_written(event, given):
-    global n_written
-    if event not in ("open", "os.rename", "os.mkdir", "os.remove") or not str(given[0]).startswith(below):
-        return
-    if event == "open" and not (set(given[1] or "") & set("wxa+") or given[2] & (os.O_WRONLY | os.O_RDWR)):
-        return
-    n_written += 1
-    if n_written == kill_at:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-sys.addaudithook(count_what_is_written)
-getattr(neurocontrast, name)(*places, **options)
-print(n_written)
-"""
 
 
 def call(name, places, options, below, kill_at=0):
-    """Make a call in a process of its own, killed at the so manieth file that it writes; return how many it wrote."""
+    """Call a function of the package, in a folder of its own."""
     below.mkdir()
-    given = json.dumps([name, [str(place) for place in places], options, str(below), kill_at])
-    done = subprocess.run([sys.executable, "-c", PROGRAM, given], capture_output=True, text=True, check=False)
-    assert done.returncode == (-signal.SIGKILL if kill_at else 0), done.stderr
-    return 0 if kill_at else int(done.stdout.split()[-1])
+    return kills.call("neurocontrast", name, places, options, below, kill_at)
 
 
 def without_times(value):
@@ -90,8 +61,8 @@ def killed_and_called_again(name, places, options_in, tmp_path):
     n_written = call(name, places, options_in(whole), whole)
     assert n_written > N_KILLS
     expected = contents(whole)
-    kills = sorted({int(at) for at in np.linspace(1, n_written, N_KILLS)})
-    for at in kills:
+    places_of_kills = kills.spread(n_written, N_KILLS)
+    for at in places_of_kills:
         folder = tmp_path / f"killed-{at}"
         call(name, places, options_in(folder), folder, kill_at=at)
         options, out = options_in(folder), Path(options_in(folder)["out"])
@@ -100,7 +71,7 @@ def killed_and_called_again(name, places, options_in, tmp_path):
             options["overwrite"] = True
         getattr(neurocontrast, name)(*places, **options)
         assert contents(folder) == expected, f"killed at write {at} of {n_written}"
-    assert len(kills) == N_KILLS
+    assert len(places_of_kills) == N_KILLS
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,13 @@ import copy
 import math
 import random
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from monai.data import MetaTensor
-from monai.transforms import Compose
+from monai.transforms import Compose, MapTransform, Randomizable
 from monai.utils import MAX_SEED
 from torch import Tensor
 
@@ -33,6 +33,30 @@ class BatchTransform(Protocol):
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
         """Return a view of each image, which depends on the image and on its own seed (63 bits) alone."""
         ...
+
+
+class RandBatchTransform(Randomizable, MapTransform):
+    """Base of transforms that make the views of a whole batch at once, and of one item by a batch of one."""
+
+    def __init__(self, keys: str | Sequence[str], *, allow_missing_keys: bool = False) -> None:
+        super().__init__(keys, allow_missing_keys)
+        self.drawn = 0
+
+    def randomize(self, data: Any = None) -> None:  # noqa: ARG002 (MONAI calls it with the data)
+        """Draw the seed of the next view."""
+        self.drawn = int(self.R.randint(2**63 - 1, dtype=np.int64))
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Return the dictionary with float32 views in the places of what was given."""
+        d = dict(data)
+        self.randomize()
+        for key in self.key_iterator(d):
+            d[key] = self.batch(torch.as_tensor(d[key])[None], [self.drawn])[0]
+        return d
+
+    def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
+        """Return a view of each image, drawn from its seed, as a new float32 tensor."""
+        raise NotImplementedError
 
 
 class TwoViews:

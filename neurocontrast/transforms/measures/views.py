@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from monai.transforms import MapTransform, Randomizable
 from torch import Tensor
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.transforms.measures.settings import MeasureAugmentSettings
+from neurocontrast.transforms.views import RandBatchTransform
 
 __all__ = ["RandMeasureViewd"]
 
 
-class RandMeasureViewd(Randomizable, MapTransform):
+class RandMeasureViewd(RandBatchTransform):
     """Make a random view of standardised measures by the operations of the settings, in their order.
 
     `TwoViews` calls `batch`, which makes the views of many people at once. A view depends on the measures, on its seed
@@ -52,19 +51,6 @@ class RandMeasureViewd(Randomizable, MapTransform):
         super().__init__(keys)
         self.settings = settings or MeasureAugmentSettings()
         self.learned = np.asarray([] if learned is None else learned, dtype=np.float32)
-        self.drawn = 0
-
-    def randomize(self, data: Any = None) -> None:  # noqa: ARG002 (MONAI calls it with the data)
-        """Draw the seed of the next view."""
-        self.drawn = int(self.R.randint(2**63 - 1, dtype=np.int64))
-
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the dictionary with views in the measures' places, float32."""
-        d = dict(data)
-        self.randomize()
-        for key in self.key_iterator(d):
-            d[key] = self.batch(torch.as_tensor(d[key])[None], [self.drawn])[0]
-        return d
 
     @torch.no_grad()
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from monai.transforms import MapTransform, Randomizable
 from torch import Tensor
 
 from neurocontrast.exceptions import DataError
@@ -19,12 +18,13 @@ from neurocontrast.transforms.natural.settings import (
     ImageViewParameters,
     draw_image_views,
 )
+from neurocontrast.transforms.views import RandBatchTransform
 
 _VALUES_AT_ONCE = {"cpu": 2**19}  # what its cache holds
 _VALUES_AT_ONCE_ELSEWHERE = 2**27
 
 
-class RandImageViewd(Randomizable, MapTransform):
+class RandImageViewd(RandBatchTransform):
     """Make a random view of a natural image by the operations of the settings, in their order.
 
     `TwoViews` calls `batch`, which makes the views of many images at once: the same, bit for bit, as one by one on one
@@ -61,21 +61,8 @@ class RandImageViewd(Randomizable, MapTransform):
         allow_missing_keys: bool = False,
     ) -> None:
         require("kornia", extra="images", purpose="making views of images")
-        super().__init__(keys, allow_missing_keys)
+        super().__init__(keys, allow_missing_keys=allow_missing_keys)
         self.settings = settings or ImageAugmentSettings()
-        self.drawn = 0
-
-    def randomize(self, data: Any = None) -> None:  # noqa: ARG002 (MONAI calls it with the data)
-        """Draw the seed of the next view."""
-        self.drawn = int(self.R.randint(2**63 - 1, dtype=np.int64))
-
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the dictionary with views in the images' places, float32 in [0, 1]."""
-        d = dict(data)
-        self.randomize()
-        for key in self.key_iterator(d):
-            d[key] = self.batch(torch.as_tensor(d[key])[None], [self.drawn])[0]
-        return d
 
     @torch.no_grad()
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:

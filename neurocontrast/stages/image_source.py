@@ -66,6 +66,10 @@ class ImageSource:
         del cohort, rows
         return self
 
+    def in_run(self, contract: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of ``data`` that a run has decided; `contract` is its preprocessing."""
+        raise NotImplementedError
+
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
         """Prepare images that are not ready to be read."""
         del cohort, progress

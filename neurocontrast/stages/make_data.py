@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.data.indexing import Index, SiteFrom, index_scans
+from neurocontrast.data.measures.reading import BESIDE
 from neurocontrast.data.measures.tables import rows_of
 from neurocontrast.data.natural import ImagesSettings
 from neurocontrast.data.simulation import SimulationSettings, write_cohort
@@ -32,7 +33,6 @@ from neurocontrast.settings import settings_from
 __all__ = ["Indexed", "index", "prepare_images", "simulate"]
 
 INDEX_RECORD = "index.json"
-MEASURES_TABLE = "measures.tsv"
 _KEYS_OF_RECORDS = {INDEX_RECORD: {"layout", "n_found", "left_out"}, "measures.json": {"parcellation", "software"}}
 
 
@@ -180,7 +180,7 @@ def index(
         Receives progress messages.
     """
     target = Path(out).absolute()
-    beside, record_of = target.with_name(MEASURES_TABLE), target.with_name(INDEX_RECORD)
+    beside, record_of = target.with_name(BESIDE), target.with_name(INDEX_RECORD)
     _check_outputs(target, overwrite=overwrite)
     folder = Path(root).expanduser().absolute()
     found = index_scans(
@@ -215,7 +215,7 @@ def _check_outputs(target: Path, *, overwrite: bool) -> None:
     if target.suffix.lower() != ".tsv":
         raise ConfigError(f"out: found '{target.name}'; the table ends in .tsv.")
     check_writable(target)
-    beside = target.with_name(MEASURES_TABLE)
+    beside = target.with_name(BESIDE)
     for path in (target, beside, beside.with_suffix(".json"), target.with_name(INDEX_RECORD)):
         if os.path.lexists(path) and not overwrite:
             raise ConfigError(f"out: {path} exists already; name another file, or pass --overwrite.")

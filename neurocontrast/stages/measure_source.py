@@ -70,15 +70,12 @@ class RegionalMeasures(ImageSource):
     def learning_from(self, cohort: Cohort, rows: Sequence[int]) -> Self:
         """Return the source with the contract fitted on the rows of training, unless a run has one."""
         assert cohort.measures is not None
-        chosen = cohort.subset(list(rows))
-        assert chosen.measures is not None
         contract = self.contract_
         if contract is None:
-            settings = MeasureSettings(**{name: getattr(self.data, name) for name in MeasureSettings.model_fields})
-            contract = MeasuresContract.fit(cohort.measures, chosen.measures.values, settings)
+            learned = cohort.measures.values.iloc[list(rows)]
+            contract = MeasuresContract.fit(cohort.measures, learned, self.data)
         known = replace(self, contract_=contract)
-        known._values(cohort)  # everybody who lacks too much is refused at once
-        return replace(known, learned=known._values(chosen))
+        return replace(known, learned=known._values(cohort)[list(rows)])  # who lacks too much is refused, in any row
 
     def fitted(self, cohort: Cohort, training: Sequence[int], validation: Sequence[int], progress: Progress) -> Self:
         """Return the source fitted on the rows of training."""
@@ -88,6 +85,11 @@ class RegionalMeasures(ImageSource):
     def as_in_run(self, contract: Mapping[str, Any]) -> Self:
         """Return the source with the contract of a run."""
         return replace(self, contract_=MeasuresContract.from_json(contract["preprocessing"]))
+
+    def in_run(self, contract: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how measures are made ready."""
+        del contract
+        return {name: getattr(self.known, name) for name in MeasureSettings.model_fields}
 
     def contract(self) -> dict[str, Any]:
         """Return which measures are read, and how they are standardised."""

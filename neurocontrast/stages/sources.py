@@ -17,7 +17,6 @@ from neurocontrast.data.batches import Images
 from neurocontrast.data.cache import VolumeTransforms, signature_of
 from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.datasets import JoinedChannels, deterministic_part
-from neurocontrast.data.measures import MeasureSettings
 from neurocontrast.data.natural import ImageDataset
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.store import split_image_path
@@ -131,6 +130,21 @@ class BrainVolumes(ImageSource):
                 "scan. Leave transforms out."
             )
         return replace(chosen, transforms=Preprocessing.from_contract(preprocessing))
+
+    def in_run(self, contract: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of the preprocessing that is in use."""
+        known = {"cache_dtype": self.cache_dtype, "channels": self.columns}
+        if isinstance(self.transforms, Preprocessing):
+            known |= {name: getattr(self.transforms, name) for name in DataSettings.replaced()} | {"transforms": None}
+            if "percentiles" not in contract:  # the run's normalisation has none
+                del known["percentiles"]
+            return known
+        targets = GIVEN if self.transforms.targets is None else tuple(self.transforms.targets)
+        return (
+            known
+            | {name: DataSettings.model_fields[name].default for name in DataSettings.replaced()}
+            | {"transforms": targets}
+        )
 
     def contract(self) -> dict[str, Any]:
         """Return the keys of ``encoder.json`` about images; the precision of the cache changes last digits."""
@@ -248,6 +262,11 @@ class NaturalImages(ImageSource):
             )
         return replace(known, mean=tuple(map(float, mean)), std=tuple(map(float, std)))
 
+    def in_run(self, contract: Mapping[str, Any]) -> dict[str, Any]:
+        """Return whether colours are standardised."""
+        del contract
+        return {"standardise": self.standardise}
+
     def contract(self) -> dict[str, Any]:
         """Return the kind, the size, and by what colours are standardised."""
         assert self.size is not None
@@ -344,21 +363,7 @@ def source_of_run(
 
 def _check_as_in_run(data: AnyDataSettings, source: AnySource, contract: Mapping[str, Any]) -> None:
     """Refuse settings of ``data`` that were given and say otherwise than the run, which they cannot change."""
-    if isinstance(source, NaturalImages):
-        of_run: dict[str, Any] = {"standardise": source.standardise}
-    elif isinstance(source, RegionalMeasures):
-        of_run = {name: getattr(source.known, name) for name in MeasureSettings.model_fields}
-    else:
-        of_run = {"cache_dtype": source.cache_dtype, "channels": source.columns}
-        if isinstance(source.transforms, Preprocessing):
-            in_use = {name: getattr(source.transforms, name) for name in DataSettings.replaced()}
-            of_run |= in_use | {"transforms": None}
-            if "percentiles" not in contract:  # the run's normalisation has none
-                del of_run["percentiles"]
-        else:
-            of_run |= {name: DataSettings.model_fields[name].default for name in DataSettings.replaced()}
-            of_run["transforms"] = GIVEN if source.transforms.targets is None else tuple(source.transforms.targets)
-    problems = []
+    of_run, problems = source.in_run(contract), []
     for name in sorted(of_run.keys() & data.model_fields_set):
         asked, trained = getattr(data, name), of_run[name]
         asked = ("t1",) if name == "channels" and asked is None else asked

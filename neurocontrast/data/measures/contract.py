@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -103,20 +103,18 @@ class MeasuresContract:
         n = len(varying)
         empty = cls(
             tuple(varying), is_volume, (0.0,) * n, (0.0,) * n, (1.0,) * n, (0.0,) * n, 0.0,
-            **settings.model_dump(), atlas=table.atlas, software=table.software,
+            **settings.model_dump(include=set(MeasureSettings.model_fields)),
+            atlas=table.atlas, software=table.software,
             left_out=tuple(str(name) for name in values if str(name) not in varying),
         )  # fmt: skip
         raw = empty._logarithms(values)
-        head = raw[:, varying.index(HEAD_SIZE)] if needs_head else np.zeros(len(raw))
-        middle = float(np.nanmedian(head))
-        head = np.where(np.isnan(head), middle, head) - middle
-        slopes = empty._slopes(raw, head)
-        made = raw - head[:, None] * slopes
+        known = replace(empty, head=float(np.nanmedian(raw[:, varying.index(HEAD_SIZE)]))) if needs_head else empty
+        known = replace(known, slopes=tuple(known._slopes(raw).tolist()))
+        made = known._without_head(raw)
         medians = np.nanmedian(made, axis=0)
         made = np.where(np.isnan(made), medians, made)
-        numbers = {"medians": medians, "means": made.mean(0), "sds": made.std(0), "slopes": slopes}
-        given = {field.name: getattr(empty, field.name) for field in fields(cls)}
-        return cls(**given | {name: tuple(map(float, each)) for name, each in numbers.items()} | {"head": middle})
+        numbers = {"medians": medians, "means": made.mean(0), "sds": made.std(0)}
+        return cls(**vars(known) | {name: tuple(each.tolist()) for name, each in numbers.items()})
 
     def apply(self, values: pd.DataFrame, names: Sequence[str], *, source: str) -> npt.NDArray[np.float32]:
         """Return standardised measures (n, n_measures) of people.
@@ -154,11 +152,7 @@ class MeasuresContract:
                 name=names[row],
             )
         problems.raise_if_any()
-        head = np.zeros(len(raw))
-        if self.head_size != "keep":
-            head = raw[:, self.columns.index(HEAD_SIZE)]
-            head = np.where(np.isnan(head), self.head, head) - self.head
-        made = raw - head[:, None] * np.array(self.slopes)
+        made = self._without_head(raw)
         made = np.where(np.isnan(made), self.medians, made)
         standardised = (made - np.array(self.means)) / np.array(self.sds)
         return np.clip(standardised, -self.clip, self.clip).astype(np.float32)
@@ -172,11 +166,23 @@ class MeasuresContract:
             raise DataError("data.head_size: 'proportion' is a difference of logarithms; set data.log_volumes to true.")
         return raw
 
-    def _slopes(self, raw: npt.NDArray[np.float64], head: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def _head(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return how much larger each person's head is than the median; 0 where that is not known, or not needed."""
+        if self.head_size == "keep":
+            return np.zeros(len(raw))
+        head = raw[:, self.columns.index(HEAD_SIZE)]
+        return np.where(np.isnan(head), 0.0, head - self.head)
+
+    def _without_head(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the measures without what rises with the size of the head."""
+        return raw - self._head(raw)[:, None] * np.array(self.slopes)
+
+    def _slopes(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return by how much each measure rises with head size; that of the head itself is 0, so that it stays."""
         slopes = np.zeros(raw.shape[1])
         if self.head_size == "keep":
             return slopes
+        head = self._head(raw)
         for place, (name, is_volume) in enumerate(zip(self.columns, self.is_volume, strict=True)):
             if is_volume and name != HEAD_SIZE:
                 known = ~np.isnan(raw[:, place])

@@ -160,7 +160,8 @@ class EncoderSettings(Settings):
         if self.name == "mlp" and self.norm == "instance":
             raise ValueError("norm: instance needs samples with space, and mlp has none; take batch or group")
         if self.centre_input and (self.is_linear or self.n_dims < 3):
-            why = "centres its input by itself" if self.is_linear else "is given standardised input"
+            given = f"is given standardised {'colours' if self.n_dims == 2 else 'measures'}"
+            why = "centres its input by itself" if self.is_linear else given
             raise ValueError(f"centre_input belongs to networks of volumes, and {self.name} {why}; remove it")
         if self.stem is not None and self.name not in ("resnet18", "resnet50"):
             raise ValueError(

@@ -283,9 +283,9 @@ def describe(what: Any, _around: tuple[int, ...] = ()) -> Any:
 def _state(what: Any) -> Mapping[str, Any]:
     if not hasattr(what, "__dict__"):
         raise DataError(f"a {type(what).__name__} has no description, so that a cache could not tell it from another.")
-    # What was drawn last is no setting.
+    # What was drawn last is no setting, nor what MONAI adds at the first call: whether a thread is traced.
     drawn = ("R", "_do_transform") if isinstance(what, Randomizable) else ()
-    return {name: value for name, value in sorted(vars(what).items()) if name not in drawn}
+    return {name: value for name, value in sorted(vars(what).items()) if name not in (*drawn, "_tracing")}
 
 
 def _name(what: Any) -> str:

@@ -67,7 +67,7 @@ def test_the_tree_holds_one_scan_a_person_and_index_reads_it(export, tmp_path, v
     image = nib.as_closest_canonical(nib.load(out / "sub-p01/anat/sub-p01_T1w.nii.gz"))
     assert np.array_equal(image.get_fdata(), voxels[::-1, ::-1])
     assert np.allclose(image.header.get_zooms(), 2)
-    cohort = read_cohort(index(out, tmp_path / "participants.tsv").path)
+    cohort = read_cohort(index(out, tmp_path / "indexed/participants.tsv").path)
     assert list(cohort.table["participant_id"]) == ["sub-02", "sub-p01"]
     assert set(cohort.table["scanner"]) == {"Siemens Prisma"}
     assert "age" not in pd.read_csv(out / "participants.tsv", sep="\t")

@@ -77,7 +77,7 @@ def test_a_subject_tested_and_trained_on_is_refused(cohort, folds, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda f: f.drop(columns="fold"), "column 'fold' is needed"),
+        (lambda f: f.drop(columns="fold"), "missing columns: 'fold'; found: 'participant_id'"),
         (lambda f: f.rename(columns={"fold": "folds"}), "Did you mean 'folds'"),
         (lambda f: f.assign(fold="first"), "column 'fold': must be 0, 1, 2 …, found row 2: 'first'"),
         (lambda f: f.assign(repeat=-1), "column 'repeat'"),

@@ -135,6 +135,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy, log = Path(folder) / "copy", Path(folder) / "log"
         plant.copy_tree(copy)
+        clean = sorted({test for tests in TESTS.values() for test in tests})
+        if plant.verdict(os.waitpid(plant.begin(copy, clean, log), 0)[1]) != "SURVIVED":
+            raise SystemExit(f"The tests fail without a mutant:\n{log.read_text()[-3000:]}")
         for file, changed in sample(given.words, given.number, given.seed):
             if time.monotonic() - started > 60 * given.minutes:
                 break

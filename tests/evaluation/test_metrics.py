@@ -10,6 +10,7 @@ from neurocontrast.evaluation.metrics import (
     compute_metrics,
     decide,
     explain_undefined,
+    explain_value,
     metric_names,
     recalibration_slope,
     top_hits,
@@ -118,6 +119,12 @@ def test_constant_targets_and_predictions_leave_correlations_undefined():
     assert all(np.isnan(found[name][0]) for name in ("r2", "pearson", "spearman"))
     assert "does not vary" in str(explain_undefined("continuous", truth, ()))
     assert np.isnan(compute_metrics("continuous", np.arange(6.0), truth)["pearson"][0])
+
+
+def test_a_metric_that_is_not_defined_is_explained_by_the_scans_or_else_by_the_predictions():
+    assert explain_value("pearson", "one scan") == "one scan"
+    assert explain_value("calibration_slope", "one scan") == "one scan"
+    assert explain_value("pearson", None) == "the predictions do not vary"
 
 
 def test_a_metric_that_is_not_named_is_not_computed(binary):

@@ -106,7 +106,7 @@ def test_one_sample():
     torch.testing.assert_close(operator, torch.tensor([[0.8]]))
 
 
-@pytest.mark.parametrize("ridge", [0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("ridge", [0, -1.0, float("nan"), float("inf"), True, "1"])
 def test_ridge_must_be_positive(ridge):
     with pytest.raises(ConfigError, match="ridge must be a finite number above 0"):
         ConditionalEmbedding(Gaussian("age", sigma=5.0), ridge=ridge)

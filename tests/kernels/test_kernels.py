@@ -92,9 +92,10 @@ def test_full_precision_under_autocast():
 
 
 class TestBandwidth:
+    @pytest.mark.parametrize("n_dims", [2, 3])
     @pytest.mark.parametrize("rule", ["scott", "silverman"])
-    def test_rule_is_that_of_scipy(self, rule):
-        values = torch.randn(40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 7
+    def test_rule_is_that_of_scipy(self, rule, n_dims):
+        values = torch.randn(40, n_dims, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 7
         kernel = Gaussian("y", sigma=rule)
         assert kernel.fit({"y": values}) is kernel
         factor = gaussian_kde(values.T.numpy(), bw_method=rule).factor

@@ -29,7 +29,7 @@ def cases():
         "infonce": losses.InfoNCE(),
         "infonce-one-way": losses.InfoNCE(symmetric=False),
         "ntxent": losses.NTXent(),
-        "ntxent-cold": losses.NTXent(temperature=0.01),
+        "ntxent-cold": losses.NTXent(temperature=0.001),
         "yaware": losses.YAwareInfoNCE(product),
         "exponential-yaware": losses.ExponentialYAware(product),
         "rank-n-contrast": losses.RankNContrast("weight"),

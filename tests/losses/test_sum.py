@@ -85,6 +85,8 @@ def test_no_column_where_nothing_is_read():
         ({"a": torch.nn.Identity()}, None, r"objectives\['a'\] must be a contrastive loss"),
         ({"learn": losses.NTXent()}, {"lern": 1.0}, "Did you mean 'learn'"),
         ({"a": losses.NTXent()}, {"a": -1.0}, r"weights\['a'\] must be a number of at least 0"),
+        ({"a": losses.NTXent()}, {"a": True}, r"weights\['a'\] must be a number of at least 0, got True"),
+        ({"a": losses.NTXent()}, {"a": "1"}, r"weights\['a'\] must be a number of at least 0, got '1'"),
     ],
 )
 def test_what_cannot_be_used_is_named(objectives, weights, message):

@@ -67,6 +67,12 @@ def test_a_subject_in_two_folds_is_refused(cohort, folds, tmp_path):
         study_of(cohort, write(tmp_path / "splits.tsv", folds))
 
 
+def test_five_of_more_subjects_in_two_folds_are_named(cohort, folds, tmp_path):
+    folds["fold"] = np.arange(len(folds)) % 3
+    with pytest.raises(LeakageError, match=r"different folds \((sub-\d{4}(, )?){5}\)\. Give all"):
+        study_of(cohort, write(tmp_path / "splits.tsv", folds))
+
+
 def test_a_subject_tested_and_trained_on_is_refused(cohort, folds, tmp_path):
     folds["fold"] = folds["fold"].astype(object)
     folds.loc[3, "fold"] = "n/a"

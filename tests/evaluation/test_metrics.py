@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 from sklearn import metrics as reference
 
+from neurocontrast.evaluation import metrics
 from neurocontrast.evaluation.metrics import (
     METRICS,
     compute_metrics,
@@ -119,6 +120,15 @@ def test_constant_targets_and_predictions_leave_correlations_undefined():
     assert all(np.isnan(found[name][0]) for name in ("r2", "pearson", "spearman"))
     assert "does not vary" in str(explain_undefined("continuous", truth, ()))
     assert np.isnan(compute_metrics("continuous", np.arange(6.0), truth)["pearson"][0])
+
+
+def test_what_each_metric_is():
+    assert {"brier", "log_loss", "mae", "rmse"} == metrics.LOWER_IS_BETTER
+    assert {"calibration_slope", "calibration_intercept", "age_bias_slope"} == metrics.DESCRIPTIVE
+    assert {"brier", "log_loss", "calibration_slope", "calibration_intercept"} == metrics.OF_PROBABILITIES
+    assert metrics.RANKED == ("auc", "average_precision", "calibration_slope")
+    assert metrics.POOLED_ONLY == ("auc_within_fold",)
+    assert metrics.ON_REQUEST == {"binary": (), "multiclass": (), "continuous": ("bias",)}
 
 
 def test_a_metric_that_is_not_defined_is_explained_by_the_scans_or_else_by_the_predictions():

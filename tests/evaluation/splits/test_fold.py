@@ -27,6 +27,19 @@ def test_a_training_fold_with_one_class_is_refused():
         check_splits(splits, binary([1, 1, 0, 0]), subjects)
 
 
+def test_two_training_scans_of_different_ages_can_teach_and_one_or_two_alike_cannot():
+    def check(train, ages):
+        subjects = np.arange(len(ages)).astype(str)
+        check_splits(
+            [Split(0, 0, np.array(train), np.array([len(ages) - 1]))], Target("age", "continuous", ages), subjects
+        )
+
+    check([0, 1], np.array([30.0, 40.0, 50.0]))
+    for train in ([0], [0, 1]):
+        with pytest.raises(DataError, match=f"'age': does not vary in the {len(train)} scans that remain"):
+            check(train, np.array([30.0, 30.0, 50.0]))
+
+
 @pytest.mark.parametrize(("n_patients", "hint"), [(4, "--n-folds 4"), (2, "more subjects")])
 def test_a_class_smaller_than_the_folds_is_named_with_what_to_do(n_patients, hint):
     codes = [1] * n_patients + [0] * 20

@@ -10,6 +10,7 @@ from scipy.stats import gaussian_kde
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Categorical, Cosine, Gaussian, Laplacian, Linear, Polynomial
+from neurocontrast.kernels.column import listed
 
 AGES = torch.tensor([20.0, 25.0, 60.0, 25.0], dtype=torch.float64)
 VECTORS = torch.tensor([[1.0, 2.0], [0.5, -1.0], [3.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
@@ -298,3 +299,10 @@ def test_categories_of_several_columns_are_equal_where_all_are():
     codes = torch.tensor([[0, 1], [0, 1], [0, 2], [1, 1]])
     expected = (codes[:, None] == codes[None]).all(2).float()
     torch.testing.assert_close(Categorical("codes")({"codes": codes}), expected)
+
+
+def test_twenty_of_more_rows_are_listed():
+    assert listed([3], None) == "1 row: 3"
+    assert listed([0, 2], ["a", "b", "c"]) == "2 rows: a, c"
+    assert listed(list(range(20)), None).endswith("18, 19")
+    assert listed(list(range(23)), None).endswith("18, 19 and 3 more")

@@ -89,6 +89,8 @@ def bundle(
     check_output_folder(target, overwrite=overwrite, marker=_MARKER, what="a bundle")
     encoder, contract = load_encoder(folder)
     source = brains_of_run(folder, contract, DataSettings(), what="a bundle is made of an encoder of brains")
+    if not isinstance(source, BrainVolumes):
+        raise ConfigError("a bundle is made of scans, and this run was trained on regional measures.")
     probe = None if evaluation is None else _probe_of(Path(evaluation), contract)
     scored = None if evaluation is None else _evaluation_of(Path(evaluation))
     texts = _texts(folder, encoder, contract, source, probe, scored, outside_percentile)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import joblib
-import nibabel as nib
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from monai.transforms import Compose, Transform
-from nibabel.spatialimages import SpatialImage
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -23,23 +21,18 @@ from sklearn.utils.validation import check_is_fitted
 from neurocontrast.config import Config, DataSettings, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.batches import Images
-from neurocontrast.data.cohort import columns_of
 from neurocontrast.embedding import EmbeddingSettings, extract_features, write_embeddings
 from neurocontrast.embedding.partial import FinishedBatches
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
 from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
-from neurocontrast.stages.sources import brains_of_run, source_of_run
+from neurocontrast.stages.sources import Brains, brains_of_run, source_of_run
 
 __all__ = ["ScanEmbedder", "describe_embedded", "embed", "load_network", "reading", "warn_of_imitations"]
-
-_WHAT = "ScanEmbedder embeds scans of brains"
-_Scan = str | os.PathLike | SpatialImage
-_WANTED = ("a path or a nibabel image", "a tuple of paths or nibabel images, one a channel of the run")
 
 
 def embed(
@@ -199,7 +192,7 @@ def describe_embedded(run: Path, contract: Mapping[str, Any], cohort: Cohort, pr
 
 
 class ScanEmbedder(TransformerMixin, BaseEstimator):
-    """Turn brain scans into the features of a run's frozen encoder.
+    """Turn brain scans, or regional measures of brains, into the features of a run's frozen encoder.
 
     Scans are prepared as the run's own were, and the features are those that `neurocontrast.embed` writes. Nothing is
     learned from the scans: `fit` checks the run. A pipeline that starts with a `ScanEmbedder` embeds the scans of every
@@ -252,7 +245,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         """Check that the run can be loaded and is one of brain scans; neither argument is looked at."""
         del X, y
         network, contract = load_network(self.run, EmbeddingSettings(layer=self.layer))
-        brains_of_run(Path(self.run), contract, DataSettings(), what=_WHAT)
+        self._source(contract)
         self.n_features_out_ = int(network.n_features)
         return self
 
@@ -261,29 +254,27 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : sequence of paths or of nibabel images, or DataFrame with a column ``path``
-            One scan each; of a run with several channels a tuple of one path or image a channel, or a DataFrame with
-            the run's columns. All that cannot be used are named in one `DataError`.
+        X : sequence of paths or of nibabel images, or DataFrame
+            One scan each, or a column ``path``; of a run with several channels a tuple of one path or image a channel,
+            or a DataFrame with the run's columns. Of a run of regional measures a DataFrame with one row a scan and one
+            column a region, in mm, mm² and mm³; other columns are left out. All that cannot be used are named in one
+            `DataError`.
         """
         check_is_fitted(self)
         network, contract = load_network(self.run, EmbeddingSettings(layer=self.layer))
-        channels = columns_of(contract.get("channels"))
-        scans = _scans_of(X, channels)
+        source = self._source(contract)
         with tempfile.TemporaryDirectory(prefix="neurocontrast-scans-") as scratch:
-            names = [f"scan {row}" for row in range(len(scans))]
-            table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": ""})
-            for at, column in enumerate(channels):
-                targets = [Path(scratch) / f"{row:04d}-{at}.nii" for row in range(len(scans))]
-                paths = [self._path_of(scan[at], target) for scan, target in zip(scans, targets, strict=True)]
-                table[column] = list(map(str, paths))
-            in_memory = any(Path(scratch).iterdir())
-            n_workers = joblib.effective_n_jobs(self.n_jobs)
-            data = DataSettings(cache_dir=Path(scratch) if in_memory else self.cache_dir, n_workers=n_workers)
-            source = brains_of_run(Path(self.run), contract, data, what=_WHAT)
-            cohort = Cohort(table, Path("scans"), channels=channels)
+            cohort = source.cohort_of(X, Path(scratch))
+            if any(Path(scratch).iterdir()):  # images in memory are not kept
+                source = source.kept_in(Path(scratch))
             source.make_ready(cohort, SILENT)
             settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
-            return extract_features(network, source.images(cohort), settings=settings, n_readers=n_workers)
+            return extract_features(network, source.images(cohort), settings=settings, n_readers=source.data.n_workers)
+
+    def _source(self, contract: Mapping[str, Any]) -> Brains:
+        folders = {"images_root": self.images_root, "cache_dir": self.cache_dir}
+        data = DataSettings(**folders, n_workers=joblib.effective_n_jobs(self.n_jobs))
+        return brains_of_run(Path(self.run), contract, data, what="ScanEmbedder embeds brains")
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return ``feature_0000`` …, as the embeddings table has them; `input_features` is not looked at."""
@@ -297,41 +288,3 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         tags.input_tags.string = True
         tags.no_validation = True
         return tags
-
-    def _path_of(self, scan: str | os.PathLike[str] | SpatialImage, target: Path) -> Path:
-        """Return where a scan lies on disk; an image that is only in memory is written to `target`."""
-        if not isinstance(scan, SpatialImage):
-            return (Path(self.images_root or "") / Path(scan).expanduser()).absolute()
-        name = scan.get_filename()
-        if name is not None and nib.is_proxy(scan.dataobj) and not scan.in_memory:
-            return Path(name).absolute()
-        # With a header of its own: the image's could say to store whole numbers.
-        data = np.asarray(scan.get_fdata(caching="unchanged"), dtype=np.float32)
-        nib.Nifti1Image(data, scan.affine).to_filename(target)
-        return target
-
-
-def _scans_of(X: Any, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    """Return the scans, each a tuple of one path or image a channel."""
-    if isinstance(X, pd.DataFrame):
-        for column in channels:
-            if column not in X:
-                raise DataError(f"X: a DataFrame needs a column '{column}'; it has: {', '.join(map(str, X.columns))}.")
-        X = list(zip(*(X[column] for column in channels), strict=True))
-    if isinstance(X, _Scan) or not isinstance(X, Iterable):
-        raise DataError(f"X: must be a list of scans, got {type(X).__name__}. For one scan give a list of one.")
-    listed = list(np.ravel(X)) if isinstance(X, np.ndarray) and len(channels) == 1 else list(X)
-    if not listed:
-        raise DataError("X: there is no scan to embed.")
-    scans = [tuple(scan) if isinstance(scan, list | tuple | np.ndarray) else (scan,) for scan in listed]
-    wrong = [
-        (row, type(listed[row]).__name__)
-        for row, scan in enumerate(scans)
-        if len(scan) != len(channels) or not all(isinstance(file, _Scan) for file in scan)
-    ]
-    if wrong:
-        raise DataError(
-            f"X: every scan must be {_WANTED[len(channels) > 1]}; {len(wrong)} of {len(scans)} are not (first: row "
-            f"{wrong[0][0]}, {wrong[0][1]})."
-        )
-    return scans

@@ -26,7 +26,7 @@ from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
-from neurocontrast.stages.sources import brains_of_run
+from neurocontrast.stages.sources import BrainVolumes, brains_of_run
 from neurocontrast.tables import read_table
 from neurocontrast.transforms.grids import Grid
 
@@ -97,6 +97,8 @@ def explain(
     usable_accelerator(settings.explanation.accelerator, section="explanation")
     encoder, contract = load_encoder(run)
     source = brains_of_run(run, contract, settings.data, what="explain maps where in a brain an encoder looks")
+    if not isinstance(source, BrainVolumes):
+        raise ConfigError("explain maps scans, and this run was trained on regional measures.")
     probe = load_probe(evaluation)
     readout = _readout(probe, settings.explanation.positive)
     _check_encoder(probe, contract, run, progress)

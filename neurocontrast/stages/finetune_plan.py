@@ -133,6 +133,8 @@ def plan_finetuning(
     check_blocks(encoder, settings.finetune, pretrained=not from_scratch)
     what, given = "finetune trains on scans of brains", None if transforms is None else Compose(transforms)
     source = brains_of_run(run, contract, settings.data, what=what, transforms=given)
+    if not isinstance(source, BrainVolumes):
+        raise ConfigError("finetune trains on scans, and this run was trained on regional measures.")
     settings = settings.model_copy(update={"augment": _augment(settings, contract)})
     if settings.finetune.augment:
         source.views(settings)  # refused before anything is read

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import nibabel as nib
+import numpy as np
+import pandas as pd
 from monai.transforms import Compose, Transform
+from nibabel.spatialimages import SpatialImage
 
 from neurocontrast.config import AnyDataSettings, Config
 from neurocontrast.data.cohort import Cohort, read_cohort
@@ -23,9 +27,11 @@ from neurocontrast.transforms import TwoViews
 from neurocontrast.transforms.described import build_transforms, describe
 from neurocontrast.transforms.description import GIVEN
 
-__all__ = ["ImageSource", "check_kind"]
+__all__ = ["ImageSource", "check_kind", "write_given"]
 
 _WHAT = {"volumes": "scans of brains", "images": "images of a store, as `neurocontrast images` writes them,"}
+_Scan = str | os.PathLike | SpatialImage
+_WANTED = ("a path or a nibabel image", "a tuple of paths or nibabel images, one a channel of the run")
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,15 @@ class ImageSource:
             check_images=check_images,
         )
         return check_kind(cohort, self.data.kind)
+
+    def cohort_of(self, given: Any, folder: Path) -> Cohort:
+        """Return a cohort of what Python gives; images that are only in memory are written to a folder."""
+        raise NotImplementedError
+
+    def kept_in(self, folder: Path) -> Self:
+        """Return the source with another place for what is prepared."""
+        del folder
+        return self
 
     def learning_from(self, cohort: Cohort, rows: Sequence[int]) -> Self:
         """Return the source with what must be known of the rows of training before a network can be built."""
@@ -146,3 +161,65 @@ def check_kind(cohort: Cohort, wanted: str) -> Cohort:
                 f"trained on them, and '{participant}' is {shown(path, 200)}. To train on it, set data.kind to {found}."
             )
     return cohort
+
+
+def write_given(given: Any, channels: tuple[str, ...], root: Path | None, folder: Path) -> Cohort:
+    """Return a cohort of paths and nibabel images; those that are only in memory are written to a folder.
+
+    Parameters
+    ----------
+    given : sequence or DataFrame
+        One path or image a scan, or a tuple of one a channel, or a DataFrame with the columns `channels`.
+    channels : tuple of str
+        Columns with the files of each scan.
+    root : Path or None
+        Folder that relative paths start from; the working directory for None.
+    folder : Path
+        Where images are written to.
+    """
+    scans = _scans_of(given, channels)
+    names = [f"scan {row}" for row in range(len(scans))]
+    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": ""})
+    for at, column in enumerate(channels):
+        targets = [folder / f"{row:04d}-{at}.nii" for row in range(len(scans))]
+        table[column] = [str(_path_of(scan[at], root, target)) for scan, target in zip(scans, targets, strict=True)]
+    return Cohort(table, Path("scans"), channels=channels)
+
+
+def _path_of(scan: str | os.PathLike[str] | SpatialImage, root: Path | None, target: Path) -> Path:
+    """Return where a scan lies on disk; an image that is only in memory is written to `target`."""
+    if not isinstance(scan, SpatialImage):
+        return (Path(root or "") / Path(scan).expanduser()).absolute()
+    name = scan.get_filename()
+    if name is not None and nib.is_proxy(scan.dataobj) and not scan.in_memory:
+        return Path(name).absolute()
+    # With a header of its own: the image's could say to store whole numbers.
+    data = np.asarray(scan.get_fdata(caching="unchanged"), dtype=np.float32)
+    nib.Nifti1Image(data, scan.affine).to_filename(target)
+    return target
+
+
+def _scans_of(X: Any, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    """Return the scans, each a tuple of one path or image a channel."""
+    if isinstance(X, pd.DataFrame):
+        for column in channels:
+            if column not in X:
+                raise DataError(f"X: a DataFrame needs a column '{column}'; it has: {', '.join(map(str, X.columns))}.")
+        X = list(zip(*(X[column] for column in channels), strict=True))
+    if isinstance(X, _Scan) or not isinstance(X, Iterable):
+        raise DataError(f"X: must be a list of scans, got {type(X).__name__}. For one scan give a list of one.")
+    listed = list(np.ravel(X)) if isinstance(X, np.ndarray) and len(channels) == 1 else list(X)
+    if not listed:
+        raise DataError("X: there is no scan to embed.")
+    scans = [tuple(scan) if isinstance(scan, list | tuple | np.ndarray) else (scan,) for scan in listed]
+    wrong = [
+        (row, type(listed[row]).__name__)
+        for row, scan in enumerate(scans)
+        if len(scan) != len(channels) or not all(isinstance(file, _Scan) for file in scan)
+    ]
+    if wrong:
+        raise DataError(
+            f"X: every scan must be {_WANTED[len(channels) > 1]}; {len(wrong)} of {len(scans)} are not (first: row "
+            f"{wrong[0][0]}, {wrong[0][1]})."
+        )
+    return scans

@@ -10,11 +10,12 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from neurocontrast.config import Config, MeasureDataSettings
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.measures import MeasuresContract, MeasuresDataset, MeasureSettings, read_measures
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.data.measures import MeasuresContract, MeasuresDataset, MeasureSettings, measures_of, read_measures
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.progress import Progress
 from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.transforms import MeasureAugmentSettings, RandMeasureViewd
@@ -61,6 +62,21 @@ class RegionalMeasures(ImageSource):
             "versions differ in their measures as scanners do."
         )
         return replace(cohort, warnings=(*cohort.warnings, warning))
+
+    def cohort_of(self, given: Any, folder: Path) -> Cohort:
+        """Return a cohort of the measures in a DataFrame."""
+        del folder
+        if not isinstance(given, pd.DataFrame):
+            raise DataError(
+                "X: of this run, which was trained on regional measures, must be a DataFrame with one row a scan and "
+                f"one column a region, got {type(given).__name__}."
+            )
+        if not len(given):
+            raise DataError("X: there is no row to embed.")
+        names = [f"row {row}" for row in range(len(given))]
+        table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": ""})
+        measures = measures_of(given, name="X", keep=self.known.columns)
+        return Cohort(table, Path("X"), channels=(), measures=measures)
 
     def prepared(self, cohort: Cohort | None) -> Self:
         """Return the source itself."""

@@ -261,6 +261,8 @@ def open_scans(
     )
     data = settings.data if isinstance(settings.data, DataSettings) else DataSettings()
     source = brains_of_run(run, contract, data, what="predict takes scans of brains")
+    if not isinstance(source, BrainVolumes):
+        raise ConfigError("predict takes scans, and this run was trained on regional measures.")
     if scans.is_dir() or (scans.is_file() and is_scan(scans)):
         cohort = _cohort_of_files(scans, source.channels or ("t1",), fitted)
     else:

@@ -25,7 +25,7 @@ from neurocontrast.encoders.weights import CONTRACT
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import ScanFiles, files_of
 from neurocontrast.progress import Progress
-from neurocontrast.stages.image_source import ImageSource
+from neurocontrast.stages.image_source import ImageSource, write_given
 from neurocontrast.stages.measure_source import RegionalMeasures
 from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings, RandImageViewd, brain_views
 from neurocontrast.transforms.described import DescribedTransforms, build_transforms
@@ -35,7 +35,7 @@ from neurocontrast.transforms.images import spacing_of
 from neurocontrast.transforms.loading import read_scan_header
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["AnySource", "BrainVolumes", "NaturalImages", "brains_of_run", "source_of", "source_of_run"]
+__all__ = ["AnySource", "BrainVolumes", "Brains", "NaturalImages", "brains_of_run", "source_of", "source_of_run"]
 
 TRANSFORM_VERSION = 1
 """Version of what happens to a natural image between store and network: bytes over 255, standardised by channel."""
@@ -74,6 +74,14 @@ class BrainVolumes(ImageSource):
     def _cache_of(self, transforms: VolumeTransforms) -> VolumeCache:
         data = self.data
         return VolumeCache(data.cache_dir, transforms, dtype=self.cache_dtype, shared=data.cache_shared)
+
+    def cohort_of(self, given: Any, folder: Path) -> Cohort:
+        """Return a cohort of paths and nibabel images."""
+        return write_given(given, columns_of(self.channels), self.data.images_root, folder)
+
+    def kept_in(self, folder: Path) -> Self:
+        """Return the source with its cache in another folder."""
+        return replace(self, data=self.data.model_copy(update={"cache_dir": folder}))
 
     def prepared(self, cohort: Cohort | None) -> Self:
         """Return the source with the preprocessing of `data`, or the user's transforms, tried on the first scan."""
@@ -319,7 +327,8 @@ def _are_three(values: Any, *kinds: type) -> bool:
     return isinstance(values, list) and len(values) == 3 and all(type(each) in kinds for each in values)
 
 
-AnySource = BrainVolumes | NaturalImages | RegionalMeasures
+Brains = BrainVolumes | RegionalMeasures
+AnySource = Brains | NaturalImages
 
 
 def source_of(
@@ -376,11 +385,10 @@ def _check_as_in_run(data: AnyDataSettings, source: AnySource, contract: Mapping
 
 def brains_of_run(
     run: Path, contract: Mapping[str, Any], data: AnyDataSettings, *, what: str, transforms: Compose | None = None
-) -> BrainVolumes:
-    """Return scans preprocessed as those of a run; `what` begins the refusal of a run trained on other images."""
-    if (kind := contract["preprocessing"].get("kind", "volumes")) != "volumes":
-        trained = {"images": "natural images", "measures": "regional measures"}.get(str(kind), str(kind))
-        raise ConfigError(f"{what}, and this run was trained on {trained}. Give a run that was trained on scans.")
+) -> Brains:
+    """Return brains as a run was trained on them; `what` begins the refusal of a run of natural images."""
+    if contract["preprocessing"].get("kind") == "images":
+        raise ConfigError(f"{what}, and this run was trained on natural images. Give a run that was trained on brains.")
     source = source_of_run(run, contract, data, transforms=transforms)
-    assert isinstance(source, BrainVolumes)
+    assert not isinstance(source, NaturalImages)
     return source

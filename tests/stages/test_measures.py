@@ -10,6 +10,7 @@ import neurocontrast as nc
 from neurocontrast.config import load_config
 from neurocontrast.data import read_measures
 from neurocontrast.data.measures import MeasuresContract, MeasureSettings
+from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.exceptions import DataError
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
@@ -94,3 +95,47 @@ def test_a_run_of_measures_is_embedded_the_same_each_time(tmp_path, encoder):
         tables.append(table[[name for name in table if name.startswith("feature_")]].to_numpy())
     assert np.array_equal(*tables)
     assert tables[0].std() > 0
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return nc.pretrain(CONFIG, out=tmp_path_factory.mktemp("measures") / "run")
+
+
+@pytest.fixture(scope="module")
+def embeddings(run):
+    config = {"data": {"measures": TABLES}}
+    return nc.embed(run, participants=DATA["participants"], out=run.parent / "e.parquet", config=config)
+
+
+@pytest.fixture(scope="module")
+def features(embeddings):
+    return read_embeddings(embeddings).features
+
+
+def test_rows_of_measures_are_embedded_as_embed_does(run, people, features):
+    measures = people.measures.values
+    made = ScanEmbedder(run).fit_transform(measures)
+    assert np.array_equal(made, features)
+    shuffled = measures.iloc[::-1, ::-1].rename(columns=lambda name: name.replace("_and_", "&"))
+    with_more = shuffled.assign(age=30.0, participant_id="sub-1")
+    made = ScanEmbedder(run, layer="encoder").fit(None).transform(with_more)
+    np.testing.assert_allclose(made, features[::-1], rtol=1e-4, atol=1e-5)
+
+
+def test_rows_of_other_measures_are_refused_by_name(run, people):
+    measures, embedder = people.measures.values, ScanEmbedder(run).fit(None)
+    others = measures.rename(columns=lambda name: name.replace("_G_front_sup_", "_superiorfrontal_"))
+    with pytest.raises(
+        DataError, match=r"X: 2 of the \d+ measures that were learned from .*'lh_G_front_sup_thickness'"
+    ):
+        embedder.transform(others)
+    with pytest.raises(DataError, match="It seems to be in mL"):
+        embedder.transform(measures.where(measures < 1000, measures / 1000))
+    with pytest.raises(DataError, match=r"row 3, column 'lh_G_.*': found 'thick'"):
+        embedder.transform(measures.astype(object).where(measures != measures.iloc[3], "thick"))
+    twice = pd.concat([measures, measures[["Left-Hippocampus"]]], axis=1)
+    with pytest.raises(DataError, match="several columns 'Left-Hippocampus'"):
+        embedder.transform(twice)
+    with pytest.raises(DataError, match=r"DataFrame with one row a scan .*, got ndarray"):
+        embedder.transform(measures.to_numpy())

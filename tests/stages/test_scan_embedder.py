@@ -140,5 +140,5 @@ def test_a_run_of_natural_images_is_refused_by_fit(embedder, run, tmp_path):
     text = (run / "encoder.json").read_text().replace('"preprocessing": {', '"preprocessing": {"kind": "images", ', 1)
     (tmp_path / "encoder.json").write_text(text)
     (tmp_path / "encoder.safetensors").write_bytes((run / "encoder.safetensors").read_bytes())
-    with pytest.raises(ConfigError, match="ScanEmbedder embeds scans of brains"):
+    with pytest.raises(ConfigError, match="ScanEmbedder embeds brains, and this run was trained on natural images"):
         ScanEmbedder(tmp_path).fit(["a.nii"])

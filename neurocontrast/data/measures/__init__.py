@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from neurocontrast.data.measures.contract import MeasuresContract, MeasureSettings
 from neurocontrast.data.measures.reading import join_measures, read_measures
-from neurocontrast.data.measures.tables import MeasuresTable, read_tables, rows_of
+from neurocontrast.data.measures.tables import MeasuresTable, measures_of, read_tables, rows_of
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ __all__ = [
     "MeasuresDataset",
     "MeasuresTable",
     "join_measures",
+    "measures_of",
     "read_measures",
     "read_tables",
     "rows_of",

@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import is_missing
+from neurocontrast.data.columns import is_missing, text_of
 from neurocontrast.data.layouts.scan import identity_of
 from neurocontrast.data.measures.finding import sheets_at
 from neurocontrast.data.measures.formats import Sheet
@@ -23,7 +23,7 @@ from neurocontrast.data.measures.units import check_units
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, suggestion
 
-__all__ = ["MeasuresTable", "read_tables", "rows_of"]
+__all__ = ["MeasuresTable", "measures_of", "read_tables", "rows_of"]
 
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
 _N_NAMED = 5
@@ -149,6 +149,32 @@ def read_tables(
     absent = [name for name in keep if name not in columns]
     if absent:
         raise DataError(f"keep: no table of measures has a column '{absent[0]}'.{suggestion(absent[0], columns)}")
+    return _merge(sheets, keep, notes)
+
+
+def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> MeasuresTable:
+    """Return the measures in a DataFrame, a row each; columns that no known region is called are left out.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row a scan, one column a region, in mm, mm² and mm³.
+    name : str
+        What messages call it.
+    keep : sequence of str
+        Further numeric columns to take where they are there.
+    """
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise DataError(f"{name}: has several columns '{twice}'. Take out all but one.")
+    cells = {str(column): [text_of(cell) for cell in frame[column]] for column in frame}
+    rows = [f"row {row}" for row in range(len(frame))]
+    merged = _merge([Sheet(Path(name), rows, cells)], keep, [])
+    values = merged.values.droplevel("session").loc[rows].reset_index(drop=True)
+    return replace(merged, values=values)
+
+
+def _merge(sheets: Sequence[Sheet], keep: Sequence[str], notes: list[str]) -> MeasuresTable:
     merged = _Merged(Problems(sheets[0].source.name if len(sheets) == 1 else "measures"), notes=notes)
     for sheet in sheets:
         _add(sheet, merged, keep, several=len(sheets) > 1)
@@ -156,7 +182,7 @@ def read_tables(
     values = _joined(merged)
     merged.problems.raise_if_any()
     if values.empty:
-        names = ", ".join(str(path) for path in given)
+        names = ", ".join(dict.fromkeys(str(sheet.source) for sheet in sheets))
         raise DataError(f"{names}: no column is a regional measure that is known. {' '.join(notes)}".rstrip())
     kinds = {name: merged.regions[name].kind for name in values.columns.astype(str)}
     check_units(values, kinds)

@@ -71,6 +71,11 @@ class ImageSource:
         """Return a cohort of what Python gives; images that are only in memory are written to a folder."""
         raise NotImplementedError
 
+    def unlisted(self, place: Path) -> Cohort | None:
+        """Return the samples of a place that needs no table of people beside it; None where it does."""
+        del place
+        return None
+
     def kept_in(self, folder: Path) -> Self:
         """Return the source with another place for what is prepared."""
         del folder

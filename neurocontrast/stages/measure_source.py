@@ -14,7 +14,16 @@ import pandas as pd
 
 from neurocontrast.config import Config, MeasureDataSettings
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.measures import MeasuresContract, MeasuresDataset, MeasureSettings, measures_of, read_measures
+from neurocontrast.data.measures import (
+    MeasuresContract,
+    MeasuresDataset,
+    MeasureSettings,
+    holds_measures,
+    join_measures,
+    measures_of,
+    read_measures,
+    read_tables,
+)
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.progress import Progress
 from neurocontrast.stages.image_source import ImageSource
@@ -47,21 +56,39 @@ class RegionalMeasures(ImageSource):
         self, participants: str | os.PathLike[str], *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
         """Read people and their measures; of other programs than a run learned from, a warning says so."""
-        del check_images
         if images_root is not None:
             raise ConfigError("images_root: regional measures have no images. Leave it out.")
-        data = self.data
-        cohort = read_measures(participants, data.measures, atlas=data.atlas, measure=data.measure)
-        table = cohort.measures
+        tables = self.data.measures
+        return self._compared(read_measures(participants, tables, **self._taken, all_measured=check_images))
+
+    @property
+    def _taken(self) -> dict[str, str]:
+        return {"atlas": self.data.atlas, "measure": self.data.measure}
+
+    def _compared(self, cohort: Cohort) -> Cohort:
+        """Refuse a cohort that lacks columns of a run; warn where its measures are of another atlas or program."""
+        table, contract = cohort.measures, self.contract_
         assert table is not None
-        learned = None if self.contract_ is None else self.contract_.software
-        if not learned or not table.software or table.software == learned:
+        if contract is None:
             return cohort
-        warning = (
-            f"{cohort.source.name}: these measures are of {table.software}, and the encoder learned from {learned}: "
-            "versions differ in their measures as scanners do."
-        )
-        return replace(cohort, warnings=(*cohort.warnings, warning))
+        contract.check_columns(table.values, source=cohort.source.name)
+        parts = ((table.atlas, contract.atlas, "+"), (table.software, contract.software, "; "))
+        warnings = [
+            f"{cohort.source.name}: these measures are of {now}, and the encoder learned from {before}: they differ in "
+            "their measures as scanners do."
+            for now, before, between in parts
+            if now and not set(filter(None, before.split(between))) <= set(now.split(between))
+        ]
+        return replace(cohort, warnings=(*cohort.warnings, *warnings))
+
+    def unlisted(self, place: Path) -> Cohort | None:
+        """Return everybody in a table or folder of measures, where `data` names no other."""
+        if self.data.measures is not None or not holds_measures(place):
+            return None
+        table = read_tables(place, **self._taken)
+        names, sessions = (table.values.index.get_level_values(level) for level in (0, 1))
+        people = pd.DataFrame({"participant_id": names, "subject_id": names, "session": sessions})
+        return self._compared(join_measures(Cohort(people, place, place.parent, channels=()), table))
 
     def cohort_of(self, given: Any, folder: Path) -> Cohort:
         """Return a cohort of the measures in a DataFrame."""

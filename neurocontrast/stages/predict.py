@@ -98,13 +98,14 @@ def predict(
     fitted, path = load_probe(probe), Path(embeddings)
     if run is None:
         tidy, features, origin, doubt = _read_features(fitted, path)
+        doubts = [] if doubt is None else [doubt]
         truths, recentred = _truths(fitted, tidy, calibrate), _recentred(fitted, tidy)
         table = _predictions(fitted, tidy, features, outside_percentile)
     else:
         from neurocontrast.stages.predict_scans import Journal, open_scans
 
         scans = open_scans(Path(run), path, fitted, images_root=images_root, config=config)
-        tidy, doubt = scans.tidy, None
+        tidy, doubts = scans.tidy, list(scans.cohort.warnings)
         truths, recentred = _truths(fitted, tidy, calibrate), _recentred(fitted, tidy)
         model = digest_of("predictions", digest_of_probe(probe), encoder_digest(scans.info), outside_percentile)
         table = scans.predict(
@@ -118,7 +119,7 @@ def predict(
     if calibrate is not None and truths is not None:
         calibration = {"file": Path(calibrate).name} | _calibrated(fitted, tidy, table, truths)
     outside = _outside(fitted, tidy, table, outside_percentile)
-    for message in (doubt, *_doubts(fitted, table, recentred, outside, calibration)):
+    for message in (*doubts, *_doubts(fitted, table, recentred, outside, calibration)):
         if message is not None:
             progress.warning(message)
     parts = {"recentred": recentred, "outlyingness": outside, "calibration": calibration}

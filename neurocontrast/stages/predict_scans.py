@@ -8,7 +8,7 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,19 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.config import Config, DataSettings, as_config
+from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
-from neurocontrast.data.cache import signature_of
 from neurocontrast.embedding import extract_features
 from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.evaluation import FittedProbe
 from neurocontrast.evaluation.rows import check_same_encoder, encoder_digest, tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
-from neurocontrast.files import ScanFiles, digest_of, files_of, write_text
+from neurocontrast.files import digest_of, files_of, write_text
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import subject_digest
 from neurocontrast.reading import parse_json, read_bytes
 from neurocontrast.stages.embed import load_network, reading
-from neurocontrast.stages.sources import BrainVolumes, brains_of_run
+from neurocontrast.stages.sources import Brains, brains_of_run
 from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_below
 
 __all__ = ["IncomingScans", "Journal", "open_scans"]
@@ -127,14 +126,9 @@ class IncomingScans:
     cohort: Cohort
     tidy: pd.DataFrame
     network: Encoder | ContrastiveModel
-    source: BrainVolumes
+    source: Brains
     settings: Config
     info: dict[str, Any]
-
-    @cached_property
-    def scans(self) -> list[ScanFiles]:
-        """The files of each scan."""
-        return self.cohort.scans
 
     def predict(
         self,
@@ -180,14 +174,14 @@ class IncomingScans:
         return {"scans": scans, "simulated": self.cohort.simulated or bool(self.info["run"].get("simulated"))}
 
     def _key(self, row: int) -> str:
-        """Return a digest of a scan's files and of its row; of files that cannot be read, of the row alone."""
-        scan = self.scans[row]
+        """Return a digest of a scan and of its row; of files that cannot be read, of the row alone."""
+        scan = self.cohort.subset([row])
         try:
-            signature: tuple[int, ...] = signature_of(files_of(scan))[:2]
+            signature = [number for files in self.source.signatures(scan) for number in files[:2]]
         except OSError:
-            signature = ()
+            signature = []
         cells = self.tidy.iloc[row].astype(str)
-        return digest_of("scan", *files_of(scan), *signature, *cells.index, *cells)[:16]
+        return digest_of("scan", scan.digest(), *signature, *cells.index, *cells)[:16]
 
     def _record(self, row: int, predict_row: Callable[..., Mapping[str, Any]], columns: Sequence[str]) -> Record:
         of_scan = self.tidy.iloc[[row]].reset_index(drop=True)
@@ -202,19 +196,18 @@ class IncomingScans:
         return {**record, **predicted, "warnings": warnings, "error": None}
 
     def _doubts(self, row: int) -> list[str]:
-        if any(path.lower().endswith(".npy") for path in files_of(self.scans[row])):
-            return []
-        return list(read_scan_header(files_of(self.scans[row])[0]).warnings)
+        files = [files_of(scan)[0] for scan in self.cohort.subset([row]).scans]
+        headers = [read_scan_header(file) for file in files if not file.lower().endswith(".npy")]
+        return [warning for header in headers for warning in header.warnings]
 
     def _features(self, row: int) -> npt.NDArray[np.float32]:
         """Return the features of a scan (1, n_features); no copy of it is left where no cache folder was given."""
         with tempfile.TemporaryDirectory(prefix="neurocontrast-scan-") as scratch:
-            folder = self.source.data.cache_dir or Path(scratch)
-            source = replace(self.source, data=self.source.data.model_copy(update={"cache_dir": folder}))
+            source = self.source.kept_in(getattr(self.source.data, "cache_dir", None) or Path(scratch))
             images = source.images(self.cohort.subset([row]))
             features = extract_features(self.network, images, settings=self.settings.embedding, n_readers=0)
         if not np.isfinite(features).all():
-            raise DataError(f"{', '.join(files_of(self.scans[row]))}: its features are not finite.")
+            raise DataError(f"{self.cohort.names()[row]}: its features are not finite.")
         return features
 
 
@@ -259,11 +252,12 @@ def open_scans(
         parameter=run.name,
         what="the probe",
     )
-    data = settings.data if isinstance(settings.data, DataSettings) else DataSettings()
-    source = brains_of_run(run, contract, data, what="predict takes scans of brains")
-    if not isinstance(source, BrainVolumes):
-        raise ConfigError("predict takes scans, and this run was trained on regional measures.")
-    if scans.is_dir() or (scans.is_file() and is_scan(scans)):
+    source = brains_of_run(run, contract, settings.data, what="predict takes brains")
+    cohort = source.unlisted(scans)
+    if cohort is not None:
+        labels = cohort.table["participant_id"].str.removeprefix("sub-")
+        cohort = replace(cohort, table=cohort.table.assign(subject_id=[_subject(label, fitted) for label in labels]))
+    elif scans.is_dir() or (scans.is_file() and is_scan(scans)):
         cohort = _cohort_of_files(scans, source.channels or ("t1",), fitted)
     else:
         cohort = source.read_cohort(scans, images_root=images_root, check_images=False)

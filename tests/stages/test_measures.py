@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import neurocontrast as nc
+from neurocontrast.cli.app import run as neurocontrast
 from neurocontrast.config import load_config
 from neurocontrast.data import read_measures
 from neurocontrast.data.measures import MeasuresContract, MeasureSettings
@@ -139,3 +140,61 @@ def test_rows_of_other_measures_are_refused_by_name(run, people):
         embedder.transform(twice)
     with pytest.raises(DataError, match=r"DataFrame with one row a scan .*, got ndarray"):
         embedder.transform(measures.to_numpy())
+
+
+@pytest.fixture(scope="module")
+def probe(embeddings):
+    settings = {"n_bootstraps": 0, "confounds": False, "new_site": False, "n_folds": 3, "allow_overlap": True}
+    return nc.evaluate(embeddings, out=embeddings.parent / "evaluation", target="sex", **settings)
+
+
+def predictions_of(out):
+    return pd.read_csv(out, sep="\t", dtype={"participant_id": str})
+
+
+def test_new_people_are_predicted_from_tables_of_measures(run, embeddings, probe, tmp_path):
+    expected = predictions_of(nc.predict(probe, embeddings, out=tmp_path / "e.tsv"))
+    config = {"data": {"measures": TABLES}}
+    listed = nc.predict(probe, DATA["participants"], run=run, out=tmp_path / "p.tsv", config=config)
+    alone = nc.predict(probe, SAMPLE, run=run, out=tmp_path / "f.tsv")  # the tables' folder, without a table of people
+    for out in (listed, alone):
+        found = predictions_of(out)
+        for name in ("y_score", "mahalanobis_percentile"):
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-3)
+        same = ["participant_id", "y_pred", "trained_on"]
+        assert found[same].equals(expected[same])
+        assert found["error"].isna().all()
+
+
+def test_a_person_who_lacks_measures_stops_no_other_and_a_call_continues(run, people, probe, tmp_path, monkeypatch):
+    from neurocontrast.stages import predict_scans
+
+    table = people.measures.values.head(4).assign(participant_id=["sub-a", "sub-b", "c", "d"])
+    table.iloc[1, :9] = np.nan
+    table.to_csv(tmp_path / "new.tsv", sep="\t", index=False, na_rep="n/a")
+    out = tmp_path / "p.tsv"
+    given = ["predict", str(probe), str(tmp_path / "new.tsv"), "--run", str(run), "--out", str(out)]
+    assert neurocontrast(given) == 1
+    found = predictions_of(out).set_index("participant_id")
+    assert "sub-b: lacks 9 of" in found.loc["sub-b", "error"]
+    assert found["y_score"].notna().tolist() == [name != "sub-b" for name in found.index]
+    embedded, extract = [], predict_scans.extract_features
+    monkeypatch.setattr(predict_scans, "extract_features", lambda *a, **k: embedded.append(1) or extract(*a, **k))
+    again = nc.predict(probe, tmp_path / "new.tsv", run=run, out=out, overwrite=True)
+    assert len(embedded) == 0  # whoever failed is tried again, and fails before the encoder
+    assert predictions_of(again).set_index("participant_id").equals(found)
+
+
+def test_tables_of_another_atlas_or_version_are_refused_or_warned_about(run, people, probe, tmp_path, capsys):
+    path = tmp_path / "new.tsv"
+    table = people.measures.values.head(2).assign(participant_id=["a", "b"])
+    table.drop(columns="lh_G_front_sup_thickness").to_csv(path, sep="\t", index=False)
+    given = ["predict", str(probe), str(path), "--run", str(run), "--out", str(tmp_path / "p.tsv")]
+    assert neurocontrast(given) == 2
+    assert "new.tsv: 1 of the" in (printed := capsys.readouterr().err)
+    assert "'lh_G_front_sup_thickness'" in printed
+    assert not (tmp_path / "p.tsv").exists()
+    table.to_csv(path, sep="\t", index=False)
+    path.with_suffix(".json").write_text('{"parcellation": "aparc.DKTatlas"}')
+    assert neurocontrast(given) == 0
+    assert "these measures are of aparc.DKTatlas+aseg, and the encoder learned from" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neurocontrast.data.measures.contract import MeasuresContract, MeasureSettings
+from neurocontrast.data.measures.finding import holds_measures
 from neurocontrast.data.measures.reading import join_measures, read_measures
 from neurocontrast.data.measures.tables import MeasuresTable, measures_of, read_tables, rows_of
 from neurocontrast.lazy import lazy_exports
@@ -17,6 +18,7 @@ __all__ = [
     "MeasuresContract",
     "MeasuresDataset",
     "MeasuresTable",
+    "holds_measures",
     "join_measures",
     "measures_of",
     "read_measures",

@@ -133,15 +133,7 @@ class MeasuresContract:
         DataError
             Where measures are absent, or with everybody who lacks more than `max_missing` of them.
         """
-        absent = [name for name in self.columns if name not in values]
-        if absent:
-            shown = ", ".join(f"'{name}'" for name in absent[:_N_NAMED])
-            more = f" and {len(absent) - _N_NAMED} more" if len(absent) > _N_NAMED else ""
-            raise DataError(
-                f"{source}: {len(absent)} of the {len(self.columns)} measures that were learned from are not there: "
-                f"{shown}{more}. They are of the atlas {self.atlas or 'of an unnamed table'}. Give the tables of that "
-                "atlas."
-            )
+        self.check_columns(values, source=source)
         raw = self._logarithms(values)
         problems, missing = Problems(source), np.isnan(raw)
         for row in np.flatnonzero(missing.mean(axis=1) > self.max_missing).tolist():
@@ -156,6 +148,18 @@ class MeasuresContract:
         made = np.where(np.isnan(made), self.medians, made)
         standardised = (made - np.array(self.means)) / np.array(self.sds)
         return np.clip(standardised, -self.clip, self.clip).astype(np.float32)
+
+    def check_columns(self, values: pd.DataFrame, *, source: str) -> None:
+        """Refuse measures that lack some of those learned from; `source` is what their table is called."""
+        absent = [name for name in self.columns if name not in values]
+        if absent:
+            shown = ", ".join(f"'{name}'" for name in absent[:_N_NAMED])
+            more = f" and {len(absent) - _N_NAMED} more" if len(absent) > _N_NAMED else ""
+            raise DataError(
+                f"{source}: {len(absent)} of the {len(self.columns)} measures that were learned from are not there: "
+                f"{shown}{more}. They are of the atlas {self.atlas or 'of an unnamed table'}. Give the tables of that "
+                "atlas."
+            )
 
     def _logarithms(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
         raw = values[list(self.columns)].to_numpy(dtype=np.float64, copy=True)

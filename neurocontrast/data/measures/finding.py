@@ -13,7 +13,7 @@ from neurocontrast.data.measures.names import region_of
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.lazy import load
 
-__all__ = ["files_of_measures", "sheets_at"]
+__all__ = ["files_of_measures", "holds_measures", "sheets_at"]
 
 _PARCELLATIONS = ("aparc.a2009s", "aparc", "aparc.DKTatlas", "aparc.DKTatlas.mapped", "neuromorphometrics")
 _SEGMENTATIONS = ("aseg", "aseg+DKT", "wmparc")
@@ -68,6 +68,13 @@ def sheets_at(path: Path, atlas: str, measure: str, notes: list[str]) -> list[Sh
         sheet for (name, named), files in found.items() if named in taken for sheet in formats[name].sheets(files)
     ]
     return _of_measure(sheets, measure, notes, path)
+
+
+def holds_measures(path: Path) -> bool:
+    """Return whether a path is a folder or a table of measures, and no table of people alone."""
+    head = _head(path)
+    others = [reader for name, reader in _formats().items() if name != "table"]
+    return path.is_dir() or _has_regions(head) or any(each.atlas_of(path, head) is not None for each in others)
 
 
 def _formats() -> dict[str, Format]:

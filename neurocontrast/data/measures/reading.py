@@ -24,6 +24,7 @@ def read_measures(
     *,
     atlas: str = "",
     measure: str = "thickness",
+    all_measured: bool = True,
 ) -> Cohort:
     """Read people and their regional measures, joined by participant and session.
 
@@ -36,6 +37,8 @@ def read_measures(
         ``measures.tsv`` beside `participants`.
     atlas, measure : str, optional
         What to take from folders (`neurocontrast.data.measures.read_tables`).
+    all_measured : bool
+        Whether people without measures are refused.
 
     Returns
     -------
@@ -51,15 +54,18 @@ def read_measures(
     paths = people.source.parent / BESIDE if measures is None else measures
     if measures is None and not Path(str(paths)).is_file():
         raise DataError(f"data.measures: missing, and {people.source.name} has no {BESIDE} beside it. Name the table.")
-    return join_measures(people, read_tables(paths, atlas=atlas, measure=measure))
+    return join_measures(people, read_tables(paths, atlas=atlas, measure=measure), all_measured=all_measured)
 
 
-def join_measures(people: Cohort, table: MeasuresTable) -> Cohort:
-    """Return people with the rows of a table of measures that are theirs; all who have none are one `DataError`."""
+def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = True) -> Cohort:
+    """Return people with the rows of a table of measures that are theirs; all who have none are one `DataError`.
+
+    Without `all_measured` they stay, with no measure.
+    """
     participants, sessions = (people.table[name].astype(str).tolist() for name in ("participant_id", "session"))
     rows = rows_of(table, participants, sessions)
     problems, names = Problems(people.source.name), people.names()
-    for row in rows.lacking.tolist():
+    for row in rows.lacking.tolist() if all_measured else []:
         problems.add("no table of measures has a row of this scan", name=names[row])
     problems.raise_if_any()
     joined = replace(table, values=rows.values)

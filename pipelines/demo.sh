@@ -36,8 +36,9 @@ for encoder in run untrained components; do
     run neurocontrast embed "$out/$encoder" --participants "$out/study/participants.tsv" \
         --out "$out/$encoder-embeddings.parquet" --set "data.cache_dir=$out/cache"
     test "$encoder" = run && how="" || how=$scores
+    # How many labelled people does one need? The study's own voxels are asked too, in the first evaluation.
     run neurocontrast evaluate "$out/$encoder-embeddings.parquet" --target diagnosis --out "$out/$encoder-diagnosis" \
-        --set evaluation.n_repeats=3 --set evaluation.n_jobs=2 $how
+        --train-sizes 40,80,160,480 --n-draws 1 --set evaluation.n_repeats=3 --set evaluation.n_jobs=2 $how
     run neurocontrast evaluate "$out/$encoder-embeddings.parquet" --target age --out "$out/$encoder-age" \
         --set evaluation.n_jobs=2 $how
 done

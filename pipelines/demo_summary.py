@@ -32,6 +32,15 @@ for target, metric, title in (("diagnosis", "auc", "diagnosis AUC"), ("age", "r2
     print(f"  {'':14}  {'… fitted to the study':24}{shown(pretrained['voxels'][metric])}")
     print(f"  {'':14}  {'covariates only':24}{shown(pretrained['baseline'][metric])}")
 
+curves = {name: read(f"{encoder}-diagnosis")["learning_curve"] for encoder, name in encoders.items()}
+rows = {name: curve["metrics"]["auc"] for name, curve in curves.items()}
+rows["… fitted to the study"] = curves["pretrained encoder"]["voxels"]["auc"]
+sizes = curves["pretrained encoder"]["sizes"]
+print("\nHow many labelled people does one need? Diagnosis AUC, mean over folds and draws:\n")
+print(f"  {'labelled people':26}" + "".join(f"{size:>7}" for size in sizes))
+for name, points in rows.items():
+    print(f"  {name:26}" + "".join(f"{point['mean']:7.2f}" for point in points))
+
 print("\nDiagnosis, AUC less that of the pretrained encoder:\n")
 differences = pd.read_csv(out / "comparison" / "differences.tsv", sep="\t")
 for row in differences[differences["metric"] == "auc"].itertuples():

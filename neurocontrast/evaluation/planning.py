@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 
 from neurocontrast.evaluation.blocks import Block, blocks_of
 from neurocontrast.evaluation.designs import (
+    ComponentsDesign,
     CovariateDesign,
     Design,
     FeatureDesign,
@@ -120,6 +121,19 @@ class Study:
     def designs(self) -> dict[str, Design]:
         """Return the design of each model by name: the embedding, and the baseline beside it."""
         return {"embedding": self.design(), "baseline": CovariateDesign(self.table, self.covariates)}
+
+    def compared_designs(self) -> dict[str, Design]:
+        """Return the designs of all models: those of `designs`, and voxels and regional measures where they are."""
+        found = self.designs()
+        if self.voxels is not None:
+            found["voxels"] = ComponentsDesign(self.voxels.products)
+        if self.regional:
+            found["regional"] = CovariateDesign(self.table, self.regional)
+        return found
+
+    def settings_of(self, model: str) -> EvaluationSettings:
+        """Return the settings of a model's probe: voxels and regional measures have the built-in one."""
+        return self.settings.model_copy(update={"probe": "auto"}) if model in ("voxels", "regional") else self.settings
 
     def estimator_of(self, model: str) -> BaseEstimator | None:
         """Return the user's own estimator for a model; None for the built-in one."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from neurocontrast.evaluation.designs import N_COMPONENTS, ComponentsDesign, CovariateDesign, kept_columns
+from neurocontrast.evaluation.designs import N_COMPONENTS, kept_columns
 from neurocontrast.evaluation.estimators import describe_built_in, describe_own
 from neurocontrast.evaluation.fitting import OutOfFold, constant_predictions, cross_validate
 from neurocontrast.evaluation.metrics import (
@@ -117,12 +117,7 @@ def run_study(
 
 def predict_out_of_fold(study: Study, progress: Progress) -> Models:
     """Return the out-of-fold predictions of every model."""
-    designs, settings = study.designs(), study.settings
-    if study.voxels is not None:
-        designs["voxels"] = ComponentsDesign(study.voxels.products)
-    if study.regional:
-        designs["regional"] = CovariateDesign(study.table, study.regional)
-    models = {}
+    designs, models = study.compared_designs(), {}
     with progress.task("Fitting probes", len(designs) * len(study.splits), "fold") as task:
         for name, design in designs.items():
             if name == "embedding" and study.elsewhere is not None:
@@ -140,7 +135,7 @@ def predict_out_of_fold(study: Study, progress: Progress) -> Models:
                 study.target,
                 study.splits,
                 subjects=study.subjects,
-                settings=settings.model_copy(update={"probe": "auto"}) if name in _BESIDE else settings,
+                settings=study.settings_of(name),
                 sites=study.sites,
                 estimator=study.estimator_of(name),
                 advance=task.advance,

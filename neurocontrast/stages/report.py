@@ -183,11 +183,12 @@ def compare(
 
 
 def _learning_curves(loaded: list[Evaluated]) -> pd.DataFrame:
-    """Return the learning curves of all models, and that of the covariates of the first, as one table."""
+    """Return the learning curves of all models, and those of what the first was compared with, as one table."""
     columns = ["model", "metric", "n_train", "mean", "sd", "n"]
     curves = {each.name: each.evaluation.learning_curve or LearningCurve() for each in loaded}
     parts = {name: curve.metrics for name, curve in curves.items()}
-    parts["covariates only"] = curves[loaded[0].name].baseline
+    first = curves[loaded[0].name]
+    parts |= {"covariates only": first.baseline, "voxels": first.voxels, "regional measures": first.regional}
     rows = [
         {"model": name, "metric": metric, **point.model_dump()}
         for name, metrics in parts.items()

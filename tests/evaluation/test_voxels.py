@@ -138,3 +138,18 @@ def test_a_warning_comes_where_voxels_do_as_well(metric, ours, theirs, warns):
     found = look_beside(figures, "voxels", "23 principal components", metric)
     assert bool(found) is warns
     assert all(notice.message.startswith("23 principal components") for notice in found)
+
+
+def test_the_learning_curve_shows_voxels_and_regional_measures_too(study):
+    planned, _ = study
+    n_train = min(len(split.train) for split in planned.splits)
+    planned.table["measure"] = planned.target.values + np.random.default_rng(2).normal(size=120)
+    settings = planned.settings.model_copy(update={"train_sizes": (20, n_train), "n_draws": 1, "C": (1e-2,)})
+    result = run_study(replace(planned, settings=settings, regional=("measure",)))
+    curve = result.evaluation.content()["learning_curve"]
+    for model in ("voxels", "regional"):
+        few, all_of_them = curve[model]["auc"]
+        assert (few["n_train"], all_of_them["n_train"]) == (20, n_train)
+        assert few["mean"] < all_of_them["mean"] or model == "regional"  # one column has one order, whatever the size
+        folds, largest = result.tables["folds"], result.tables["learning_curve"].query(f"n_train == {n_train}")
+        assert abs(largest[f"{model}_auc"].mean() - folds[f"{model}_auc"].mean()) < 0.02

@@ -82,8 +82,10 @@ def measure_learning_curve(inputs: PanelInputs) -> Findings:
     table = pd.DataFrame(rows).sort_values(["n_train", "draw", "repeat", "fold"], ignore_index=True)
     sizes = table.replace([np.inf, -np.inf], np.nan).groupby("n_train")
     parts = {
-        key: {name: _points(sizes[prefix + name]) for name in _names(study)}
-        for key, prefix in (("metrics", ""), ("baseline", "baseline_"))
+        "metrics" if model == "embedding" else model: {
+            name: _points(sizes[_prefix(model) + name]) for name in _names(study)
+        }
+        for model in study.compared_designs()
     }
     about = {"sizes": list(settings.train_sizes), "n_draws": settings.n_draws, "unit": "subject"}
     return Findings({"learning_curve": about | parts}, {"learning_curve": table})
@@ -91,16 +93,20 @@ def measure_learning_curve(inputs: PanelInputs) -> Findings:
 
 def _fit(study: Study, split: Split, train: npt.NDArray[np.intp], seed: int) -> dict[str, float]:
     found: dict[str, float] = {}
-    for model, design in study.designs().items():
+    for model, design in study.compared_designs().items():
         decided = fit_probe(
-            design, study.target, train, split.test, subjects=study.subjects, settings=study.settings, seed=seed,
+            design, study.target, train, split.test, subjects=study.subjects, settings=study.settings_of(model),
+            seed=seed,
             sites=study.sites, estimator=study.estimator_of(model),
         )[0]  # fmt: skip
         truth = study.target.values[split.test]
         values = compute_metrics(study.target.kind, truth, decided.scores, decisions=decided.decisions)
-        prefix = "" if model == "embedding" else f"{model}_"
-        found |= {prefix + name: float(values[name][0]) for name in _names(study)}
+        found |= {_prefix(model) + name: float(values[name][0]) for name in _names(study)}
     return found
+
+
+def _prefix(model: str) -> str:
+    return "" if model == "embedding" else f"{model}_"
 
 
 def _names(study: Study) -> list[str]:

@@ -237,6 +237,8 @@ class LearningCurve(Section):
     unit: str | None = None
     metrics: dict[str, list[LearningPoint]] = {}
     baseline: dict[str, list[LearningPoint]] = {}
+    voxels: dict[str, list[LearningPoint]] = {}
+    regional: dict[str, list[LearningPoint]] = {}
 
 
 class ExternalMetric(Section):

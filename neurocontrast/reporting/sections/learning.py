@@ -14,6 +14,7 @@ from neurocontrast.reporting.wording import Words, capitalise, leading_metrics, 
 
 __all__ = ["LEARNING", "TRAINING", "draw_learning"]
 
+_MODELS = ("Embedding", "Covariates only", "Voxels", "Regional measures")
 _INPUT = Input(
     "learning_curve.tsv",
     "the learning curve",
@@ -40,9 +41,9 @@ def _build(files: EvaluationFiles) -> Section | None:
 
 
 def _tabulate(curve: LearningCurve, metric: str) -> pd.DataFrame:
-    """Return the means over draws and folds of embedding and baseline: ``model, metric, n_train, mean, sd, n``."""
+    """Return the means over draws and folds of every model: ``model, metric, n_train, mean, sd, n``."""
     parts = []
-    for model, metrics in (("Embedding", curve.metrics), ("Covariates only", curve.baseline)):
+    for model, metrics in zip(_MODELS, (curve.metrics, curve.baseline, curve.voxels, curve.regional), strict=True):
         points = [vars(point) for point in metrics.get(metric, [])]
         table = pd.DataFrame(points, columns=["n_train", "mean", "sd", "n"])
         parts.append(table.astype(float).assign(model=model, metric=metric))

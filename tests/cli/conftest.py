@@ -13,7 +13,7 @@ TINY = [
     *("--set", "encoder.name=lenet", "--set", "data.spacing_mm=6", "--set", "data.shape=[32,36,32]"),
     *("--set", "training.epochs=1", "--set", "training.batch_size=8", "--set", "data.n_workers=1"),
 ]
-FEW = ["--set", "evaluation.n_bootstraps=20"]
+FEW = ["--set", "evaluation.n_bootstraps=20", "--set", "evaluation.C=[0.01,1.0]", "--set", "evaluation.n_inner_folds=2"]
 
 
 @dataclass(frozen=True)

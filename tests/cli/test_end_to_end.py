@@ -50,7 +50,7 @@ def test_a_folder_that_cannot_be_renamed_is_filled_in_place(study, tmp_path, mon
     here.mkdir()
     monkeypatch.chdir(here)
     arguments = ["evaluate", study.path("EMB.parquet"), "--out", ".", "--n-folds", "3", "--quiet"]
-    few = ["--set", "evaluation.n_bootstraps=20"]
+    few = [part for each in ("n_bootstraps=20", "C=[0.01]") for part in ("--set", f"evaluation.{each}")]
     assert run([*arguments, *few]) == 0
     assert (here / "evaluation.json").is_file()
     assert run([*arguments, *few, "--overwrite"]) == 0

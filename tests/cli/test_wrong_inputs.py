@@ -139,7 +139,7 @@ def test_a_full_disk_is_told_with_the_file_that_was_to_be_written(tmp_path):
 
 def test_running_out_of_memory_in_torch_is_no_defect(study, tmp_path, capsys):
     arguments = ["pretrain", "--participants", study.path("healthy/participants.tsv"), "--out", tmp_path / "RUN"]
-    huge = ["--set", "encoder.name=lenet", "--set", "encoder.projection=[100000000,100000000]"]
+    huge = ["--set", "encoder.name=lenet", "--set", "encoder.projection=[1000000000000,8]"]
     refused([*arguments, *huge], capsys, "out of memory", code=1)
     assert not (tmp_path / "RUN").exists()
 

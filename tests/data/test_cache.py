@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -393,34 +395,38 @@ def test_float16_holds_zscores_and_refuses_what_it_cannot(tmp_path, brain, write
     assert np.isfinite(VolumeCache(tmp_path / "cache", plain, dtype="float32").read(bright)).all()
 
 
+def prepare_in(n_processes, cache, scans, prepare=VolumeCache.prepare):
+    """Return the exit codes of processes that prepare the same scans at once."""
+    forking = multiprocessing.get_context("fork")
+    running = [
+        forking.Process(target=prepare, args=(cache, scans), kwargs={"n_workers": 0}) for _ in range(n_processes)
+    ]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join()
+    return [process.exitcode for process in running]
+
+
 def test_two_processes_at_once_share_a_folder(scans, cache):
-    code = (
-        "import sys; from neurocontrast.data import VolumeCache\n"
-        "from neurocontrast.transforms import Preprocessing\n"
-        "contract = Preprocessing(spacing_mm=2.5, shape=(20, 22, 16))\n"
-        "VolumeCache(sys.argv[1], contract).prepare(sys.argv[2:], n_workers=0)"
-    )
-    command = [sys.executable, "-c", code, str(cache.folder.parent), *scans]
-    running = [subprocess.Popen(command) for _ in range(2)]
-    assert [process.wait() for process in running] == [0, 0]
+    assert prepare_in(2, cache, scans) == [0, 0]
     assert cache.prepare(scans, n_workers=0) == 0
     assert not list(cache.folder.rglob(".tmp-*"))
 
 
 def test_a_killed_preparation_leaves_no_half_entry_and_continues(scans, cache):
-    code = (
-        "import os, sys; from neurocontrast.data import VolumeCache, cache\n"
-        "from neurocontrast.transforms import Preprocessing\n"
-        "write = cache.write_entry; done = []\n"
-        "def write_then_die(*given, **named):\n"
-        "    if len(done) == 2: os.kill(os.getpid(), 9)\n"
-        "    done.append(write(*given, **named))\n"
-        "cache.write_entry = write_then_die\n"
-        "contract = Preprocessing(spacing_mm=2.5, shape=(20, 22, 16))\n"
-        "VolumeCache(sys.argv[1], contract).prepare(sys.argv[2:], n_workers=0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(cache.folder.parent), *scans], check=False)
-    assert done.returncode == -9
+    def prepare_until_killed(cache, scans, n_workers):
+        write, done = cache_module.write_entry, []
+
+        def write_then_die(*given, **named):
+            if len(done) == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            done.append(write(*given, **named))
+
+        cache_module.write_entry = write_then_die
+        cache.prepare(scans, n_workers=n_workers)
+
+    assert prepare_in(1, cache, scans, prepare_until_killed) == [-signal.SIGKILL]
     assert cache.prepare(scans, n_workers=0) == 3
 
 

@@ -12,7 +12,7 @@ TIGHT = {"rtol": 1e-10, "atol": 1e-10}
 
 
 def test_value_and_gradient_equal_the_double_loop(specimen, naive, random_batch, hold):
-    for n, seed, tile in [(9, 0, None), (6, 1, None), (2, 2, None), (9, 3, 5)]:
+    for n, seed, tile in [(7, 0, None), (2, 2, None), (7, 3, 4)]:
         hold(tile)
         z1, z2, metadata = random_batch(n, 7, seed=seed, n_labels=2)
         expected = specimen.reference(naive, z1, z2, metadata)
@@ -48,7 +48,7 @@ def test_gradcheck(specimen, random_batch):
     if isinstance(loss, losses.HardNegativeCCLK):  # its condition is view 1, held still: finite differences move it
         loss.symmetric = False
         views = (z1.detach(), z2)
-    assert torch.autograd.gradcheck(lambda a, b: loss(a, b, metadata), views, atol=1e-6, rtol=1e-5)
+    assert torch.autograd.gradcheck(lambda a, b: loss(a, b, metadata), views, atol=1e-6, rtol=1e-5, fast_mode=True)
 
 
 def test_permuting_the_samples_changes_nothing(specimen, random_batch):

@@ -28,12 +28,12 @@ def _at(specimen, temperature):
 
 
 def test_at_once_and_in_tiles_agree(specimen, random_batch, hold):
-    z1, z2, metadata = random_batch(11, 5, seed=1)
+    z1, z2, metadata = random_batch(7, 5, seed=1)
     for temperature in (None, 0.002):
         hold(None)
         loss = _at(specimen, temperature)
         whole = _value_and_gradients(loss, z1, z2, metadata)
-        for tile in (1, 3, 6, 17):
+        for tile in (1, 3, 7, 15):
             hold(tile)
             for got, expected in zip(_value_and_gradients(loss, z1, z2, metadata), whole, strict=True):
                 torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-10)
@@ -50,13 +50,11 @@ def test_the_loss_is_the_sum_of_its_parts(specimen, random_batch):
             torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-10)
 
 
-def test_gradcheck_of_tiles(specimen, random_batch, hold):
+def test_gradcheck_of_tiles(differentiable, random_batch, hold):
     z1, z2, metadata = random_batch(4, 3, seed=4, n_labels=2)
-    if specimen.name.startswith("cclk-hard"):
-        pytest.skip("Its condition is view 1, held still: finite differences move it.")
     hold(3)
-    loss = specimen.build()
-    assert torch.autograd.gradcheck(lambda a, b: loss(a, b, metadata), (z1, z2), atol=1e-6, rtol=1e-5)
+    loss = differentiable.build()
+    assert torch.autograd.gradcheck(lambda a, b: loss(a, b, metadata), (z1, z2), atol=1e-6, rtol=1e-5, fast_mode=True)
 
 
 def test_backward_twice_gives_the_same(specimen, random_batch, hold):
@@ -112,13 +110,11 @@ class _Types(torch.utils._python_dispatch.TorchDispatchMode):
         return out
 
 
-def test_no_more_is_held_than_asked(specimen, random_batch, hold):
-    if specimen.name.startswith("cclk") or specimen.name.endswith("missing"):
-        pytest.skip("CCL-K solves an n × n system; the mean over observed pairs is streamed by the kernel.")
+def test_no_more_is_held_than_asked(tiled, random_batch, hold):
     z1, z2, metadata = random_batch(40, 4, seed=5)
     hold(20)
     with _Types() as types:
-        specimen.build()(z1, z2, metadata).backward()
+        tiled.build()(z1, z2, metadata).backward()
     assert max(torch.Size(shape).numel() for shape, _ in types.seen) <= max(20 * 20, 80 * 5)
 
 

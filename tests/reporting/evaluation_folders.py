@@ -85,7 +85,7 @@ def make_binary(
     n_folds: int = 5,
     n_repeats: int = 1,
     strength: float = 1.2,
-    n_boot: int = 60,
+    n_boot: int = 10,
     **changes: object,
 ) -> Path:
     """Write an evaluation of a binary target; `changes` replace keys of evaluation.json."""
@@ -164,7 +164,7 @@ def make_continuous(folder: Path, *, n: int = 150, sites: Sequence[str] = ("a", 
 
 
 def _write(
-    folder: Path, coded: pd.DataFrame, measures: dict, cohort: pd.DataFrame, summary: dict, *, n_boot: int = 30
+    folder: Path, coded: pd.DataFrame, measures: dict, cohort: pd.DataFrame, summary: dict, *, n_boot: int = 10
 ) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     first = coded[coded["repeat"] == 0].reset_index(drop=True)

@@ -23,51 +23,74 @@ from neurocontrast.stages.run_folder import check_can_continue
 PROGRAM = """
 import os, signal, sys
 import torch, neurocontrast, neurocontrast.training.checkpoints as checkpoints
+from neurocontrast.stages import pretrain, run_folder
 
 torch.set_num_threads(1)
-if sys.argv[3] == "die":
-    save = checkpoints.save_checkpoint
 
-    def save_and_die(*given, **options):
-        save(*given, **options)
-        os.kill(os.getpid(), signal.SIGKILL)
 
-    checkpoints.save_checkpoint = save_and_die
-elif sys.argv[3] != "finish":
-    left = int(sys.argv[3])
+def act(config, out, then):
+    if then == "die":
+        save = checkpoints.save_checkpoint
 
-    def die_at_a_file(event, given):
-        global left
-        if event in ("open", "os.rename", "os.mkdir", "os.remove") and str(given[0]).startswith(sys.argv[2]):
-            left -= 1
-            if not left:
-                os.kill(os.getpid(), signal.SIGKILL)
+        def save_and_die(*given, **options):
+            save(*given, **options)
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.addaudithook(die_at_a_file)
-neurocontrast.pretrain(sys.argv[1], out=sys.argv[2], resume=True)
+        checkpoints.save_checkpoint = save_and_die
+    elif then != "finish":
+        left = int(then)
+
+        def die_at_a_file(event, given):
+            nonlocal left
+            if event in ("open", "os.rename", "os.mkdir", "os.remove") and str(given[0]).startswith(out):
+                left -= 1
+                if not left:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(die_at_a_file)
+    neurocontrast.pretrain(config, out=out, resume=True)
+
+
+for line in sys.stdin:
+    if not (child := os.fork()):
+        act(*line.rstrip("\\n").split("\\t"))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
-def program(config, out, then="finish"):
-    """The command of a process that begins or continues a run."""
-    return [sys.executable, "-c", PROGRAM, str(config), str(out), then]
+@pytest.fixture(scope="module")
+def pretrain_apart():
+    """``pretrain_apart(config, out, then)``: the exit code of a process that begins or continues a run.
+
+    Each is a copy of one that has done nothing but import.
+    """
+    command = [sys.executable, "-c", PROGRAM]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+
+        def act(config, out, then="finish"):
+            server.stdin.write(f"{config}\t{out}\t{then}\n")
+            server.stdin.flush()
+            return int(server.stdout.readline())
+
+        yield act
+        server.stdin.close()
 
 
 @pytest.fixture(scope="module")
-def whole_apart(whole, tmp_path_factory):
+def whole_apart(whole, tmp_path_factory, pretrain_apart):
     """The run that was never killed, made by a process of its own as those that are."""
     out = tmp_path_factory.mktemp("apart") / "whole"
-    subprocess.run(program(whole / "config.yaml", out), check=True)
+    assert pretrain_apart(whole / "config.yaml", out) == 0
     return out
 
 
-def test_killed_run_resumes_to_the_same_bytes(whole_apart, tmp_path):
+def test_killed_run_resumes_to_the_same_bytes(whole_apart, tmp_path, pretrain_apart):
     out, config = tmp_path / "run", whole_apart / "config.yaml"
-    done = subprocess.run(program(config, out, "die"), check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert pretrain_apart(config, out, "die") == -signal.SIGKILL
     assert not (out / "encoder.json").exists()
     (out / "checkpoints/.tmp-left-epoch-0002.pt").write_text("half")
-    subprocess.run(program(config, out), check=True)
+    assert pretrain_apart(config, out) == 0
     assert weights(out) == weights(whole_apart)
     assert metrics(out) == metrics(whole_apart)
     assert not list(out.rglob(".tmp-*"))
@@ -234,12 +257,12 @@ def test_resume_where_nothing_began_begins(whole, settings, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_at_random_files_resumes_to_the_same_bytes(whole_apart, tmp_path):
+def test_killed_at_random_files_resumes_to_the_same_bytes(whole_apart, tmp_path, pretrain_apart):
     moments, out, codes = random.Random(0), tmp_path / "run", []
     for _ in range(8):
         number = str(moments.randint(1, 25))
-        codes.append(subprocess.run(program(whole_apart / "config.yaml", out, number), check=False).returncode)
+        codes.append(pretrain_apart(whole_apart / "config.yaml", out, number))
     assert codes.count(-signal.SIGKILL) > 3
-    subprocess.run(program(whole_apart / "config.yaml", out), check=True)
+    assert pretrain_apart(whole_apart / "config.yaml", out) == 0
     assert metrics(out) == metrics(whole_apart)
     assert weights(out) == weights(whole_apart)

@@ -1,7 +1,7 @@
 import fcntl
+import multiprocessing
 import signal
-import subprocess
-import sys
+import time
 
 import pytest
 from filelock import FileLock
@@ -11,23 +11,23 @@ from neurocontrast.progress import SILENT
 from neurocontrast.stages import run_folder
 from neurocontrast.stages.run_folder import hold
 
-HOLDER = """
-import sys, time
-from pathlib import Path
-from neurocontrast.progress import SILENT
-from neurocontrast.stages.run_folder import hold
-with hold(Path(sys.argv[1]), SILENT):
-    print("held", flush=True)
-    time.sleep(60)
-"""
+
+def hold_until_killed(folder, held):
+    with hold(folder, SILENT):
+        held.set()
+        time.sleep(600)
 
 
 @pytest.fixture
 def holder(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", HOLDER, tmp_path / "run"], stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"held\n"
-        yield process
-        process.kill()
+    forking = multiprocessing.get_context("fork")
+    held = forking.Event()
+    process = forking.Process(target=hold_until_killed, args=(tmp_path / "run", held))
+    process.start()
+    held.wait()
+    yield process
+    process.kill()
+    process.join()
 
 
 def test_a_second_process_is_refused(holder, tmp_path, monkeypatch):
@@ -37,7 +37,7 @@ def test_a_second_process_is_refused(holder, tmp_path, monkeypatch):
 
 
 def test_a_killed_holder_leaves_no_lock(holder, tmp_path):
-    holder.send_signal(signal.SIGKILL)
+    holder.kill()
     with hold(tmp_path / "run", SILENT):
         assert (tmp_path / "run/.lock").is_file()
 
@@ -54,7 +54,8 @@ def test_a_holder_that_is_just_ending_is_waited_for(holder, tmp_path, monkeypatc
     monkeypatch.setattr(run_folder, "FileLock", KillingLock)
     monkeypatch.setattr(run_folder, "_PATIENCE", 600.0)
     with hold(tmp_path / "run", SILENT):
-        assert holder.wait() == -signal.SIGKILL
+        holder.join()
+        assert holder.exitcode == -signal.SIGKILL
     assert not tries[0]
     assert tries[-1]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from monai.transforms import Compose, RandFlipd, RandGaussianNoised, ScaleIntens
 from small_run import weights
 
 import neurocontrast
+from neurocontrast.cli import run as command_line
 from neurocontrast.config import load_config
 from neurocontrast.data import read_cohort
 from neurocontrast.embedding import read_embeddings
@@ -227,14 +226,13 @@ def test_a_stranger_s_run_folder_runs_nothing(tmp_path, stranger_s, cohort, host
     assert not out.exists()
 
 
-def test_a_stranger_s_run_folder_is_bad_input_on_the_command_line(tmp_path, stranger_s, cohort):
+def test_a_stranger_s_run_folder_is_bad_input_on_the_command_line(tmp_path, stranger_s, cohort, capsys):
     marker, out = tmp_path / "marker", tmp_path / "out.parquet"
     run = stranger_s({"targets": [*TARGETS, {"_target_": "os.system", "command": f"touch {marker}"}]})
-    command = [sys.executable, "-m", "neurocontrast", "embed", str(run), "--participants", str(cohort)]
-    done = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True)
-    assert done.returncode == 2, done.stderr
-    assert "'os.system' is refused" in done.stderr.replace("\n", " ")
-    assert "Traceback" not in done.stderr
+    assert command_line(["embed", str(run), "--participants", str(cohort), "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert "'os.system' is refused" in said.replace("\n", " ")
+    assert "Traceback" not in said
     assert not marker.exists()
     assert not out.exists()
 

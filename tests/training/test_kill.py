@@ -1,6 +1,9 @@
 """`kill -9` at any moment, then resume: the bytes are those of a run that was never killed."""
 
+import contextlib
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -17,9 +20,29 @@ EPOCHS = 40
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def server():
+    """A process that starts a run's process for each folder it is given."""
+    command = [sys.executable, PROGRAM, str(EPOCHS)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.stdin.close()
+
+
+def start(server, folder):
+    server.stdin.write(f"{folder}\n")
+    server.stdin.flush()
+    return int(server.stdout.readline())
+
+
+def finish(server, folder):
+    start(server, folder)
+    assert int(server.stdout.readline()) == 0
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, server):
     folder = tmp_path_factory.mktemp("whole")
-    subprocess.run([sys.executable, PROGRAM, folder, str(EPOCHS)], check=True, stdout=subprocess.DEVNULL)
+    finish(server, folder)
     return folder
 
 
@@ -27,20 +50,15 @@ def saved(folder):
     return sorted(path.name for path in folder.glob("checkpoints/*"))
 
 
-def killed_after(seconds, folder, *, saves=True):
+def killed_after(seconds, server, folder, *, saves=True):
     """Start or continue the run, kill it so long after it began, or after it saved; say whether it still ran."""
-    before = saved(folder)
-    with subprocess.Popen([sys.executable, PROGRAM, folder, str(EPOCHS)], stdout=subprocess.PIPE) as process:
-        process.stdout.readline()  # imports are done
-        while saves and saved(folder) == before and process.poll() is None:
-            time.sleep(0.001)
-        time.sleep(seconds)
-        process.kill()
-        return process.wait() != 0
-
-
-def finish(folder):
-    subprocess.run([sys.executable, PROGRAM, folder, str(EPOCHS)], check=True, stdout=subprocess.DEVNULL)
+    before, child = saved(folder), start(server, folder)
+    while saves and saved(folder) == before and Path(f"/proc/{child}").exists():
+        time.sleep(0.001)
+    time.sleep(seconds)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    return int(server.stdout.readline()) != 0
 
 
 def metrics_of(folder):
@@ -54,22 +72,22 @@ def assert_same(folder, whole):
     assert metrics_of(folder) == metrics_of(whole)
 
 
-def test_killed_twice_then_resumed_is_the_uninterrupted_run(whole, tmp_path):
-    killed = [killed_after(0.4, tmp_path, saves=False), killed_after(0.2, tmp_path)]
+def test_killed_twice_then_resumed_is_the_uninterrupted_run(whole, server, tmp_path):
+    killed = [killed_after(0.4, server, tmp_path, saves=False), killed_after(0.2, server, tmp_path)]
     assert any(killed)
     assert saved(tmp_path)
-    finish(tmp_path)
+    finish(server, tmp_path)
     assert_same(tmp_path, whole)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_killed_at_many_moments_is_the_uninterrupted_run(whole, tmp_path, seed):
+def test_killed_at_many_moments_is_the_uninterrupted_run(whole, server, tmp_path, seed):
     moments, resumed_from = random.Random(seed), []
     for _ in range(5):  # 20 in all
-        killed_after(moments.uniform(0.0, 0.3), tmp_path, saves=moments.random() < 0.8)
+        killed_after(moments.uniform(0.0, 0.3), server, tmp_path, saves=moments.random() < 0.8)
         resumed_from.append(newest_checkpoint(tmp_path / "checkpoints"))
-    finish(tmp_path)
+    finish(server, tmp_path)
     assert_same(tmp_path, whole)
     assert any(path is not None and "-batch-" in path.name for path in resumed_from)
 

@@ -1,6 +1,7 @@
 """A training run small enough for a fraction of a second; run as a program, it can be killed."""
 
 import csv
+import os
 import sys
 from pathlib import Path
 
@@ -179,6 +180,12 @@ def after(n_batches, action):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    sys.stdout.write("started\n")
-    sys.stdout.flush()
-    run(Path(sys.argv[1]), resume=True, epochs=int(sys.argv[2]), probe_every=2, checkpoint_minutes=1e-9)
+    for (
+        line
+    ) in sys.stdin:  # a folder; its process, a copy that has done nothing but import, is told, then its exit code
+        if not (child := os.fork()):
+            run(Path(line.rstrip("\n")), resume=True, epochs=int(sys.argv[1]), probe_every=2, checkpoint_minutes=1e-9)
+            os._exit(0)
+        for told in (lambda: child, lambda: os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])):
+            sys.stdout.write(f"{told()}\n")
+            sys.stdout.flush()

@@ -9,7 +9,7 @@ from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.panels.groups import age_bands
 from neurocontrast.exceptions import ConfigError
 
-FAST = {"n_bootstraps": 200, "C": (1e-3, 1e-1, 10.0)}
+FAST = {"n_bootstraps": 50, "C": (1e-1,), "confounds": False, "new_site": False, "outlyingness": False}
 
 
 def evaluate(cohort, **options):

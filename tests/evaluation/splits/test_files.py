@@ -9,7 +9,7 @@ import pytest
 from neurocontrast.evaluation import EvaluationSettings, plan_study, read_split_file, run_study
 from neurocontrast.exceptions import DataError, LeakageError
 
-FAST = {"n_bootstraps": 0, "C": (1e-2, 1.0)}
+FAST = {"n_bootstraps": 0, "C": (1e-2, 1.0), "confounds": False, "new_site": False, "outlyingness": False}
 
 
 def study_of(cohort, path: Path | None = None, **options):

@@ -149,6 +149,7 @@ def test_labels_stay_in_their_site_and_fold(monkeypatch):
         assert not np.array_equal(permuted.values, target.values)
         for cell in set(cells):
             assert permuted.values[cells == cell].sum() == target.values[cells == cell].sum()
+    assert found == run(features, target, sites, subjects, n_permutations=5)[0]  # no folds are dealt anew
 
 
 def test_folds_are_dealt_anew_where_sites_are_small():

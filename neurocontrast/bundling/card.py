@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from neurocontrast.bundling.configs import INTENDED_USE
+from neurocontrast.bundling.configs import INTENDED_USE, Samples
 from neurocontrast.evaluation import FittedProbe
 from neurocontrast.evaluation.schema import Evaluation
 
@@ -16,22 +16,16 @@ _USE = """## How to run it
 Needs Python with torch, monai, nibabel, scipy, pyyaml and fire; neurocontrast is not needed. In this folder:
 
 ```
-python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir SCANS --output predictions.jsonl
+python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir PLACE --output predictions.jsonl
 ```
 
-`SCANS` is a scan, a folder of scans, or a table (`.tsv`, `.csv`) with the columns {columns}. From another folder, also
-give `--bundle_root` and the whole path of the configuration. Each scan becomes one line of JSON: `image`, `features`,
-{keys}`warnings` and `error`; a bad scan stops no other, and the exit code is then 1.
-"""
-_PREPARED = """## What scans must be
-
-{channels}, prepared as the training scans were{space}. `configs/inference.yaml` then brings them to {shape} voxels, by
-the same code as in training.
+From another folder, also give `--bundle_root` and the whole path of the configuration.
+{use}, `features`, {keys}`warnings` and `error`; a bad one stops no other, and the exit code is then 1.
 """
 _LIMITS = """## Limits
 
-- Features and predictions of scans unlike the training scans (another scanner, sequence, age, disease or brain
-  extraction) may be wrong without looking so.{outside}
+- Features and predictions of scans unlike the training scans ({unlike}) may be
+  wrong without looking so.{outside}
 - What an encoder keeps of the site, a probe may use. Compare with age, sex and site alone, site by site.
 - A bundle brings code, and its configuration is run as code: take one only from people you trust.
 - Biases between groups have been measured only where the evaluation says so.
@@ -41,9 +35,8 @@ _LIMITS = """## Limits
 def model_card(
     contract: Mapping[str, Any],
     provenance: Mapping[str, Any],
+    samples: Samples,
     *,
-    shape: tuple[int, ...],
-    columns: tuple[str, ...],
     probe: FittedProbe | None,
     evaluation: Evaluation | None,
 ) -> str:
@@ -53,10 +46,8 @@ def model_card(
     ----------
     contract, provenance : mapping
         Contents of ``encoder.json`` and ``provenance.json``; the second may be empty.
-    shape : tuple of int
-        Voxels of a prepared volume along each axis.
-    columns : tuple of str
-        Columns of a table with the files of a scan.
+    samples : Samples
+        What the encoder is given.
     probe, evaluation : FittedProbe, Evaluation, or None
         What predicts from features, and how well it did.
     """
@@ -71,20 +62,16 @@ def model_card(
     simulated = "\n**Trained on simulated brains: for tests of software, not for people.**\n"
     is_simulated = contract.get("simulated") or (evaluation is not None and evaluation.simulated)
     parts = [
-        f"# {contract['encoder']['name']}, an encoder of brain MRI",
+        f"# {contract['encoder']['name']}, an encoder of {samples.what}",
         f"A frozen encoder with {contract['n_features']} features, pretrained by neurocontrast "
         f"{contract['neurocontrast']}; SHA-256 of its weights {contract['weights']['sha256'][:16]}….",
         *([simulated] if is_simulated else []),
         f"**Intended use.** {INTENDED_USE}",
         _pretraining(contract, provenance),
         *([] if probe is None else [_evaluated(probe, evaluation)]),
-        _PREPARED.format(
-            channels="T1-weighted, skull-stripped brains" if columns == ("path",) else f"Maps: {', '.join(columns)}",
-            space="" if contract["preprocessing"].get("spacing_mm") else ", in voxels of their own size",
-            shape=" × ".join(map(str, shape)),
-        ),
-        _USE.format(columns=", ".join(f"`{name}`" for name in columns), keys=keys),
-        _LIMITS.format(outside=outside),
+        _USE.format(use=samples.use, keys=keys),
+        samples.prepared,
+        _LIMITS.format(outside=outside, unlike=samples.unlike),
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 

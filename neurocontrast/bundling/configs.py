@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import monai
@@ -15,18 +16,60 @@ from neurocontrast.encoders import Encoder
 from neurocontrast.evaluation import FittedProbe
 from neurocontrast.evaluation.schema import Evaluation
 
-__all__ = ["INTENDED_USE", "describe_inference", "describe_network", "probe_state"]
+__all__ = ["INTENDED_USE", "Samples", "describe_inference", "describe_network", "probe_state"]
 
 SCHEMA = "https://github.com/Project-MONAI/MONAI-extra-test-data/releases/download/0.8.1/meta_schema_20240725.json"
 INTENDED_USE = "Research on groups of people. Not a medical device; no decision about a person may rest on it."
 _KINDS = {"binary": "probabilities", "multiclass": "probabilities", "continuous": "numbers"}
 
 
+@dataclass(frozen=True)
+class Samples:
+    """What a bundle's encoder is given, and how the bundle reads it.
+
+    Parameters
+    ----------
+    what : str
+        Their name, such as ``brain MRI``.
+    channels, shape : sequence of str, sequence of int
+        What the channels of a sample are, and its places along each axis.
+    classes : str
+        What a sample is, for ``metadata.json``.
+    module : str
+        Module of ``scripts`` with the reader, whose name is in `scans`, and the evaluator.
+    evaluator : str
+        Class of the module that runs.
+    scans : dict
+        Arguments of the reader besides ``place``, and its ``_target_``.
+    steps : sequence of mapping
+        Transforms, as `neurocontrast.bundling.scripts.as_target` describes them.
+    prepared, use, unlike : str
+        Sections of the model card about what samples must be and how the bundle is run, and what may differ in others.
+    files : dict of str to str
+        Further files of the bundle, by name.
+    format : dict
+        Type, format and modality of a sample, for ``metadata.json``.
+    """
+
+    what: str
+    channels: Sequence[str]
+    shape: Sequence[int]
+    classes: str
+    module: str
+    evaluator: str
+    scans: Mapping[str, Any]
+    steps: Sequence[Mapping[str, Any]]
+    prepared: str
+    use: str
+    unlike: str
+    format: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
 def describe_network(
     contract: Mapping[str, Any],
+    samples: Samples,
     *,
-    shape: Sequence[int],
-    channels: Sequence[str],
     probe: FittedProbe | None,
     evaluation: Evaluation | None,
     provenance: Mapping[str, Any],
@@ -37,10 +80,8 @@ def describe_network(
     ----------
     contract : mapping
         Content of ``encoder.json``.
-    shape : sequence of int
-        Voxels of a prepared volume along each axis.
-    channels : sequence of str
-        What the channels of a volume are.
+    samples : Samples
+        What the encoder is given.
     probe, evaluation : FittedProbe, Evaluation, or None
         What predicts from features, and how well it did.
     provenance : mapping
@@ -48,8 +89,9 @@ def describe_network(
     """
     n_features, what = int(contract["n_features"]), "" if probe is None else f", and its probe of {probe.target}"
     scores = "" if probe is None else f"; {_KINDS[probe.kind]} of {probe.target}"
-    image = {"type": "image", "format": "magnitude", "modality": "MR", "num_channels": len(channels),
-             "spatial_shape": list(shape), "dtype": "float32", "value_range": [], "is_patch_data": False,
+    channels = list(samples.channels)
+    image = {**samples.format, "num_channels": len(channels), "spatial_shape": list(samples.shape),
+             "dtype": "float32", "value_range": [], "is_patch_data": False,
              "channel_def": dict(zip(map(str, range(len(channels))), channels, strict=True))}  # fmt: skip
     features = {"type": "tuples", "format": "latent", "modality": "n/a", "num_channels": n_features,
                 "spatial_shape": [], "dtype": "float32", "value_range": [], "is_patch_data": False,
@@ -62,13 +104,13 @@ def describe_network(
         "pytorch_version": str(torch.__version__).partition("+")[0],
         "numpy_version": np.__version__,
         "required_packages_version": {"nibabel": nibabel.__version__, "scipy": scipy.__version__},
-        "task": "Features of brain MRI" if probe is None else f"{probe.target} from brain MRI",
-        "description": f"A frozen encoder of brain MRI ({contract['encoder']['name']}) by neurocontrast{what}.",
+        "task": f"Features of {samples.what}" if probe is None else f"{probe.target} from {samples.what}",
+        "description": f"A frozen encoder of {samples.what} ({contract['encoder']['name']}) by neurocontrast{what}.",
         "authors": "the makers of the run",
         "copyright": "see docs/license.txt",
         "data_source": str(provenance.get("cohort", {}).get("source", "not recorded")),
-        "data_type": "nibabel",
-        "image_classes": f"{', '.join(channels)}, on the grid and in the intensities of configs/inference.yaml",
+        "data_type": "nibabel" if len(samples.shape) == 3 else "table",
+        "image_classes": samples.classes,
         "pred_classes": f"{n_features} features{scores}",
         "eval_metrics": {} if evaluation is None else _metrics(evaluation),
         "intended_use": INTENDED_USE,
@@ -87,9 +129,8 @@ def _metrics(evaluation: Evaluation) -> dict[str, float]:
 def describe_inference(
     contract: Mapping[str, Any],
     encoder: Encoder,
-    steps: Sequence[Mapping[str, Any]],
+    samples: Samples,
     *,
-    columns: Sequence[str],
     probe: FittedProbe | None,
     outside_percentile: float,
 ) -> dict[str, Any]:
@@ -101,10 +142,8 @@ def describe_inference(
         Content of ``encoder.json``.
     encoder : Encoder
         The encoder, whose settings are written down with their defaults.
-    steps : sequence of mapping
-        Transforms, as `neurocontrast.bundling.scripts.as_target` describes them.
-    columns : sequence of str
-        Columns of a table with the files of a scan.
+    samples : Samples
+        What the encoder is given.
     probe : FittedProbe or None
         What predicts from features.
     outside_percentile : float
@@ -117,6 +156,7 @@ def describe_inference(
         "n_channels": encoder.n_channels,
         "n_voxels": int(contract.get("n_voxels", 0)),
     }
+    steps = list(samples.steps)
     # Half precision is what the encoder was trained on, where the run's cache had it.
     if contract.get("cache_dtype", "float32") == "float16":
         steps = [*steps, {"_target_": "CastToTyped", "keys": "image", "dtype": "$__import__('torch').float16"}]
@@ -125,13 +165,13 @@ def describe_inference(
         "device": "$__import__('torch').device('cuda' if __import__('torch').cuda.is_available() else 'cpu')",
         "dataset_dir": "scans",
         "output": "predictions.jsonl",
-        "preprocessing": {"_target_": "Compose", "transforms": list(steps)},
-        "scans": {"_target_": "scripts.inference.list_scans", "place": "@dataset_dir", "columns": list(columns)},
+        "preprocessing": {"_target_": "Compose", "transforms": steps},
+        "scans": {**samples.scans, "place": "@dataset_dir"},
         "dataset": {"_target_": "Dataset", "data": "@scans", "transform": "@preprocessing"},
         "inferer": {"_target_": "SimpleInferer"},
         "network_def": network,
         "evaluator": {
-            "_target_": "scripts.inference.Inference",
+            "_target_": f"scripts.{samples.module}.{samples.evaluator}",
             "scans": "@scans",
             "preprocessing": "@preprocessing",
             "network": "@network_def",

@@ -102,18 +102,26 @@ class Inference:
 
     def record(self, item: Mapping[Hashable, Any]) -> dict[str, Any]:
         """Return features and prediction of a scan, with its warnings, or its error."""
-        files = files_of(item["image"])
-        about = {"image": list(files), "participant_id": item.get("participant_id")}
+        about = self.about(item)
         try:
             image = apply(self.preprocessing, item)["image"]
             with torch.inference_mode():
                 features = self.network(torch.as_tensor(image)[None].to(self.device)).float().cpu()
             if not features.isfinite().all():
-                raise DataError(f"{', '.join(files)}: its features are not finite.")
-            warnings = [] if files[0].lower().endswith(".npy") else list(read_scan_header(files[0]).warnings)
+                raise DataError(f"{', '.join(map(str, about.values()))}: its features are not finite.")
+            warnings = self.warnings_of(item)
         except DataError as error:
             return {**about, "features": None, "warnings": [], "error": str(error)}
         predicted = {} if self.probe is None else self.probe.describe(features)
         if predicted.get("outside"):
             warnings.append("lies outside the distribution that the probe was fitted on")
         return {**about, "features": features[0].tolist(), **predicted, "warnings": warnings, "error": None}
+
+    def about(self, item: Mapping[Hashable, Any]) -> dict[str, Any]:
+        """Return the files of a scan, and whose it is."""
+        return {"image": list(files_of(item["image"])), "participant_id": item.get("participant_id")}
+
+    def warnings_of(self, item: Mapping[Hashable, Any]) -> list[str]:
+        """Return what the header of a scan warns of."""
+        first = files_of(item["image"])[0]
+        return [] if first.lower().endswith(".npy") else list(read_scan_header(first).warnings)

@@ -15,7 +15,7 @@ from neurocontrast.provenance import version
 __all__ = ["MODULES", "as_target", "sources_of"]
 
 MODULES = tuple(f"neurocontrast.bundling.{name}" for name in ("inference", "network", "probe"))
-"""What the configuration of every bundle names."""
+"""What the configuration of every bundle of scans names."""
 _ROOT = Path(__file__).resolve().parents[1]
 _ALLOWED = {"torch", "monai", "numpy", "scipy", "nibabel", "isal"}
 """Packages that a bundle may need; without isal it reads compressed scans more slowly."""

@@ -162,7 +162,7 @@ def explain(
 
 def bundle(
     given: Given,
-    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`, of scans.")],
+    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`, of scans or measures.")],
     out: Annotated[Path, option("Folder to make.")],
     evaluation: Annotated[Path | None, argument("EVAL", "Evaluation whose probe goes with it.")] = None,
     licence: Annotated[Path | None, option("Text file with the licence of the weights.")] = None,
@@ -184,7 +184,7 @@ def bundle(
         progress=given.progress,
     )
     about = read_json(folder / "configs" / "metadata.json")
-    note = f"Next, in {folder}: python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir SCANS"
+    note = f"Next, in {folder}: python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir PLACE"
     return Result(
         {"task": about["task"], "n_features": about["network_data_format"]["outputs"]["pred"]["num_channels"]},
         about["task"],

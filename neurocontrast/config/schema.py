@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, PlainValidator, Tag, ValidationInfo, model_validator
 
-from neurocontrast.data.measures.contract import MeasureSettings
 from neurocontrast.data.natural import ImagesSettings
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.embedding import EmbeddingSettings
@@ -21,7 +20,7 @@ from neurocontrast.losses.registry import read_objective
 from neurocontrast.reporting import ReportOptions
 from neurocontrast.settings import Settings, choose
 from neurocontrast.training import FinetuneSettings, TrainingSettings
-from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings, MeasureAugmentSettings
+from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings, MeasureAugmentSettings, MeasureSettings
 from neurocontrast.transforms.description import Replaceable
 from neurocontrast.transforms.preprocessing import Preprocessing, ScanSettings
 
@@ -199,7 +198,7 @@ class MeasureDataSettings(MeasureSettings):
     val_fraction : float
         Fraction of subjects, at each site, that only measure; 0 for none.
     log_volumes, head_size, max_missing, clip
-        See `neurocontrast.data.measures.MeasureSettings`.
+        See `neurocontrast.transforms.MeasureSettings`.
     """
 
     kind: Literal["measures"] = "measures"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 import yaml
 
 from neurocontrast.bundling.card import model_card
-from neurocontrast.bundling.configs import describe_inference, describe_network, probe_state
+from neurocontrast.bundling.configs import Samples, describe_inference, describe_network, probe_state
 from neurocontrast.bundling.scripts import MODULES, as_target, sources_of
 from neurocontrast.config import DataSettings
 from neurocontrast.data.cohort import columns_of
@@ -25,15 +26,18 @@ from neurocontrast.exceptions import CheckpointError, ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import version
+from neurocontrast.stages.measure_source import RegionalMeasures
 from neurocontrast.stages.run_folder import read_provenance
 from neurocontrast.stages.sources import BrainVolumes, brains_of_run
 from neurocontrast.transforms.compose import brain_steps
 from neurocontrast.transforms.described import DescribedTransforms, transform_class
 from neurocontrast.transforms.description import TARGET
+from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["bundle"]
 
 _MARKER = "configs/metadata.json"
+_OF_MEASURES = ("list_rows", "StandardiseMeasuresd")
 _TOLERANCE = 1e-4
 
 
@@ -57,7 +61,7 @@ def bundle(
     Parameters
     ----------
     run : path
-        Run directory of scans, or any folder with ``encoder.json``.
+        Run directory of scans or regional measures, or any folder with ``encoder.json``.
     evaluation : path, optional
         Evaluation directory whose probe was fitted on the run's features.
     out : path
@@ -89,11 +93,10 @@ def bundle(
     check_output_folder(target, overwrite=overwrite, marker=_MARKER, what="a bundle")
     encoder, contract = load_encoder(folder)
     source = brains_of_run(folder, contract, DataSettings(), what="a bundle is made of an encoder of brains")
-    if not isinstance(source, BrainVolumes):
-        raise ConfigError("a bundle is made of scans, and this run was trained on regional measures.")
+    samples = _measures(source) if isinstance(source, RegionalMeasures) else _scans(source)
     probe = None if evaluation is None else _probe_of(Path(evaluation), contract)
     scored = None if evaluation is None else _evaluation_of(Path(evaluation))
-    texts = _texts(folder, encoder, contract, source, probe, scored, outside_percentile)
+    texts = _texts(folder, encoder, contract, samples, probe, scored, outside_percentile)
     texts["docs/license.txt"] = _licences(licence)
     with atomic_folder(target) as made:
         for name, text in texts.items():
@@ -104,8 +107,8 @@ def bundle(
         if probe is not None:
             torch.save(probe_state(probe), made / "models" / "probe.pt")
         if torchscript:
-            progress.message("Tracing the encoder, and comparing what the trace makes of another volume.")
-            _write_torchscript(encoder, source.transforms.image_shape, made / "models" / "model.ts")
+            progress.message("Tracing the encoder, and comparing what the trace makes of another sample.")
+            _write_torchscript(encoder, (len(samples.channels), *samples.shape), made / "models" / "model.ts")
     return target
 
 
@@ -113,31 +116,76 @@ def _texts(
     folder: Path,
     encoder: Encoder,
     contract: Mapping[str, Any],
-    source: BrainVolumes,
+    samples: Samples,
     probe: FittedProbe | None,
     evaluation: Evaluation | None,
     outside_percentile: float,
 ) -> dict[str, str]:
     """Return the configuration, the model card and the code, by the name of the file."""
-    steps, shape = _steps(source), tuple(source.transforms.image_shape[1:])
-    scripts = sources_of([*MODULES, *_modules_of(steps)])
+    scripts = sources_of([*MODULES, f"neurocontrast.bundling.{samples.module}", *_modules_of(samples.steps)])
     provenance = read_provenance(folder) if (folder / "provenance.json").is_file() else {}
-    channels = source.channels or ("t1",)
-    about = describe_network(
-        contract, shape=shape, channels=channels, probe=probe, evaluation=evaluation, provenance=provenance
-    )
-    columns = columns_of(channels)
-    inference = describe_inference(
-        contract, encoder, steps, columns=columns, probe=probe, outside_percentile=outside_percentile
-    )
+    about = describe_network(contract, samples, probe=probe, evaluation=evaluation, provenance=provenance)
+    inference = describe_inference(contract, encoder, samples, probe=probe, outside_percentile=outside_percentile)
     return {
         **{f"scripts/{name}": text for name, text in scripts.items()},
+        **samples.files,
         _MARKER: json.dumps(about, indent=2, ensure_ascii=False) + "\n",
         "configs/inference.yaml": yaml.safe_dump(inference, sort_keys=False, allow_unicode=True, width=100),
-        "docs/README.md": model_card(
-            contract, provenance, shape=shape, columns=columns, probe=probe, evaluation=evaluation
-        ),
+        "docs/README.md": model_card(contract, provenance, samples, probe=probe, evaluation=evaluation),
     }
+
+
+def _scans(source: BrainVolumes) -> Samples:
+    shape, channels = tuple(source.transforms.image_shape[1:]), source.channels or ("t1",)
+    columns = columns_of(channels)
+    named = "T1-weighted, skull-stripped brains" if columns == ("path",) else f"Maps: {', '.join(columns)}"
+    spaced = isinstance(source.transforms, Preprocessing) and source.transforms.spacing_mm
+    given = ", ".join(f"`{name}`" for name in columns)
+    return Samples(
+        what="brain MRI",
+        channels=channels,
+        shape=shape,
+        classes=f"{', '.join(channels)}, on the grid and in the intensities of configs/inference.yaml",
+        module="inference",
+        evaluator="Inference",
+        scans={"_target_": "scripts.inference.list_scans", "columns": list(columns)},
+        steps=_steps(source),
+        prepared=f"## What scans must be\n\n{named}, prepared as the training scans were"
+        f"{'' if spaced else ', in voxels of their own size'}. `configs/inference.yaml` then brings them to\n"
+        f"{' × '.join(map(str, shape))} voxels, by the same code as in training.",
+        use=f"`PLACE` is a scan, a folder of scans, or a table (`.tsv`, `.csv`) with the columns {given}.\n"
+        "Each scan becomes one line of JSON: `image`",
+        unlike="another scanner, sequence, age, disease or brain extraction",
+        format={"type": "image", "format": "magnitude", "modality": "MR"},
+    )
+
+
+def _measures(source: RegionalMeasures) -> Samples:
+    known, file = source.known, "configs/measures.json"
+    place = f"$@bundle_root + '/{file}'"
+    scans, step = ({"_target_": f"scripts.measures.{name}", "contract": place} for name in _OF_MEASURES)
+    program = known.software or "a program that the tables learned from do not name"
+    lacking = f"{known.max_missing:.0%}"
+    return Samples(
+        what="regional measures of the brain",
+        channels=known.columns,
+        shape=(1,),
+        classes=f"{len(known.columns)} measures of the atlas {known.atlas}, standardised by {file}",
+        module="measures",
+        evaluator="MeasuresInference",
+        scans=scans,
+        steps=[step],
+        prepared=f"## What measures must be\n\n{len(known.columns)} measures of the atlas {known.atlas}, by {program}: "
+        "thickness in mm, areas in mm²,\nvolumes in mm³; another version measures otherwise. "
+        f"A scan may lack {lacking} of them.\n`{file}` says by which numbers they are standardised. The columns:\n\n"
+        + "\n".join(textwrap.wrap(", ".join(known.columns), 100, break_on_hyphens=False)),
+        use="`PLACE` is a table (`.tsv`, `.csv`) with one row a scan, or a folder of such tables, joined by "
+        "`participant_id`\nor by their first column, as `aparcstats2table` writes it. Each row becomes one line of "
+        "JSON: `participant_id`,\n`session`",
+        unlike="another scanner, sequence, version of FreeSurfer, age or disease",
+        files={file: json.dumps(known.as_json(), indent=1) + "\n"},
+        format={"type": "tuples", "format": "raw", "modality": "n/a"},
+    )
 
 
 def _probe_of(evaluation: Path, contract: Mapping[str, Any]) -> FittedProbe:
@@ -178,8 +226,8 @@ def _steps(source: BrainVolumes) -> list[dict[str, Any]]:
     return [as_target(each, {key: step[key] for key in step if key != TARGET}) for each, step in named]
 
 
-def _modules_of(steps: list[dict[str, Any]]) -> list[str]:
-    names = {step["_target_"].rpartition(".")[0] for step in steps}
+def _modules_of(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = {step["_target_"].rpartition(".")[0] for step in steps} - {"scripts.measures"}
     return [f"neurocontrast.transforms.{name.partition('.')[2]}" for name in names if name.startswith("scripts.")]
 
 
@@ -202,7 +250,7 @@ def _licences(licence: str | os.PathLike[str] | None) -> str:
 
 
 def _write_torchscript(encoder: Encoder, shape: tuple[int, ...], path: Path) -> None:
-    """Trace the encoder on a random volume, and compare what it makes of another one."""
+    """Trace the encoder on a random sample, and compare what it makes of another one."""
     generator = torch.Generator().manual_seed(0)
     first, second = (torch.randn((1, *shape), generator=generator) for _ in range(2))
     with torch.inference_mode(False), torch.no_grad():

@@ -17,7 +17,6 @@ from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.measures import (
     MeasuresContract,
     MeasuresDataset,
-    MeasureSettings,
     holds_measures,
     join_measures,
     measures_of,
@@ -27,7 +26,7 @@ from neurocontrast.data.measures import (
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.progress import Progress
 from neurocontrast.stages.image_source import ImageSource
-from neurocontrast.transforms import MeasureAugmentSettings, RandMeasureViewd
+from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
 
 __all__ = ["RegionalMeasures"]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.described import build_transforms
     from neurocontrast.transforms.grids import CheckFieldOfViewd
     from neurocontrast.transforms.loading import LoadScand
-    from neurocontrast.transforms.measures.settings import MeasureAugmentSettings
+    from neurocontrast.transforms.measures.settings import MeasureAugmentSettings, MeasureSettings
     from neurocontrast.transforms.measures.views import RandMeasureViewd
     from neurocontrast.transforms.natural.settings import ImageAugmentSettings
     from neurocontrast.transforms.natural.views import RandImageViewd
@@ -46,7 +46,7 @@ _PLACES = {
     "grids": ["CheckFieldOfViewd"],
     "compose": ["brain_transforms", "load_volume"],
     "loading": ["LoadScand"],
-    "measures.settings": ["MeasureAugmentSettings"],
+    "measures.settings": ["MeasureAugmentSettings", "MeasureSettings"],
     "measures.views": ["RandMeasureViewd"],
     "natural.settings": ["ImageAugmentSettings"],
     "natural.views": ["RandImageViewd"],

@@ -20,6 +20,7 @@ from monai.bundle import ConfigWorkflow
 import neurocontrast as nc
 from neurocontrast.bundling.scripts import MODULES, sources_of
 from neurocontrast.cli.app import run as neurocontrast
+from neurocontrast.data import read_measures
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.encoders import EncoderSettings, ReadOut, build_encoder, save_encoder
 from neurocontrast.encoders.building import load_encoder
@@ -27,6 +28,7 @@ from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.transforms import Preprocessing
 from neurocontrast.transforms.described import DescribedTransforms, build_transforms
 
+SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
 FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "C": (1e-2, 1.0)}
 BOX = {"spacing_mm": 7.0, "shape": (24, 32, 24)}
 LANDMARKS = tuple(float(each) for each in np.linspace(0, 1, 11) ** 2)
@@ -343,3 +345,75 @@ def test_a_bundle_runs_where_this_package_is_not(people, tmp_path):
     found = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     wanted = embedded(run, scans, tmp_path)
     np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    folder, tables = tmp_path_factory.mktemp("measured"), sorted(map(str, SAMPLE.glob("data-*.tsv")))
+    config = {
+        "data": {"participants": str(SAMPLE / "participants.tsv"), "measures": tables},
+        "training": {"epochs": 1, "batch_size": 64},
+        "objective": {"loss": "ntxent"},
+    }
+    run = nc.pretrain(config, out=folder / "run")
+    participants, data = config["data"]["participants"], {"data": {"measures": tables}}
+    table = nc.embed(run, participants=participants, out=folder / "emb.parquet", config=data)
+    evaluation = nc.evaluate(table, out=folder / "e", target="sex", n_folds=3, allow_overlap=True, **FAST)
+    return run, table, evaluation
+
+
+def test_a_bundle_of_measures_predicts_from_their_tables(measured, tmp_path):
+    run, table, evaluation = measured
+    bundle = nc.bundle(run, evaluation, out=tmp_path / "bundle", torchscript=True)
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    for path in SAMPLE.glob("data-*.tsv"):
+        shutil.copy(path, tables)
+    found = pd.DataFrame(run_bundle(bundle, tables, tmp_path / "o.jsonl")).set_index("participant_id")
+    wanted = pd.read_csv(nc.predict(evaluation, table, out=tmp_path / "p.tsv"), sep="\t").set_index("participant_id")
+    found = found.loc[wanted.index]
+    np.testing.assert_allclose(found["y_score"], wanted["y_score"], rtol=1e-4, atol=1e-5)
+    assert found["y_pred"].tolist() == wanted["y_pred"].tolist()
+    features = read_embeddings(table).features
+    np.testing.assert_allclose(np.stack(found["features"]), features, atol=1e-5 * np.abs(features).max())
+    scripted, sample = torch.jit.load(bundle / "models" / "model.ts"), torch.randn(1, len(known_to(run)), 1)
+    with torch.no_grad():
+        np.testing.assert_allclose(scripted(sample), load_encoder(run)[0](sample), atol=1e-4)
+
+
+def known_to(run: Path) -> list[str]:
+    return json.loads((run / "encoder.json").read_text())["preprocessing"]["columns"]
+
+
+def test_the_card_of_a_bundle_of_measures_speaks_of_measures(measured, tmp_path):
+    run, _, evaluation = measured
+    bundle = nc.bundle(run, evaluation, out=tmp_path / "bundle")
+    card, about = ((bundle / name).read_text() for name in ("docs/README.md", "configs/metadata.json"))
+    for name in ("aparc.a2009s+aseg", "lh_G_front_sup_thickness", "Left-Hippocampus", "mm³", "participants.tsv"):
+        assert name in card
+    for text in (card, about):
+        assert not any(word in text.lower() for word in ("voxel", "brain mri", "skull", "nifti", "an image"))
+    assert json.loads(about)["task"] == "sex from regional measures of the brain"
+    assert json.loads(about)["network_data_format"]["inputs"]["image"]["num_channels"] == len(known_to(run))
+
+
+def test_bad_rows_of_measures_stop_no_other(measured, tmp_path):
+    bundle = nc.bundle(measured[0], out=tmp_path / "bundle")
+    values = read_measures(SAMPLE / "participants.tsv", sorted(SAMPLE.glob("data-*.tsv"))).measures.values.head(4)
+    table = values.astype(str).assign(participant_id=["a", "b", "c", "d"])
+    table.iloc[1, :50] = "n/a"
+    table.loc[2, "Left-Hippocampus"] = "4,1"
+    table.iloc[3, :-1] = (values.iloc[3] / 1000).astype(str)
+    table.to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(SystemExit):
+        run_bundle(bundle, tmp_path / "new.csv", tmp_path / "o.jsonl")
+    good, *bad = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert (good["participant_id"], good["error"]) == ("a", None)
+    for record, message in zip(bad, ("lacks 50 of", "found '4,1'", "Are they in mm"), strict=True):
+        assert message in record["error"]
+    table.drop(columns="Left-Hippocampus").to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(RuntimeError) as refused:
+        run_bundle(bundle, tmp_path / "new.csv", tmp_path / "o2.jsonl")
+    assert "new.csv: 1 of the 212 measures that were learned from are not there: 'Left-Hippocampus'" in str(
+        refused.value.__cause__
+    )

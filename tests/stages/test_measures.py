@@ -10,9 +10,10 @@ import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
 from neurocontrast.config import load_config
 from neurocontrast.data import read_measures
-from neurocontrast.data.measures import MeasuresContract, MeasureSettings
+from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.exceptions import DataError
+from neurocontrast.transforms import MeasureSettings
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
 TABLES = sorted(map(str, SAMPLE.glob("data-*.tsv")))

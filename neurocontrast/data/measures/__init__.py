@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neurocontrast.data.measures.contract import MeasuresContract, MeasureSettings
+from neurocontrast.data.measures.contract import MeasuresContract
 from neurocontrast.data.measures.finding import holds_measures
 from neurocontrast.data.measures.reading import join_measures, read_measures
 from neurocontrast.data.measures.tables import MeasuresTable, measures_of, read_tables, rows_of
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from neurocontrast.data.measures.dataset import MeasuresDataset
 
 __all__ = [
-    "MeasureSettings",
     "MeasuresContract",
     "MeasuresDataset",
     "MeasuresTable",

@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-from pydantic import Field
 
 from neurocontrast.data.measures.names import HEAD_SIZE
-from neurocontrast.data.measures.tables import MeasuresTable
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
-from neurocontrast.settings import Settings
 
-__all__ = ["MeasureSettings", "MeasuresContract"]
+if TYPE_CHECKING:  # a bundle holds this module, and runs without pandas and pydantic
+    import pandas as pd
+
+    from neurocontrast.data.measures.tables import MeasuresTable
+    from neurocontrast.transforms.measures.settings import MeasureSettings
+
+__all__ = ["MeasuresContract"]
 
 _VERSION = 1
 _SMALLEST = 1.0  # mm³: a volume of 0 has a logarithm too
 _STEADY = 1e-9
 _N_NAMED = 5
-
-
-class MeasureSettings(Settings):
-    """Choose how regional measures become the input of an encoder.
-
-    Parameters
-    ----------
-    log_volumes : bool
-        Whether volumes enter as natural logarithms.
-    head_size : {'keep', 'residual', 'proportion'}
-        What is done with the size of the head in volumes. ``keep``: nothing. ``residual``: what volumes are beside
-        their linear regression on the intracranial volume among the people learned from. ``proportion``: volumes over
-        the intracranial volume.
-    max_missing : float
-        Part of the measures that a person may lack; they are replaced by medians of the people learned from.
-    clip : float
-        Limit to either side, in standard deviations.
-    """
-
-    log_volumes: bool = True
-    head_size: Literal["keep", "residual", "proportion"] = "keep"
-    max_missing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.02
-    clip: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] = 6.0
+_CHOSEN = ("log_volumes", "head_size", "max_missing", "clip")
 
 
 @dataclass(frozen=True)
@@ -64,7 +44,7 @@ class MeasuresContract:
     head : float
         Median size of the head, as a logarithm where volumes are; 0 where it is not needed.
     log_volumes, head_size, max_missing, clip
-        See `MeasureSettings`.
+        See `neurocontrast.transforms.MeasureSettings`.
     atlas, software : str
         Of the tables learned from, as in `MeasuresTable`.
     left_out : tuple of str
@@ -103,11 +83,11 @@ class MeasuresContract:
         n = len(varying)
         empty = cls(
             tuple(varying), is_volume, (0.0,) * n, (0.0,) * n, (1.0,) * n, (0.0,) * n, 0.0,
-            **settings.model_dump(include=set(MeasureSettings.model_fields)),
+            **settings.model_dump(include=set(_CHOSEN)),
             atlas=table.atlas, software=table.software,
             left_out=tuple(str(name) for name in values if str(name) not in varying),
         )  # fmt: skip
-        raw = empty._logarithms(values)
+        raw = empty._logarithms(empty._of(values))
         known = replace(empty, head=float(np.nanmedian(raw[:, varying.index(HEAD_SIZE)]))) if needs_head else empty
         known = replace(known, slopes=tuple(known._slopes(raw).tolist()))
         made = known._without_head(raw)
@@ -134,7 +114,16 @@ class MeasuresContract:
             Where measures are absent, or with everybody who lacks more than `max_missing` of them.
         """
         self.check_columns(values, source=source)
-        raw = self._logarithms(values)
+        return self.standardised(self._of(values), names, source=source)
+
+    def _of(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
+        return values[list(self.columns)].to_numpy(dtype=np.float64)
+
+    def standardised(
+        self, raw: npt.NDArray[np.float64], names: Sequence[str], *, source: str
+    ) -> npt.NDArray[np.float32]:
+        """Return the measures `columns` (n, n_measures) of people standardised; see `apply`."""
+        raw = self._logarithms(raw)
         problems, missing = Problems(source), np.isnan(raw)
         for row in np.flatnonzero(missing.mean(axis=1) > self.max_missing).tolist():
             first = self.columns[int(np.flatnonzero(missing[row])[0])]
@@ -149,7 +138,7 @@ class MeasuresContract:
         standardised = (made - np.array(self.means)) / np.array(self.sds)
         return np.clip(standardised, -self.clip, self.clip).astype(np.float32)
 
-    def check_columns(self, values: pd.DataFrame, *, source: str) -> None:
+    def check_columns(self, values: Container[str], *, source: str) -> None:
         """Refuse measures that lack some of those learned from; `source` is what their table is called."""
         absent = [name for name in self.columns if name not in values]
         if absent:
@@ -161,8 +150,8 @@ class MeasuresContract:
                 "atlas."
             )
 
-    def _logarithms(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
-        raw = values[list(self.columns)].to_numpy(dtype=np.float64, copy=True)
+    def _logarithms(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        raw = raw.copy()
         if self.log_volumes:
             volumes = np.flatnonzero(self.is_volume)
             raw[:, volumes] = np.log(np.maximum(raw[:, volumes], _SMALLEST))
@@ -220,7 +209,9 @@ class MeasuresContract:
             raise DataError(
                 f"preprocessing contract: {', '.join(dict.fromkeys(wrong)) or 'columns'} missing or damaged."
             )
-        chosen = {name: content[name] for name in MeasureSettings.model_fields}
+        from neurocontrast.transforms.measures.settings import MeasureSettings  # not at the top: a bundle has none
+
+        chosen = {name: content[name] for name in _CHOSEN}
         settings = MeasureSettings.model_validate(chosen).model_dump()
         tuples = {name: tuple(content[name]) for name in names if isinstance(content[name], list)}
         return cls(**{name: content[name] for name in names} | tuples | settings)

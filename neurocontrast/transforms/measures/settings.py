@@ -1,15 +1,47 @@
-"""The section ``augment:`` of regional measures."""
+"""How regional measures become the input of an encoder, and the section ``augment:`` of them."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
+from pydantic import Field
+
+from neurocontrast.settings import Settings
 from neurocontrast.transforms.description import Replaceable
 from neurocontrast.transforms.measures.corruption import MeasureCorruption
 from neurocontrast.transforms.measures.noise import MeasureNoise
 from neurocontrast.transforms.measures.site_shift import MeasureSiteShift
 
-__all__ = ["MeasureAugmentSettings"]
+__all__ = ["MeasureAugmentSettings", "MeasureSettings"]
+
+
+class MeasureSettings(Settings):
+    """Choose how regional measures become the input of an encoder.
+
+    Parameters
+    ----------
+    log_volumes : bool
+        Whether volumes enter as natural logarithms.
+    head_size : {'keep', 'residual', 'proportion'}
+        What is done with the size of the head in volumes. ``keep``: nothing. ``residual``: what volumes are beside
+        their linear regression on the intracranial volume among the people learned from. ``proportion``: volumes over
+        the intracranial volume.
+    max_missing : float
+        Part of the measures that a person may lack; they are replaced by medians of the people learned from.
+    clip : float
+        Limit to either side, in standard deviations.
+
+    Examples
+    --------
+    >>> from neurocontrast.transforms import MeasureSettings
+    >>> MeasureSettings(head_size="residual").clip
+    6.0
+    """
+
+    log_volumes: bool = True
+    head_size: Literal["keep", "residual", "proportion"] = "keep"
+    max_missing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.02
+    clip: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] = 6.0
 
 
 class MeasureAugmentSettings(Replaceable):

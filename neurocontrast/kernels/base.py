@@ -76,7 +76,7 @@ class Kernel(nn.Module):
 
     def forward(self, rows: Metadata, cols: Metadata | None = None) -> Tensor:
         """Return the (n, n) weights of a batch, or the (n, m) block of ``rows`` with ``cols``."""
-        wide = any(column in rows and rows[column].dtype == torch.float64 for column in self.columns)
+        wide = any(column in rows and getattr(rows[column], "dtype", None) == torch.float64 for column in self.columns)
         dtype = torch.float64 if wide else torch.float32
         return self.bind(rows, rows if cols is None else cols, dtype=dtype)(_EVERYTHING, _EVERYTHING)
 

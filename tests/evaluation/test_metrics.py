@@ -198,3 +198,10 @@ def test_equal_predictions_have_no_correlation_whatever_the_rounding_of_their_me
     for value in (0.1, 123456.7, 1e7 / 7):
         found = compute_metrics("continuous", truth, np.full(7, value), weights=weights)
         assert np.isnan(found["pearson"]).all(), value
+
+
+def test_one_scan_has_an_error_and_no_correlation():
+    assert "one scan" in str(explain_undefined("continuous", np.array([3.0]), ()))
+    assert explain_undefined("continuous", np.array([3.0, 4.0]), ()) is None
+    assert explain_undefined("binary", np.array([0, 1]), ("control", "patient")) is None
+    assert "(no scan)" in str(explain_undefined("binary", np.array([], dtype=int), ("control", "patient")))

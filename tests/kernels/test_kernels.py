@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 import torch
+from pydantic import TypeAdapter, ValidationError
 from scipy.stats import gaussian_kde
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Categorical, Cosine, Gaussian, Laplacian, Linear, Polynomial
 from neurocontrast.kernels.column import listed
+from neurocontrast.kernels.factors import KernelSettings, build_kernel
 
 AGES = torch.tensor([20.0, 25.0, 60.0, 25.0], dtype=torch.float64)
 VECTORS = torch.tensor([[1.0, 2.0], [0.5, -1.0], [3.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
@@ -308,3 +311,51 @@ def test_twenty_of_more_rows_are_listed():
     assert listed([0, 2], ["a", "b", "c"]) == "2 rows: a, c"
     assert listed(list(range(20)), None).endswith("18, 19")
     assert listed(list(range(23)), None).endswith("18, 19 and 3 more")
+
+
+def test_settings_are_a_list_of_factors_or_a_kernel():
+    adapter = TypeAdapter(KernelSettings)
+    age = {"type": "gaussian", "column": "age", "sigma": 5.0}
+    factors = adapter.validate_python([age, {"type": "categorical", "column": "sex"}])
+    kernel = build_kernel(factors)
+    metadata = {"age": torch.tensor([20.0, 25.0, 20.0]), "sex": torch.tensor([0, 0, 1])}
+    expected = Gaussian("age", sigma=5.0)(metadata) * Categorical("sex")(metadata)
+    torch.testing.assert_close(kernel(metadata), expected)
+    assert build_kernel(kernel) is adapter.validate_python(kernel) is kernel
+    assert adapter.validate_json(json.dumps([age])) == adapter.validate_python([age]) == factors[:1]
+    for wrong, message in (
+        ("age", "must be a kernel on metadata such as .*, got str"),
+        ([], "at least 1 item"),
+        ([{**age, "type": "gausian"}], "gausian"),
+        ([{**age, "sigmas": 1.0}], "sigmas"),
+    ):
+        with pytest.raises(ValidationError, match=message):
+            adapter.validate_python(wrong)
+
+
+def test_what_a_kernel_is_shows_in_its_text():
+    kernel = 0.5 * Gaussian("age", sigma=5.0) + 2 * Categorical("sex")
+    assert "factors=(0.5, 2.0)" in repr(kernel)
+    assert "sigma=tensor(5." in repr(kernel)
+    assert "column='sex'" in repr(kernel)
+
+
+def test_columns_of_another_form_are_refused():
+    kernel = Gaussian("age", sigma=5.0)
+    for column, found in ((torch.ones(2, 2, 2), r"shape \(2, 2, 2\)"), ([1.0, 2.0], "list"), (torch.ones(()), r"\(\)")):
+        with pytest.raises(DataError, match=rf"metadata\['age'\] must be a tensor of shape .* got .*{found}"):
+            kernel({"age": column})
+    with pytest.raises(DataError, match="has 2 dimensions in rows and 3 in cols"):
+        kernel({"age": torch.ones(4, 2)}, {"age": torch.ones(4, 3)})
+
+
+def test_a_sum_is_fitted_and_checked_part_by_part():
+    total = Gaussian("age", sigma="scott") + Linear("score")
+    metadata = {"age": torch.tensor([20.0, 30.0, 50.0]), "score": torch.tensor([1.0, -1.0, 0.5])}
+    assert total.fit(metadata) is total
+    torch.testing.assert_close(
+        total(metadata), Gaussian("age", sigma="scott").fit(metadata)(metadata) + Linear("score")(metadata)
+    )
+    total.check(metadata)
+    with pytest.raises(DataError, match="Linear kernel on 'score' goes down to -1"):
+        total.check(metadata, nonnegative=True)

@@ -53,3 +53,20 @@ def test_sessions_do_not_count_as_subjects():
     subjects = np.array(["p1", "p2"] * 5 + [f"c{i}" for i in range(20)])
     with pytest.raises(ConfigError, match="'patient' has 2"):
         check_class_sizes(binary(codes), subjects, 5)
+
+
+@pytest.mark.parametrize(("n", "hint"), [(9, r"--n-folds 4\)"), (4, r"--n-folds 2\)"), (3, "Evaluate a larger cohort")])
+def test_folds_of_a_number_need_two_subjects_each(n, hint):
+    ages = Target("age", "continuous", np.arange(float(n)))
+    with pytest.raises(ConfigError, match=f"5 folds need at least 10 subjects with 'age', found {n}.*{hint}"):
+        check_class_sizes(ages, np.arange(n).astype(str), 5)
+    check_class_sizes(Target("age", "continuous", np.arange(10.0)), np.arange(10).astype(str), 5)
+
+
+def test_a_class_of_which_one_subject_is_left_cannot_be_learned():
+    subjects, codes = np.array(["1", "1", "2", "3", "4", "5"], dtype=object), [1, 1, 0, 0, 1, 0]
+    split = Split(0, 0, np.arange(4), np.array([4, 5]))
+    with pytest.raises(DataError, match="only one subject of 'patient' is left to train on"):
+        check_splits([split], binary(codes), subjects)
+    subjects[1] = "6"
+    check_splits([split], binary(codes), subjects)

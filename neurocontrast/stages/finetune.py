@@ -221,7 +221,9 @@ def _train(
         encoder = build_encoder(encoder.settings, n_channels=encoder.n_channels, seed=seed)
     view = None
     if settings.finetune.augment:
-        views: Any = plan.source.views(settings.model_copy(update={"seed": seed}))
+        views: Any = plan.source.learning_from(plan.cohort, fitted.tolist()).views(
+            settings.model_copy(update={"seed": seed})
+        )
         view = partial(views.view, view=0)
     data = TrainingData(
         images=images,

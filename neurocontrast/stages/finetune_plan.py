@@ -27,7 +27,7 @@ from neurocontrast.provenance import version
 from neurocontrast.settings import settings_from
 from neurocontrast.stages.embed import describe_embedded, warn_of_imitations
 from neurocontrast.stages.evaluate import plan_line, shareable
-from neurocontrast.stages.sources import BrainVolumes, brains_of_run
+from neurocontrast.stages.sources import Brains, brains_of_run
 from neurocontrast.stages.voxels import with_voxels
 from neurocontrast.training import FinetuneSettings
 from neurocontrast.training.distributed import accelerator_of, launch
@@ -76,7 +76,7 @@ class FinetunePlan:
     settings: Config
     encoder: Encoder
     contract: Mapping[str, Any]
-    source: BrainVolumes
+    source: Brains
     cohort: Cohort
     study: Study
     info: Mapping[str, Any]
@@ -131,10 +131,8 @@ def plan_finetuning(
             "and not trained. Give a run of a network, or `embed` this one and `evaluate` its features."
         )
     check_blocks(encoder, settings.finetune, pretrained=not from_scratch)
-    what, given = "finetune trains on scans of brains", None if transforms is None else Compose(transforms)
+    what, given = "finetune trains on brains", None if transforms is None else Compose(transforms)
     source = brains_of_run(run, contract, settings.data, what=what, transforms=given)
-    if not isinstance(source, BrainVolumes):
-        raise ConfigError("finetune trains on scans, and this run was trained on regional measures.")
     settings = settings.model_copy(update={"augment": _augment(settings, contract)})
     if settings.finetune.augment:
         source.views(settings)  # refused before anything is read

@@ -1,11 +1,9 @@
 import json
-import os
-import signal
 
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import Listening
+from small_run import Interrupting, Listening
 
 import neurocontrast
 from neurocontrast.cli import run
@@ -32,20 +30,6 @@ def read(folder):
 
 def predicted(folder):
     return (folder / "predictions.tsv").read_text()
-
-
-class Interrupting(Listening):
-    """Sends this process a signal once a line begins as given."""
-
-    def __init__(self, line):
-        super().__init__()
-        self.line = line
-
-    def message(self, text):
-        super().message(text)
-        if text.startswith(self.line):
-            self.line = "never again"
-            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_frozen_tuned_and_from_scratch_are_compared_on_the_same_folds(tune, whole, cohort, cache, tmp_path):

@@ -1,10 +1,12 @@
 """Regional measures from their tables to embeddings."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from small_run import Interrupting
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
@@ -12,7 +14,7 @@ from neurocontrast.config import load_config
 from neurocontrast.data import read_measures
 from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import DataError, TrainingInterrupted
 from neurocontrast.transforms import MeasureSettings
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
@@ -199,3 +201,49 @@ def test_tables_of_another_atlas_or_version_are_refused_or_warned_about(run, peo
     path.with_suffix(".json").write_text('{"parcellation": "aparc.DKTatlas"}')
     assert neurocontrast(given) == 0
     assert "these measures are of aparc.DKTatlas+aseg, and the encoder learned from" in capsys.readouterr().err
+
+
+@pytest.fixture
+def tune(run, tmp_path):
+    def tuned(name="tuned", *, finetune=None, **options):
+        chosen = {"epochs": 2, "batch_size": 64, "learning_rate": 1e-3, "accelerator": "cpu", **(finetune or {})}
+        config = {"data": {"measures": TABLES}, "finetune": chosen}
+        given = {"target": "age", "n_folds": 2, "n_bootstraps": 20, "allow_overlap": True, **options}
+        return nc.finetune(run, participants=DATA["participants"], out=tmp_path / name, config=config, **given)
+
+    return tuned
+
+
+def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(tune, embeddings, tmp_path):
+    tuned = tune()
+    found = json.loads((tuned / "evaluation.json").read_text())
+    assert found["finetuning"]["augment"]["kind"] == "measures"
+    assert 0 < found["metrics"]["mae"]["pooled"] < 10
+    frozen = nc.evaluate(embeddings, target="age", n_folds=2, n_bootstraps=20, allow_overlap=True, out=tmp_path / "e")
+    assert (frozen / "splits.tsv").read_text() == (tuned / "splits.tsv").read_text()
+    nc.compare([frozen, tuned], out=tmp_path / "compared")
+    page = nc.report(tuned, figures=False).read_text()
+    assert "trained end to end" in page
+    scratch = json.loads(
+        (tune("scratch", from_scratch=True, finetune={"augment": False}) / "evaluation.json").read_text()
+    )
+    assert scratch["finetuning"]["begins_with"] == "random weights"
+    assert scratch["finetuning"]["augment"] is None
+    assert scratch["metrics"]["mae"] != found["metrics"]["mae"]
+
+
+def test_fine_tuning_on_measures_continues_to_the_same_numbers(tune, tmp_path):
+    whole = tune()
+    stopping = Interrupting("Fold 2 of 2, epoch 1/2")
+    with pytest.raises(TrainingInterrupted, match="--resume"):
+        tune("stopped", progress=stopping)
+    resumed = tune("stopped", resume=True)
+    assert (resumed / "predictions.tsv").read_text() == (whole / "predictions.tsv").read_text()
+
+
+def test_components_of_measures_are_not_fine_tuned(tmp_path, capsys):
+    run = nc.pretrain({**CONFIG, "encoder": {"name": "pca", "n_components": 4}}, out=tmp_path / "run")
+    given = ["finetune", str(run), "--participants", DATA["participants"], "--out", str(tmp_path / "t")]
+    assert neurocontrast([*given, "--target", "age"]) == 2
+    assert "is 'pca', whose components are computed in one pass" in capsys.readouterr().err
+    assert not (tmp_path / "t").exists()

@@ -164,3 +164,22 @@ def test_of_many_images_of_many_classes_ranks_have_no_interval(make_cohort, monk
     assert {name for name, metric in metrics.items() if metric.interval is None} == {
         "auc", "average_precision", "calibration_slope",
     }  # fmt: skip
+
+
+def test_a_figure_has_its_value_one_for_each_unit_left_out_and_the_resamples_asked_for():
+    generator = np.random.default_rng(0)
+    codes, scores, advanced = np.arange(60) % 2, generator.random(60), []
+    target, model = scored(codes, scores)
+    units = np.arange(60) // 2
+    drawn = bootstrap_metrics(target, {"m": model}, units, n_bootstraps=40, seed=1, advance=advanced.append)["m"]["auc"]
+    assert drawn.value == pytest.approx(roc_auc_score(codes, scores))
+    assert (drawn.left_out.shape, drawn.drawn.shape) == ((30,), (40,))
+    without = roc_auc_score(codes[units != 3], scores[units != 3])
+    assert drawn.left_out[3] == pytest.approx(without)
+    assert sum(advanced) == 1 + 30 + 40
+    (weights,) = resample_counts(units, n_bootstraps=40, seed=1)
+    assert drawn.drawn[7] == pytest.approx(roc_auc_score(codes, scores, sample_weight=weights[7]))
+    alone = bootstrap_metrics(target, {"m": model}, units, n_bootstraps=0, seed=1)["m"]["auc"]
+    assert (alone.value, len(alone.left_out), len(alone.drawn)) == (drawn.value, 0, 0)
+    assert drawn.figure(level=0.95)["value"] == drawn.value
+    assert alone.figure(level=0.95) == {"value": drawn.value, "low": None, "high": None}

@@ -61,7 +61,6 @@ class Steps:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.peak: dict[str, float] = {}
-        self.said: list[str] = []
         self._name, self._start = "", time.process_time()
 
     def task(self, description: str, total: int | None, unit: str) -> Steps:
@@ -90,8 +89,8 @@ class Steps:
         del n, shown
 
     def message(self, text: str) -> None:
-        """Keep what is said."""
-        self.said.append(text)
+        """Show nothing."""
+        del text
 
     warning = message
 
@@ -101,12 +100,11 @@ def run_ours(source: Path, target: str, large_table: int | None) -> dict[str, ob
     steps, start = Steps(), time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch, threadpool_limits(limits=1):
         folder = Path(scratch, "eval")
-        neurocontrast.evaluate(source, out=folder, target=target, progress=steps, max_hours=1000, **chosen)
+        neurocontrast.evaluate(source, out=folder, target=target, progress=steps, **chosen)
         steps.end("other")
         neurocontrast.report(folder)
         steps.end("report")
-    estimate = next((text for text in steps.said if text.startswith("About")), "")
-    return {"seconds": steps.seconds, "peak": steps.peak, "wall": time.perf_counter() - start, "estimate": estimate}
+    return {"seconds": steps.seconds, "peak": steps.peak, "wall": time.perf_counter() - start}
 
 
 def run_plain(source: Path, target: str) -> dict[str, object]:
@@ -134,8 +132,7 @@ def in_a_process(*arguments: object) -> dict:
 
 def print_steps(found: dict) -> None:
     for name, seconds in found["seconds"].items():
-        print(f"    {name}: {seconds:.1f} s, peak so far {found['peak'][name]:.2f} GiB")
-    print(f"    {found['estimate']}", flush=True)
+        print(f"    {name}: {seconds:.1f} s, peak so far {found['peak'][name]:.2f} GiB", flush=True)
 
 
 def measure(arguments: argparse.Namespace, sources: Callable[[int], Path]) -> None:

@@ -1,16 +1,16 @@
-"""Memory of this machine, and bytes and seconds as text; without torch."""
+"""Memory of this machine, and bytes as text; without torch."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["as_duration", "as_size", "describe_memory"]
+__all__ = ["as_size", "describe_memory"]
 
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def describe_memory() -> dict[str, int]:
-    """Return total and available bytes, within the limit of a container, and the bytes this process holds."""
+    """Return total and available bytes, within the limit of a container."""
     import psutil
 
     found = psutil.virtual_memory()
@@ -20,7 +20,7 @@ def describe_memory() -> dict[str, int]:
         total, available = min(total, limit), min(available, max(0, limit - used))
     except (OSError, ValueError):  # no container, or no limit: "max"
         pass
-    return {"total_bytes": total, "available_bytes": available, "own_bytes": psutil.Process().memory_info().rss}
+    return {"total_bytes": total, "available_bytes": available}
 
 
 def as_size(n_bytes: float) -> str:
@@ -28,10 +28,3 @@ def as_size(n_bytes: float) -> str:
     if n_bytes < 0.1 * 2**20:
         return f"{n_bytes / 2**10:.0f} KiB"
     return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 0.1 * 2**30 else f"{n_bytes / 2**20:.1f} MiB"
-
-
-def as_duration(seconds: float) -> str:
-    """Return a time as text: seconds, minutes or hours."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

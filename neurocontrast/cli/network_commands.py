@@ -196,12 +196,10 @@ def bundle(
 def doctor(
     given: Configured,
     participants: _RunTable = None,
-    n_scans: Annotated[int | None, option("Number of scans, where there is no table of them yet.", "--scans")] = None,
-    seconds: Annotated[float, option("How long training steps are timed; 0 to only look at the machine.")] = 10.0,
 ) -> Result:
-    """Show versions, devices and memory, and estimate time and memory of a run (writes nothing)."""
+    """Show versions, devices and memory, and what `pretrain` would refuse of a configuration (writes nothing)."""
     from neurocontrast import stages
 
     settings = given.resolve("data", {"participants": participants}, check_objective=True)
-    found = stages.doctor(settings, n_scans=n_scans, seconds=seconds, progress=given.progress)
+    found = stages.doctor(settings)
     return Result(asdict(found), notes=[found.to_text()], exit_code=2 if found.problems else 0)

@@ -106,8 +106,6 @@ class EvaluationSettings(Settings):
         taken out of the features.
     n_permutations, n_jobs : int
         Repetitions of the procedure on labels permuted within site, and processes that fit probes.
-    max_hours : float
-        An evaluation that a short trial estimates to take longer on this machine is refused before it starts.
     large_table : int
         With more training scans than this, features are in single precision, the strength is chosen on the first inner
         fold alone (unless these leave sites out), solvers read the scans less often, and the map shows 2,000 of them.
@@ -161,7 +159,6 @@ class EvaluationSettings(Settings):
     residualise: tuple[str, ...] = ()
     n_permutations: int = Field(0, ge=0)
     n_jobs: int = Field(1, ge=1)
-    max_hours: float = Field(24.0, gt=0.0)
     large_table: int = Field(5000, ge=0)
     n_bootstraps: int = Field(2000, ge=0)
     bootstrap_unit: Literal["auto", "subject", "site"] = "auto"

@@ -23,7 +23,6 @@ from neurocontrast.evaluation import (
     run_study,
     save_probe,
 )
-from neurocontrast.evaluation.cost import check_cost, estimate_cost
 from neurocontrast.evaluation.estimators import import_estimator
 from neurocontrast.evaluation.probes import probe_names
 from neurocontrast.evaluation.rows import encoder_digest
@@ -91,7 +90,6 @@ def evaluate(
         estimator = import_estimator(chosen.probe)
     study, external = _plan(read, chosen, estimator, cv)
     progress.message(plan_line(study))
-    check_cost(study, estimate_cost(study, progress), progress)
     study = with_voxels(study, read.info, progress)
     for notice in [*study.notices, *(external.notices if external else ())]:
         progress.warning(notice.message)

@@ -27,7 +27,7 @@ def road(tmp_path_factory):
     commands = {
         "images": ["images", at["digits"], "--background", "random", *sizes],
         "check": ["check", table],
-        "doctor": ["doctor", "--participants", table, *TRAIN, "--seconds", "0.5"],
+        "doctor": ["doctor", "--participants", table, *TRAIN],
         "pretrain": ["pretrain", "--participants", table, "--out", at["RUN"], *TRAIN],
         "embed": ["embed", at["RUN"], "--participants", table, "--out", at["EMB.parquet"]],
         "evaluate": [*evaluate, "--out", at["EVAL"]],

@@ -1,22 +1,17 @@
-"""Large tables: the same probes in less memory, a map of some scans, and nothing long begun without a word."""
+"""Large tables: the same probes in less memory, and a map of some scans."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from neurocontrast.cli.app import run
-from neurocontrast.embedding.table import write_embeddings
-from neurocontrast.evaluation import EvaluationSettings, cost, distances, plan_study, run_study, uncertainty
-from neurocontrast.evaluation.cost import check_cost, estimate_cost
+from neurocontrast.evaluation import EvaluationSettings, distances, plan_study, run_study, uncertainty
 from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.distribution import fit_distribution
 from neurocontrast.evaluation.fitting import cross_validate, fit_probe
 from neurocontrast.evaluation.fold_features import FoldFeatures, sum_products
 from neurocontrast.evaluation.notices import MAX_MAP_SCANS
 from neurocontrast.evaluation.stored_probe import fit_on_all
-from neurocontrast.exceptions import ConfigError
-from neurocontrast.resources import describe_memory
 
 FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
 CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ("control", "patient")}
@@ -95,7 +90,6 @@ def test_the_evaluation_says_what_a_large_table_has_otherwise(make_cohort):
 def test_a_small_table_is_not_said_to_be_large(make_cohort):
     study = study_of(make_cohort)
     assert "large_table" not in {notice.code for notice in study.notices}
-    assert estimate_cost(study) is None
 
 
 def test_distances_of_many_scans_are_those_of_few(monkeypatch):
@@ -121,73 +115,3 @@ def test_figures_that_rank_very_many_scans_have_no_interval(make_cohort, monkeyp
     assert figures["auc"].interval is None
     assert figures["auc"].pooled > 0.5
     assert figures["accuracy"].interval is not None
-
-
-class Listener:
-    def __init__(self):
-        self.messages, self.warnings = [], []
-        self.message, self.warning = self.messages.append, self.warnings.append
-
-
-@pytest.fixture
-def slow_machine(monkeypatch):
-    """A machine on which every fold takes 100 s, in trials of everything."""
-    monkeypatch.setattr(cost, "MIN_VALUES", 0)
-    monkeypatch.setattr(cost, "_time_fit", lambda study, model, n: 100.0 if model == "embedding" else 0.0)
-
-
-def test_the_estimate_has_every_part(make_cohort, slow_machine):
-    asked = {"new_site": True, "n_permutations": 8, "train_sizes": (160, 320), "n_draws": 2, "n_jobs": 2}
-    found = estimate_cost(study_of(make_cohort, **asked))
-    assert found.seconds == pytest.approx(
-        {"folds": 250, "sites left out": 150, "permutations": 2000, "learning curve": 1500, "probe of all scans": 125}
-    )
-
-
-@pytest.mark.parametrize("probe", ["logistic", "knn", "svm"])
-def test_the_trial_fits_what_is_asked_for(make_cohort, monkeypatch, probe):
-    monkeypatch.setattr(cost, "MIN_VALUES", 0)
-    monkeypatch.setattr(cost, "MIN_TRIAL", 100)
-    assert estimate_cost(study_of(make_cohort, probe=probe, C=(1e-2,))).total > 0
-
-
-def test_a_long_evaluation_is_announced(make_cohort, slow_machine):
-    study, listener = study_of(make_cohort), Listener()
-    check_cost(study, estimate_cost(study), listener)
-    assert listener.messages[0].startswith("About 10 min on this machine, by a trial (folds 8 min")
-    assert not listener.warnings
-
-
-def test_too_little_memory_is_warned_about(make_cohort, slow_machine, monkeypatch):
-    monkeypatch.setattr(cost, "describe_memory", lambda: describe_memory() | {"available_bytes": 2**20})
-    study, listener = study_of(make_cohort, n_jobs=3), Listener()
-    check_cost(study, estimate_cost(study), listener)
-    assert "1.0 MiB are free" in listener.warnings[0]
-    assert "n_jobs below 3" in listener.warnings[0]
-
-
-def test_too_many_permutations_are_refused_with_how_many_fit(make_cohort, slow_machine):
-    study = study_of(make_cohort, n_permutations=1000)
-    with pytest.raises(ConfigError, match=r"1,000 permutations would take about 138\.9 h") as raised:
-        check_cost(study, estimate_cost(study))
-    said = str(raised.value)
-    assert "n_permutations=171 (--n-permutations 171)" in said
-    assert "max_hours=140" in said
-    for enough in ({"n_permutations": 171}, {"n_permutations": 1000, "max_hours": 140}):
-        allowed = study_of(make_cohort, **enough)
-        check_cost(allowed, estimate_cost(allowed))
-
-
-def test_an_evaluation_that_is_too_long_without_permutations_says_which_parts(make_cohort, slow_machine):
-    study = study_of(make_cohort, new_site=True, max_hours=0.1)
-    with pytest.raises(ConfigError, match=r"max_hours: .*folds 8 min, sites left out 5 min.*max_hours=1 "):
-        check_cost(study, estimate_cost(study))
-
-
-def test_the_command_refuses_before_it_writes_anything(make_cohort, slow_machine, tmp_path, capsys):
-    cohort = make_cohort(60)
-    write_embeddings(tmp_path / "emb.parquet", cohort.table, cohort.features.astype(np.float32), {"format": 1})
-    asked = ["evaluate", tmp_path / "emb.parquet", "--out", tmp_path / "eval", "--n-permutations", "5000"]
-    assert run(list(map(str, asked))) == 2
-    assert "n_permutations: 5,000 permutations would take" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["emb.parquet"]

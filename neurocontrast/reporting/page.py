@@ -72,13 +72,12 @@ class Cards:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: `reason` says why a value is absent, `detail` stands below, `links` name sections."""
+    """One cell of a table: `reason` says why a value is absent, `detail` stands below."""
 
     text: str
     reason: str = ""
     heading: bool = False
     detail: str = ""
-    links: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -221,8 +220,6 @@ class SectionBuilder:
         Files that the section reads.
     methods : str
         Jinja text for Methods: a line ``## Heading.`` and prose; ``cite("A reference in full.")`` gives its number.
-    covers : str
-        What the tables of reporting guidelines call the section; empty where they do not name it.
     kinds : tuple of str
         Kinds of target that have the section.
     of : tuple of str
@@ -239,7 +236,6 @@ class SectionBuilder:
     build: Callable[..., Section | None]
     inputs: tuple[Input, ...] = ()
     methods: str = ""
-    covers: str = ""
     kinds: tuple[str, ...] = KINDS
     of: tuple[str, ...] = ("scans", "images")
     explains_absence: bool = False

@@ -63,7 +63,6 @@ def page(image_folder: Path, render, parse: ModuleType):
 
 def test_an_image_is_never_called_a_scan_and_a_class_never_a_diagnosis(page):
     text = page.text.replace("scans.tsv", "")
-    text = text.replace("prediction in patients and for medical images; reports of scans have their tables", "")
     assert "Other cameras, styles" in text
     assert BRAIN.findall(text) == []
 
@@ -71,9 +70,8 @@ def test_an_image_is_never_called_a_scan_and_a_class_never_a_diagnosis(page):
 def test_it_has_no_section_that_only_brains_have(page):
     assert page.headings() == [
         "warnings", "result", "cohort", "classes", "errors", "map", "training", "methods", "silences",
-        "guidelines", "provenance",
+        "provenance",
     ]  # fmt: skip
-    assert "27 items" not in page.text
 
 
 def test_it_leads_with_top_1_its_interval_and_chance(page, image_folder: Path):

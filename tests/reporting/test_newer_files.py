@@ -18,7 +18,6 @@ from neurocontrast.reporting.read import external_part
 from neurocontrast.reporting.sections.brain import read_map, share_outside
 from neurocontrast.reporting.sections.cohort import list_steps
 from neurocontrast.reporting.sections.errors import count_confusion
-from neurocontrast.reporting.sections.methods import read_guidelines
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +48,7 @@ def change(folder, **keys):
 
 def test_every_part_is_there(sections, html, parse):
     page = parse.Page(html)
-    for name in ("groups", "calibration", "worst", "learning", "external", "confounds", "brain", "guidelines"):
+    for name in ("groups", "calibration", "worst", "learning", "external", "confounds", "brain"):
         assert name in page.headings()
     assert "Not shown" not in page.text
     names = {picture.name for picture in list_pictures(sections)}
@@ -199,22 +198,6 @@ def test_why_there_is_no_openbhb_score(folder):
     files = change(folder, confounds={"harmonise": "none", "openbhb": None, "openbhb_reason": "age does not vary"})
     said = " ".join(b.text for b in build("confounds", files).blocks if b.block == "paragraph")
     assert "age does not vary" in said
-
-
-def test_guidelines_have_all_their_items(full_folder, binary_folder, html, parse):
-    tripod, claim = (read_guidelines()[name]["items"] for name in ("tripod", "claim"))
-    assert sorted({int(re.sub(r"\D", "", number)) for number, *_ in tripod}) == list(range(1, 28))
-    assert [number for number, *_ in claim] == [str(number) for number in range(1, 45)]
-    assert len({number for number, *_ in tripod}) == len(tripod)
-    headings = set(parse.Page(html).headings())
-    assert {name for _, _, names, _ in (*tripod, *claim) for name in names} <= headings
-    for folder, links, detail in (
-        (binary_folder, [], "not in this report: external test set, unseen sites"),
-        (full_folder, [("external", "external test set"), ("new_site", "unseen sites")], ""),
-    ):
-        claim = build("guidelines", read_evaluation(folder)).blocks[1]
-        row = next(row for row in claim.rows if row[0].text == "33")
-        assert (row[2].links, row[2].detail) == (links, detail)
 
 
 @pytest.mark.parametrize("maker", ["make_multiclass", "make_continuous"])

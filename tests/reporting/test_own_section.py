@@ -34,7 +34,6 @@ MINE = SectionBuilder(
     build=say,
     inputs=(Input("handedness.tsv", "which hand people write with", needed=True),),
     methods=METHODS,
-    covers="handedness",
 )
 
 

@@ -186,6 +186,5 @@ BRAIN = SectionBuilder(
     build=_build,
     inputs=(Input("explanation/", "where in the brain", "explanation", _HOW, needed=True),),
     methods=_METHODS,
-    covers="brain map",
     of=("scans",),
 )

@@ -113,5 +113,4 @@ COHORT = SectionBuilder(
         Input("flow.tsv", "what was lost before the evaluation", "flow"),
         Input("cohort.tsv", "counts by site", "cohort", of=("scans",)),
     ),
-    covers="cohort",
 )

@@ -102,6 +102,5 @@ CONFOUNDS = SectionBuilder(
     build=_build,
     inputs=(_INPUT,),
     methods=_METHODS,
-    covers="confounds",
     of=("scans",),
 )

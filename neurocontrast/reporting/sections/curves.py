@@ -134,14 +134,13 @@ def _draw_calibration(files: EvaluationFiles, table: pd.DataFrame, name: str) ->
     )
 
 
-CURVES = SectionBuilder("curves", "Discrimination", order=70, build=_build, covers="curves", kinds=("binary",))
+CURVES = SectionBuilder("curves", "Discrimination", order=70, build=_build, kinds=("binary",))
 CALIBRATION = SectionBuilder(
     "calibration",
     "Calibration",
     order=80,
     build=_build_calibration,
     inputs=(_INPUT,),
-    covers="calibration",
     kinds=("binary", "multiclass"),
     of=("scans",),
 )

@@ -71,5 +71,4 @@ MAP = SectionBuilder(
     order=170,
     build=_build,
     inputs=(Input("map.tsv", "the map of the embedding", "points", needed=True),),
-    covers="embedding map",
 )

@@ -227,5 +227,5 @@ def _build_worst(files: EvaluationFiles) -> Section:
     return Section("worst", "Worst errors", [make_table(caption, shown, columns, note=about)], lead=lead)
 
 
-ERRORS = SectionBuilder("errors", "Errors", order=90, build=_build, covers="errors")
-WORST = SectionBuilder("worst", "Worst errors", order=100, build=_build_worst, covers="worst errors", of=("scans",))
+ERRORS = SectionBuilder("errors", "Errors", order=90, build=_build)
+WORST = SectionBuilder("worst", "Worst errors", order=100, build=_build_worst, of=("scans",))

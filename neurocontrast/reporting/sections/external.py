@@ -105,7 +105,6 @@ EXTERNAL = SectionBuilder(
     build=_build,
     inputs=(_PREDICTIONS, _OUTSIDE),
     methods=_METHODS,
-    covers="external test set",
     of=("scans",),
     explains_absence=True,
 )

@@ -114,9 +114,7 @@ def _draw_training(table: pd.DataFrame, ending: str) -> style.Picture | None:
     return style.Picture(f"training_{ending}", figure, alt=alt, caption="", numbers=means.reset_index())
 
 
-LEARNING = SectionBuilder(
-    "learning", "Learning curve", order=110, build=_build, inputs=(_INPUT,), covers="learning curve"
-)
+LEARNING = SectionBuilder("learning", "Learning curve", order=110, build=_build, inputs=(_INPUT,))
 TRAINING = SectionBuilder(
     "training",
     "Pretraining",
@@ -127,5 +125,4 @@ TRAINING = SectionBuilder(
             "training.tsv", "the training curves", "training", "Comes with embeddings of a recorded run.", needed=True
         ),
     ),
-    covers="pretraining",
 )

@@ -269,7 +269,6 @@ NEW_SITE = SectionBuilder(
     build=_build,
     inputs=(_INPUT,),
     methods=_METHODS,
-    covers="unseen sites",
     of=("scans",),
     explains_absence=True,
 )

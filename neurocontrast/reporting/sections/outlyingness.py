@@ -174,6 +174,5 @@ OUTLYINGNESS = SectionBuilder(
     build=_build,
     inputs=(Input("outlyingness.tsv", _WHICH, "outlyingness", needed=True),),
     methods=_METHODS,
-    covers="scans outside",
     of=("scans",),
 )

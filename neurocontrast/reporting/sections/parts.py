@@ -155,14 +155,13 @@ def table_folds(files: EvaluationFiles) -> Table:
     return make_table(caption, folds, columns, folded=len(folds) > 25)
 
 
-SITES = SectionBuilder("sites", "Site by site", order=50, build=_build_sites, covers="sites", of=("scans",))
+SITES = SectionBuilder("sites", "Site by site", order=50, build=_build_sites, of=("scans",))
 GROUPS = SectionBuilder(
     "groups",
     "By sex and age",
     order=60,
     build=_build_groups,
     inputs=(Input("groups.tsv", "the result by sex and age band", "groups", needed=True),),
-    covers="sex and age",
     of=("scans",),
 )
-FOLDS = SectionBuilder("folds", "Fold by fold", order=180, build=_build_folds, covers="folds")
+FOLDS = SectionBuilder("folds", "Fold by fold", order=180, build=_build_folds)

@@ -68,6 +68,5 @@ PROVENANCE = SectionBuilder(
     order=240,
     build=_build,
     inputs=(Input("config.yaml", "the resolved configuration", "config_text"),),
-    covers="provenance",
     sees_all=True,
 )

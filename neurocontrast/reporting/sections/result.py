@@ -215,4 +215,4 @@ def _about_p(files: EvaluationFiles) -> str:
     )
 
 
-RESULT = SectionBuilder("result", "Result", order=10, build=_build, covers="result")
+RESULT = SectionBuilder("result", "Result", order=10, build=_build)

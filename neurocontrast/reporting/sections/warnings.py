@@ -56,4 +56,4 @@ def _hide_ids(text: str, files: EvaluationFiles, code: str) -> str:
     return re.sub(pattern, "[id]", text)
 
 
-WARNINGS = SectionBuilder("warnings", "Read this first", order=0, build=_build, covers="warnings")
+WARNINGS = SectionBuilder("warnings", "Read this first", order=0, build=_build)

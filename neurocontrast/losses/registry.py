@@ -58,7 +58,7 @@ def loss_class(name: str) -> Any:
     return found if hasattr(found, "Settings") and hasattr(found, "title") else None
 
 
-def read_objective(given: Any, *, from_json: bool = False, sums: bool = True) -> Any:
+def read_objective(given: Any, *, from_json: bool, sums: bool = True) -> Any:
     """Return the section ``objective`` as the settings of its loss; `sums` says whether it is not within a sum."""
     names = [name for name in LOSSES if sums or name not in _ALONE]
 

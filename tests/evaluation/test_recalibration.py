@@ -64,6 +64,15 @@ def test_without_a_finite_slope_there_is_none(scores):
     assert "separate" in explain_value("calibration_slope", None)
 
 
+def test_scores_of_0_and_1_count_as_nearly_so():
+    truth, scores = np.array([0.0, 1, 0, 1, 1]), np.array([0.0, 1.0, 0.6, 0.4, 1.0])
+    near = np.clip(scores, 1e-9, 1 - 1e-9)
+    weights = np.ones((1, 5))
+    for recalibrate in (recalibration_slope, recalibration_intercept):
+        assert np.isfinite(recalibrate(truth, scores, weights)[0])
+        assert recalibrate(truth, scores, weights)[0] == recalibrate(truth, near, weights)[0]
+
+
 def test_a_resample_of_one_class_has_neither_and_does_not_disturb_the_others():
     truth, scores = np.array([0.0, 0, 1, 1]), np.array([0.2, 0.6, 0.4, 0.9])
     weights = np.array([[1.0, 1, 1, 1], [2, 2, 0, 0], [0, 0, 3, 1], [1, 1, 1, 1]])

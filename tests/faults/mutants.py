@@ -56,7 +56,11 @@ TESTS = {
     "kernels": ("kernels", "losses/test_oracles.py", "losses/test_core.py::test_missing_metadata_costs_no_scan"),
     "losses": LOSSES,
     "evaluation/splits": ("evaluation/splits", "evaluation/test_fixed.py", "evaluation/test_leakage.py"),
-    "evaluation/metrics.py": ("evaluation/test_metrics.py", "evaluation/test_published_examples.py"),
+    "evaluation/metrics.py": (
+        "evaluation/test_metrics.py",
+        "evaluation/test_recalibration.py",
+        "evaluation/test_published_examples.py",
+    ),
     "evaluation/uncertainty.py": (
         "evaluation/test_uncertainty.py",
         "evaluation/test_units.py",

@@ -92,7 +92,8 @@ def read_bytes(
     check_place(path, error=error, remedy=remedy)
     try:
         with open(path, "rb") as stream:
-            content = stream.read(limit + 1)
+            # Python takes the memory for all that is asked for.
+            content = stream.read(min(limit, os.fstat(stream.fileno()).st_size) + 1)
     except OSError as problem_of_disk:
         _refuse(error, path, f"cannot be read ({problem_of_disk.strerror})", remedy)
     if len(content) > limit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,6 +36,8 @@ BOX_MM = (192.0, 228.0, 192.0)
 """Around the centre of scans that are not in MNI space; every usual template fits."""
 MAX_BYTES = 4 * 1024**3
 """With more than this in memory, voxels (float32) and products of scans (float64), there is no such baseline."""
+MAX_VOXELS = 2**29
+"""Largest scan that is read."""
 _MNI = 4
 """The code by which a NIfTI header says that its coordinates are those of the MNI152 template."""
 
@@ -214,6 +217,8 @@ def _load(path: str, spacing: tuple[float, ...] | None) -> tuple[npt.NDArray[np.
     else:
         check_place(path)
         image = nib.load(path)
+        if (n_voxels := math.prod(map(int, image.shape))) > MAX_VOXELS:
+            raise DataError(f"its header announces {n_voxels:,} voxels; at most {MAX_VOXELS:,} are read")
         data, affine = np.asarray(image.dataobj), np.array(image.affine, dtype=float)
     volume = np.squeeze(data)
     if volume.ndim != 3:

@@ -20,7 +20,7 @@ from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import ConfigError, DataError, said
 from neurocontrast.files import files_of
-from neurocontrast.reading import check_place, read_array
+from neurocontrast.reading import check_place, read_array, read_bytes
 from neurocontrast.transforms.images import EachImage, centred, in_memory_order, times, to_image
 from neurocontrast.transforms.limits import N_VOXELS_MIN, SPACING_LIMITS_MM
 
@@ -39,6 +39,9 @@ _TILT_WARNED_DEGREES = 20.0
 _MNI = 4
 _N_HEADER_BYTES = 540
 _N_START_BYTES = 4096
+_N_IMAGE_BYTES = 2**31
+"""Largest image that is read, decompressed."""
+_N_BYTES_BEHIND = 2**20  # that may follow the voxels: FreeSurfer's record of commands, a writer's padding
 _GRIDS_APART = 0.1  # of a voxel, by which the corners of two channels of a scan may differ
 _NIFTI = {
     size.to_bytes(4, order): of_version
@@ -228,15 +231,21 @@ def _read_nifti(name: str) -> Scan:
 
 def _nifti(name: str) -> Any:
     """Return the nibabel image of a file, whose voxels are read into memory, not scaled yet."""
-    if _is_freesurfer(name):
-        return nib.Nifti1Image.from_image(nib.load(name))
-    content = Path(name).read_bytes()
-    if content.startswith(_GZIP):
-        # Whole, not streamed: it is as fast, and the checksum at the end is verified.
-        content = igzip.decompress(content)
-    image = _nifti_type(name, content).from_bytes(content)
-    _check_length(name, image.header, len(content))
-    return image
+    packed = read_bytes(name, limit=_N_IMAGE_BYTES)
+    stream = igzip.GzipFile(fileobj=io.BytesIO(packed)) if packed.startswith(_GZIP) else io.BytesIO(packed)
+    start = stream.read(_N_HEADER_BYTES)
+    image_type = nib.MGHImage if _is_freesurfer(name) else _nifti_type(name, start)
+    header = image_type.header_class.from_fileobj(io.BytesIO(start))
+    limit = _n_bytes(name, header) + _N_BYTES_BEHIND
+    content = start + stream.read(limit + 1 - len(start))  # to its end, where the checksum is verified
+    if len(content) > limit:
+        raise DataError(
+            f"{name}: the file holds more than the {limit - _N_BYTES_BEHIND:,} bytes that its header announces. "
+            "Copy or convert it again."
+        )
+    _check_length(name, header, len(content))
+    image = image_type.from_bytes(content)
+    return nib.Nifti1Image.from_image(image) if image_type is nib.MGHImage else image
 
 
 def _nifti_type(name: str, content: bytes) -> Any:
@@ -294,8 +303,20 @@ def _check_kind(name: str, dtype: Any) -> None:
         raise DataError(f"{name}: its voxels are of type {dtype}; a scan has one real number a voxel.")
 
 
+def _n_bytes(name: str, header: Any) -> int:
+    """Return the size of an image by its header, decompressed; refuse one that would fill the memory."""
+    n_voxels = math.prod(int(length) for length in header.get_data_shape())
+    n_bytes = n_voxels * header.get_data_dtype().itemsize + int(header.get_data_offset())
+    if not 0 <= n_bytes <= _N_IMAGE_BYTES:
+        raise DataError(
+            f"{name}: its header announces {n_bytes:,} bytes ({times(header.get_data_shape())} voxels); at most "
+            f"{_N_IMAGE_BYTES:,} are read. Is the header damaged?"
+        )
+    return n_bytes
+
+
 def _check_length(name: str, header: Any, n_found: int) -> None:
-    n_bytes = math.prod(header.get_data_shape()) * int(header["bitpix"]) // 8 + header.get_data_offset()
+    n_bytes = _n_bytes(name, header)
     if n_found < n_bytes:
         raise DataError(
             f"{name}: the image is truncated: {n_bytes} bytes are expected and {n_found} are there. "

@@ -13,7 +13,12 @@ from neurocontrast.evaluation import EvaluationSettings
 from neurocontrast.evaluation.study import plan_study, run_study
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 
-FAST = {"n_bootstraps": 50, "confounds": False, "new_site": False, "outlyingness": False}
+FAST = {
+    **dict.fromkeys(("confounds", "new_site", "outlyingness"), False),
+    "n_bootstraps": 50,
+    "C": (1e-3, 1e-1, 10.0),
+    "alpha": (1.0, 100.0),
+}
 
 
 @pytest.fixture

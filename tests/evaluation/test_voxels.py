@@ -16,7 +16,12 @@ from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.designs import ComponentsDesign, Voxels, voxel_products
 from neurocontrast.evaluation.study import beside_p_value, look_beside
 
-FAST = {"n_bootstraps": 50, "confounds": False, "new_site": False, "outlyingness": False}
+FAST = {
+    **dict.fromkeys(("confounds", "new_site", "outlyingness"), False),
+    "n_bootstraps": 50,
+    "C": (1e-3, 1e-1, 10.0),
+    "alpha": (1.0, 100.0),
+}
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 
 import nibabel as nib
 import numpy as np
@@ -217,3 +218,41 @@ def test_a_freesurfer_image_is_read_as_its_nifti_copy(brain, write_nifti, tmp_pa
     for read in (read_scan, read_scan_header):
         with pytest.raises(DataError, match=r"brainmask.mgz: the file is empty|not a readable FreeSurfer image"):
             read(tmp_path / "brainmask.mgz")
+
+
+def bomb(path, image, n_zeros=2**28, shape=None):
+    """Write an image followed by zeros, which gzip makes a thousandth of; `shape` is what its header says."""
+    content = bytearray(image.to_bytes())
+    if shape is not None:
+        at, kind = (4, ">i4") if path.suffix == ".mgz" else (42, "<i2")
+        content[at : at + 3 * np.dtype(kind).itemsize] = np.array(shape, kind).tobytes()
+    with gzip.open(path, "wb", compresslevel=6) as stream:
+        stream.write(content)
+        for _ in range(n_zeros // 2**22):
+            stream.write(bytes(2**22))
+    return path
+
+
+@pytest.mark.parametrize(("name", "image_type"), [("a.nii.gz", nib.Nifti1Image), ("a.mgz", nib.MGHImage)])
+def test_a_file_that_decompresses_to_more_than_its_header_says_is_refused_without_filling_the_memory(
+    brain, tmp_path, name, image_type
+):
+    image = image_type(brain, np.eye(4))
+    path = bomb(tmp_path / name, image)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=f"{name}: the file holds more than the 5.,... bytes that its header"):
+            read_scan(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+    finally:
+        tracemalloc.stop()
+    bomb(tmp_path / name, image, 0, (30_000, 30_000, 30_000))
+    with pytest.raises(DataError, match=rf"{name}: its header announces .* at most 2,147,483,648 are read"):
+        read_scan(path)
+
+
+def test_what_follows_the_voxels_of_a_whole_image_is_left(brain, tmp_path):
+    np.testing.assert_array_equal(read_scan(bomb(tmp_path / "a.mgz", nib.MGHImage(brain, np.eye(4)), 0)).voxels, brain)
+    padded = tmp_path / "a.nii.gz"
+    padded.write_bytes(gzip.compress(nib.Nifti1Image(brain, np.eye(4)).to_bytes() + bytes(4096)))
+    np.testing.assert_array_equal(read_scan(padded).voxels, brain)

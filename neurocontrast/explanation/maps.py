@@ -1,8 +1,8 @@
-"""A map of what differences in score come from: parts of each scan are replaced, and subjects compared."""
+"""What differences in score come from: parts of each scan, or measures, are replaced, and subjects compared."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby, product
 
 import numpy as np
@@ -18,8 +18,8 @@ from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.limits import FWHM_PER_SIGMA
 
-__all__ = ["SUBJECTS_A_LATTICE", "LinearScore", "brain_of", "explain_scans", "find_peaks", "occlude", "offset_of",
-           "patches_of"]  # fmt: skip
+__all__ = ["SUBJECTS_A_LATTICE", "LinearScore", "brain_of", "explain_measures", "explain_scans", "find_peaks",
+           "occlude", "offset_of", "patches_of"]  # fmt: skip
 
 Map = npt.NDArray[np.float32]
 Patch = tuple[slice, ...]
@@ -122,6 +122,55 @@ def explain_scans(
         raise DataError("all chosen scans have the same score: there is no difference to explain.")
     sigma = [settings.smooth_mm / FWHM_PER_SIGMA / step for step in spacing_mm]
     return ndimage.gaussian_filter(products / squares, sigma, mode="constant").astype(np.float32), found
+
+
+@torch.no_grad()
+def explain_measures(
+    score: LinearScore,
+    values: npt.NDArray[np.float32],
+    draws: Iterable[npt.NDArray[np.float64]],
+    *,
+    settings: ExplanationSettings,
+    progress: Progress = SILENT,
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], list[float]]:
+    """Return the share of each measure in the differences in score, its 95 % interval (2, n_measures), and the scores.
+
+    A measure carries what a score loses where it is set to the mean of the people learned from. As of the maps of
+    `explain_scans`, the share is the regression of what it carries on the score; of a linear encoder they add up to 1.
+
+    Parameters
+    ----------
+    score : LinearScore
+        Encoder and probe.
+    values : array (n, n_measures)
+        Standardised measures, a row each subject.
+    draws : iterable of array (n_resamples, n)
+        How often each subject is drawn in a resample.
+    settings : ExplanationSettings
+        How.
+    progress : Progress
+        Shows every measure.
+    """
+    score = score.to(usable_accelerator(settings.accelerator, section="explanation"))
+    samples = torch.from_numpy(values).to(score.weights.device)[..., None]
+    whole = score(samples).cpu().numpy()
+    carried = np.empty(values.shape)
+    with progress.task("Explaining", values.shape[1], "measures") as task:
+        for place in range(values.shape[1]):
+            without = samples.clone()
+            without[:, place] = 0.0
+            carried[:, place] = whole - score(without).cpu().numpy()
+            task.advance()
+    if not np.isfinite(carried).all() or not np.ptp(whole) > 0:
+        raise DataError("all chosen subjects have the same score, or one that is not finite: nothing can be explained.")
+
+    def shares(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        away = whole - (weights @ whole / weights.sum(axis=1))[:, None]
+        squares = (weights * away**2).sum(axis=1, keepdims=True)
+        return (weights * away) @ carried / np.where(squares > 0, squares, np.nan)
+
+    drawn = np.vstack([shares(weights) for weights in draws])
+    return shares(np.ones((1, len(whole))))[0], np.nanpercentile(drawn, (2.5, 97.5), axis=0), whole.tolist()
 
 
 def _explain(

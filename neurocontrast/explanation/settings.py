@@ -17,11 +17,13 @@ class ExplanationSettings(Settings):
     Parameters
     ----------
     n_subjects : int
-        Subjects to average over, at most: as many of each class, or spread over the predicted number.
+        Subjects to average over, at most: as many of each class, or spread over the predicted number. Of regional
+        measures all, unless it is given.
     positive : str or None
         Of several classes, the one that is explained; of two, the evaluation's.
     patch_mm : float
-        Side of the cubes that are replaced.
+        Side of the cubes that are replaced; of regional measures each is replaced by its mean, and this, `fill` and
+        `smooth_mm` are refused.
     fill : {'mean', 'background'}
         What replaces a cube: the mean of the scan's own brain, or its background.
     smooth_mm : float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,21 +18,24 @@ from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.encoders import load_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe
+from neurocontrast.evaluation.uncertainty import choose_units, resample_counts
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, one_of, suggestion
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
-from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, find_peaks
+from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, explain_measures, find_peaks
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table
 from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
+from neurocontrast.stages.measure_source import RegionalMeasures
 from neurocontrast.stages.sources import BrainVolumes, brains_of_run
 from neurocontrast.tables import read_table
 from neurocontrast.transforms.grids import Grid
 
 __all__ = ["explain"]
 
-_MAP, _DESCRIPTION = "saliency.nii.gz", "explain.json"
+_MAP, _RANKING, _DESCRIPTION = "saliency.nii.gz", "regions.tsv", "explain.json"
+_N_RESAMPLES, _N_TOP = 1000, 10
 _PEAKS_APART_MM = 20.0
 _MNI_CODE, _ALIGNED_CODE = 4, 2
 
@@ -47,14 +50,20 @@ class _Readout(NamedTuple):
 
 
 class _Chosen(NamedTuple):
-    """What is explained: the probe's number, and the scans on one grid."""
+    """What is explained: the probe's number, and of whom."""
 
     probe: FittedProbe
     readout: _Readout
     cohort: Cohort
     truths: list[str]
-    grid: Grid
-    notes: list[str]
+
+
+class _Explained(NamedTuple):
+    """What was found: the scores, what ``explain.json`` says of it, and what writes it into a folder."""
+
+    scores: list[float]
+    about: dict[str, Any]
+    save: Callable[[Path], None]
 
 
 def explain(
@@ -70,6 +79,8 @@ def explain(
 ) -> Path:
     """Map where in the brain the differences in the probe's score come from, and return the folder of the map.
 
+    Of a run of regional measures, these are ranked by their share of the differences, with 95 % intervals.
+
     Parameters
     ----------
     evaluation : path
@@ -79,8 +90,9 @@ def explain(
     participants : path
         Table of the evaluated scans.
     out : path, optional
-        Folder to write, with ``saliency.nii.gz`` (share of the differences in score between subjects),
-        ``saliency.tsv`` and ``explain.json``; by default ``explanation`` in the evaluation, where `report` looks.
+        Folder to write, with ``saliency.nii.gz`` (share of the differences in score between subjects), or
+        ``regions.tsv`` of measures, ``saliency.tsv`` and ``explain.json``; by default ``explanation`` in the
+        evaluation, where `report` looks.
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
@@ -97,28 +109,96 @@ def explain(
     usable_accelerator(settings.explanation.accelerator, section="explanation")
     encoder, contract = load_encoder(run)
     source = brains_of_run(run, contract, settings.data, what="explain maps where in a brain an encoder looks")
-    if not isinstance(source, BrainVolumes):
-        raise ConfigError("explain maps scans, and this run was trained on regional measures.")
     probe = load_probe(evaluation)
     readout = _readout(probe, settings.explanation.positive)
     _check_encoder(probe, contract, run, progress)
     given = source.read_cohort(participants, images_root=images_root)
-    cohort, truths = _choose(given, _read_evaluated(evaluation), probe, settings.explanation)
+    evaluated, chosen_by = _read_evaluated(evaluation), settings.explanation
+    chosen_by = _for_measures(chosen_by, len(evaluated)) if isinstance(source, RegionalMeasures) else chosen_by
+    cohort, truths = _choose(given, evaluated, probe, chosen_by)
     source.make_ready(cohort, progress)
+    chosen = _Chosen(probe, readout, cohort, truths)
+    score = LinearScore(encoder, readout.weights, readout.intercept)
+    if isinstance(source, RegionalMeasures):
+        explained = _explain_measures(score, source, chosen, chosen_by, progress)
+    else:
+        explained = _explain_scans(score, source, chosen, chosen_by, progress)
+    _write(folder, chosen, explained, contract)
+    return folder
+
+
+def _for_measures(settings: ExplanationSettings, n: int) -> ExplanationSettings:
+    """Return the settings with all subjects, unless their number is given; refuse those of scans."""
+    of_scans = sorted(settings.model_fields_set & {"patch_mm", "fill", "smooth_mm"})
+    if of_scans:
+        raise ConfigError(
+            f"explanation.{of_scans[0]}: is of scans, and this run was trained on regional measures, each of which is "
+            "replaced by its mean. Leave it out."
+        )
+    return settings if "n_subjects" in settings.model_fields_set else settings.model_copy(update={"n_subjects": n})
+
+
+def _explain_measures(
+    score: LinearScore,
+    source: RegionalMeasures,
+    chosen: _Chosen,
+    settings: ExplanationSettings,
+    progress: Progress,
+) -> _Explained:
+    """Rank measures by their share, with intervals from resamples of sites, or of subjects where sites are few."""
+    table = chosen.cohort.table
+    sites = [None if pd.isna(site) else str(site) for site in table["site"]] if "site" in table else [None] * len(table)
+    units = choose_units("auto", sites, table["subject_id"].to_numpy(dtype=object), target=chosen.probe.target)
+    draws = resample_counts(units.labels, n_bootstraps=_N_RESAMPLES, seed=settings.seed)
+    images = source.images(chosen.cohort)
+    shares, (low, high), scores = explain_measures(score, images.values, draws, settings=settings, progress=progress)
+    found = pd.DataFrame({"region": source.known.columns, "value": shares, "low": low, "high": high})
+    found = found.iloc[np.argsort(-found["value"].abs().to_numpy(), kind="stable")].reset_index(drop=True)
+    about = {
+        "method": "replacement by the mean",
+        **{"atlas": source.known.atlas, "software": source.known.software, "n_measures": len(found)},
+        **{"resampled": units.name, "n_units": units.n, "n_resamples": _N_RESAMPLES, "seed": settings.seed},
+        "map": _RANKING,
+        "top_regions": found.head(_N_TOP).to_dict("records"),
+        "warnings": list(chosen.cohort.warnings),
+    }
+    return _Explained(scores, about, lambda folder: write_table(folder / _RANKING, found))
+
+
+def _explain_scans(
+    score: LinearScore, source: BrainVolumes, chosen: _Chosen, settings: ExplanationSettings, progress: Progress
+) -> _Explained:
+    """Map where differences come from, on the grid of the scans."""
+    cohort = chosen.cohort
     grid, notes = _common_grid([source.grid(scan) for scan in cohort.scans], source.shape(cohort))
     for note in notes:
         progress.warning(note)
-    share, scores = explain_scans(
-        LinearScore(encoder, readout.weights, readout.intercept),
-        source.images(cohort),
-        range(len(cohort)),
-        settings=settings.explanation,
-        spacing_mm=grid.spacing_mm,
-        progress=progress,
-    )
-    chosen = _Chosen(probe, readout, cohort, truths, grid, notes)
-    _write(folder, chosen, share, scores, settings.explanation, contract)
-    return folder
+    images, rows = source.images(cohort), range(len(cohort))
+    share, scores = explain_scans(score, images, rows, settings=settings, spacing_mm=grid.spacing_mm, progress=progress)
+    apart = [round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
+    about = {
+        "method": "occlusion",
+        **settings.model_dump(include={"patch_mm", "fill", "smooth_mm", "seed"}),
+        "spacing_mm": grid.spacing_mm[0] if len(set(grid.spacing_mm)) == 1 else list(grid.spacing_mm),
+        "shape": list(share.shape),
+        "affine": grid.affine.tolist(),
+        "template": "MNI152" if grid.is_mni else None,
+        "map": _MAP,
+        "top_regions": [
+            {**_place(grid, place), "value": float(share[place])} for place in find_peaks(share, distance=apart)
+        ],
+        "warnings": notes,
+    }
+
+    def save(folder: Path) -> None:
+        # A header of its own: those of scans can name people.
+        image, code = nib.Nifti1Image(share, grid.affine), _MNI_CODE if grid.is_mni else _ALIGNED_CODE
+        image.set_sform(grid.affine, code=code)
+        image.set_qform(grid.affine, code=code)
+        image.header.set_xyzt_units("mm")
+        nib.save(image, folder / _MAP)
+
+    return _Explained(scores, about, save)
 
 
 def _readout(probe: FittedProbe, positive: str | None) -> _Readout:
@@ -235,55 +315,29 @@ def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[st
     return Grid(grids[0].affine, grids[0].spacing_mm, is_mni and apart <= max(grids[0].spacing_mm)), notes
 
 
-def _write(
-    folder: Path,
-    chosen: _Chosen,
-    share: npt.NDArray[np.float32],
-    scores: list[float],
-    settings: ExplanationSettings,
-    contract: Mapping[str, Any],
-) -> None:
-    """Write the map, one row a subject, and where these came from."""
-    grid, subjects = chosen.grid, chosen.cohort.table["subject_id"]
-    names = [subject_digest(str(subject))[:12] for subject in subjects]
+def _write(folder: Path, chosen: _Chosen, explained: _Explained, contract: Mapping[str, Any]) -> None:
+    """Write the map or the ranking, one row a subject, and where these came from."""
+    names = [subject_digest(str(subject))[:12] for subject in chosen.cohort.table["subject_id"]]
     with atomic_folder(folder) as new:
-        # A header of its own: those of scans can name people.
-        image, code = nib.Nifti1Image(share, grid.affine), _MNI_CODE if grid.is_mni else _ALIGNED_CODE
-        image.set_sform(grid.affine, code=code)
-        image.set_qform(grid.affine, code=code)
-        image.header.set_xyzt_units("mm")
-        nib.save(image, new / _MAP)
-        write_table(new / "saliency.tsv", pd.DataFrame({"subject": names, "y_true": chosen.truths, "score": scores}))
-        write_json(new / _DESCRIPTION, _describe(chosen, settings, share, contract))
+        explained.save(new)
+        rows = pd.DataFrame({"subject": names, "y_true": chosen.truths, "score": explained.scores})
+        write_table(new / "saliency.tsv", rows)
+        write_json(new / _DESCRIPTION, _describe(chosen, contract) | explained.about)
 
 
-def _describe(
-    chosen: _Chosen, settings: ExplanationSettings, share: npt.NDArray[np.float32], contract: Mapping[str, Any]
-) -> dict[str, Any]:
-    probe, grid, truths = chosen.probe, chosen.grid, chosen.truths
-    apart = [round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
+def _describe(chosen: _Chosen, contract: Mapping[str, Any]) -> dict[str, Any]:
+    probe, truths = chosen.probe, chosen.truths
     return {
         "format": 1,
-        "method": "occlusion",
         "n_subjects": len(truths),
         "n_of_class": {name: truths.count(name) for name in probe.classes} if probe.classes else None,
         "target": probe.target,
         "positive": chosen.readout.positive,
         "score": chosen.readout.meaning,
         "probe": {"name": probe.name, "strength": probe.strength, "n_scans": probe.n_scans},
-        **settings.model_dump(include={"patch_mm", "fill", "smooth_mm", "seed"}),
-        "spacing_mm": grid.spacing_mm[0] if len(set(grid.spacing_mm)) == 1 else list(grid.spacing_mm),
-        "shape": list(share.shape),
-        "affine": grid.affine.tolist(),
-        "template": "MNI152" if grid.is_mni else None,
-        "map": _MAP,
         "quantity": "share of the differences in score between subjects",
-        "top_regions": [
-            {**_place(grid, place), "value": float(share[place])} for place in find_peaks(share, distance=apart)
-        ],
         "simulated": chosen.cohort.simulated or bool(contract.get("simulated")),
         "encoder": contract["weights"]["sha256"],
-        "warnings": chosen.notes,
         "environment": describe_environment(),
     }
 

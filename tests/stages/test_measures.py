@@ -247,3 +247,50 @@ def test_components_of_measures_are_not_fine_tuned(tmp_path, capsys):
     assert neurocontrast([*given, "--target", "age"]) == 2
     assert "is 'pca', whose components are computed in one pass" in capsys.readouterr().err
     assert not (tmp_path / "t").exists()
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """Return a study whose patients have a smaller left amygdala, and the run of components that it is seen by."""
+    folder = tmp_path_factory.mktemp("planted")
+    people = read_measures(DATA["participants"], TABLES)
+    table = people.table[["participant_id", "age", "sex"]].assign(diagnosis=["control", "patient"] * 113)
+    table["site"] = [f"site-{row // 11}" for row in range(len(table))]
+    values = people.measures.values.copy()
+    values.loc[1::2, "Left-Amygdala"] *= 0.4
+    values.assign(participant_id=table["participant_id"]).to_csv(folder / "measures.tsv", sep="\t", index=False)
+    table.to_csv(folder / "participants.tsv", sep="\t", index=False)
+    config = {**CONFIG, "data": {"kind": "measures", "participants": str(folder / "participants.tsv")}}
+    run = nc.pretrain({**config, "encoder": {"name": "pca", "n_components": 60}}, out=folder / "run")
+    made = nc.embed(run, participants=folder / "participants.tsv", out=folder / "e.parquet")
+    options = {"n_bootstraps": 0, "confounds": False, "new_site": False, "n_folds": 3, "allow_overlap": True}
+    return run, folder / "participants.tsv", nc.evaluate(made, out=folder / "evaluation", **options)
+
+
+def test_measures_are_ranked_by_what_they_carry_with_intervals(planted):
+    run, participants, evaluation = planted
+    folder = nc.explain(evaluation, run=run, participants=participants)
+    found = pd.read_csv(folder / "regions.tsv", sep="\t")
+    assert found["region"][0] == "Left-Amygdala"
+    assert 0 < found["low"][0] < found["value"][0] < found["high"][0]
+    assert found["value"].sum() == pytest.approx(1, abs=0.05)  # of a linear encoder, but for what is clipped
+    assert (found["low"] <= found["high"]).all()
+    about = json.loads((folder / "explain.json").read_text())
+    assert about["top_regions"][0]["region"] == "Left-Amygdala"
+    assert (about["n_subjects"], about["resampled"], about["n_units"]) == (226, "site", 21)
+    assert all(b"sub-" not in path.read_bytes() for path in folder.iterdir())
+    page = nc.report(evaluation).read_text()
+    assert "Which regions" in page
+    assert "Left-Amygdala" in page
+    assert "MNI152" not in page
+
+
+def test_settings_of_maps_are_refused_of_measures(planted, tmp_path, capsys):
+    run, participants, evaluation = planted
+    given = ["explain", str(evaluation), "--run", str(run), "--participants", str(participants)]
+    assert neurocontrast([*given, "--out", str(tmp_path / "x"), "--patch-mm", "20"]) == 2
+    assert "explanation.patch_mm: is of scans" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+    assert neurocontrast([*given, "--out", str(tmp_path / "x"), "--n-subjects", "40"]) == 0
+    assert "Left-Amygdala" in capsys.readouterr().out
+    assert json.loads((tmp_path / "x" / "explain.json").read_text())["n_subjects"] == 40

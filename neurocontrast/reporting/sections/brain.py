@@ -19,23 +19,31 @@ from neurocontrast.reporting.page import (
     note,
     pictures,
 )
+from neurocontrast.reporting.plots import Series, draw_intervals
 from neurocontrast.reporting.prose import value_text
 from neurocontrast.reporting.read import EvaluationFiles, Explanation
 from neurocontrast.reporting.style import WIDTH, Picture, blank_figure, styled
 from neurocontrast.reporting.tables import Column, make_table
 from neurocontrast.reporting.wording import capitalise
+from neurocontrast.tables import read_table
 
 __all__ = ["BRAIN", "read_map", "share_outside"]
 
 # nilearn is imported inside functions: it takes seconds, and only a report with volumes needs it.
 
 _MUCH_OUTSIDE = 0.3
+_N_REGIONS = 20
+_LEAD_OF_REGIONS = "Which measures the differences in score come from. It shows what the model used, not what is ill."
 _FACTS = ("method", "n_subjects", "target", "positive", "score", "n_of_class", "patch_mm", "smooth_mm", "spacing_mm",
           "shape", "seed")  # fmt: skip
 _METHODS = """
 ## Where in the brain.
 {% set about = files.explanation.about %}
-{% if about %}
+{% if about and about.n_measures %}
+Each regional measure of {{ about.n_subjects }} subjects was replaced by the mean of those learned from, and the change
+of the predicted score was regressed on the score; intervals are percentiles of {{ about.n_resamples }} resamples of
+{{ about.resampled }}s. Such a ranking shows what the model used, not what causes the condition.
+{% elif about %}
 {% if about.method == "occlusion" %}
 Patches{% if about.patch_mm %} of {{ about.patch_mm|value }} mm{% endif %} of each volume were replaced, one after
 another, and the change of the predicted score was put where the patch was {{ cite("Zeiler MD, Fergus R. Visualizing "
@@ -60,6 +68,8 @@ def _build(files: EvaluationFiles) -> Section:
     blocks: list[Block] = [Facts(_facts(explanation))]
     doubts = [("Note.", str(each)) for each in explanation.about.get("warnings") or []]
     blocks += [Items(doubts, role="warnings")] if doubts else []
+    if explanation.map_path.suffix == ".tsv":
+        return Section("brain", "Which regions", [*blocks, *_ranking(explanation)], lead=_LEAD_OF_REGIONS)
     regions = [each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)][:10]
     try:
         image = read_map(explanation)
@@ -73,12 +83,35 @@ def _build(files: EvaluationFiles) -> Section:
     return Section("brain", "Where in the brain", blocks, lead=lead)
 
 
+def _ranking(explanation: Explanation) -> list[Block]:
+    """Return the measures that carry most, as a figure and a table, with their intervals."""
+    found = read_table(explanation.map_path, needed=["region", "value", "low", "high"]).head(_N_REGIONS)
+    caption = "Share of the differences in score between subjects that each measure carries, the largest first."
+    picture = draw_intervals(
+        "regions", [Series(found)], found["region"].astype(str).tolist(), caption, reference=(0.0, None),
+        numbers=found, xlabel="Share of the differences in score",
+    )  # fmt: skip
+    rows = found.rename(columns={"low": "value_low", "high": "value_high"})
+    columns = (Column("Measure", "region", "heading"), Column("Share", "value", digits=3, signed=True, interval=True))
+    about = explanation.about
+    text = (
+        f"The {len(rows)} of {about.get('n_measures', len(rows))} measures with the largest share. Intervals are of "
+        f"95% over {about.get('n_resamples')} resamples of {about.get('n_units')} {about.get('resampled')}s. Measures "
+        "that go together share what they carry: one that is not listed can matter as much as its neighbour."
+    )
+    return [*pictures(*([] if picture is None else [picture])), make_table(caption, rows, columns), note(text)]
+
+
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     about = explanation.about
     shown = [key for key in _FACTS if about.get(key) is not None]
     facts = [(capitalise(key.replace("_", " ")), value_text(about[key])) for key in shown]
-    template = about.get("template") or "not known to be MNI152: the coordinates may not be those of the template"
-    facts.append(("Space", str(template)))
+    if explanation.map_path.suffix == ".tsv":
+        shared = [("Atlas", about.get("atlas")), ("Program", about.get("software"))]
+        facts += [(name, str(value)) for name, value in shared if value]
+    else:
+        template = about.get("template") or "not known to be MNI152: the coordinates may not be those of the template"
+        facts.append(("Space", str(template)))
     if about.get("simulated"):
         facts.append(("Simulated", "yes: the brains were computed, and the map says nothing about people"))
     return facts

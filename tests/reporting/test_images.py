@@ -117,7 +117,7 @@ def test_an_evaluation_with_folds_says_so(image_folder: Path, tmp_path):
     folds = _changed(image_folder, tmp_path / "folds", splits="stratified", n_folds=5, split=None)
     text, _ = _methods(folds)
     assert "by Newton's method, inside each training fold, C = 0.01 chosen there" in text
-    assert "Cross-validation used 5 folds stratified by the target" in text
+    assert "Cross-validation used 5 folds, stratified by the target" in text
     assert "test images" not in text.split("Sensitive")[0].replace("No test image", "")
 
 

@@ -141,7 +141,7 @@ def test_nilearn_is_named_only_where_it_ran(changed, binary_folder, tmp_path):
 def test_a_splitter_of_the_user_s_is_named(changed):
     files = changed(splits="custom", splitter="StratifiedGroupKFold(n_splits=5)")
     assert splits_text(files) == "5 folds, made by StratifiedGroupKFold(n_splits=5)"
-    assert "5 folds made by StratifiedGroupKFold(n_splits=5)" in methods_of(files)
+    assert "5 folds, made by StratifiedGroupKFold(n_splits=5)" in methods_of(files)
 
 
 def test_voxels_that_are_no_section_are_refused(changed):

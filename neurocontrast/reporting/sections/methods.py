@@ -48,7 +48,6 @@ def write_methods(files: EvaluationFiles, cite: Citations, sections: Sequence[Se
         cite=cite,
         parts=[template_of(each.methods) for each in sections if each.methods and each.fits(files)],
         dataset=dataset_name(files),
-        dataset_key=files.origin.get("dataset") or (files.origin.get("settings") or {}).get("dataset"),
         views=_views(files.run.get("augment")),
         probe_details=lambda by: probe_details(files, by),
         labels=[label if label.startswith(_PROPER_NAMES) else lower_first(label) for label in labels],

@@ -200,6 +200,16 @@ def test_equal_predictions_have_no_correlation_whatever_the_rounding_of_their_me
         assert np.isnan(found["pearson"]).all(), value
 
 
+def test_a_class_that_is_absent_is_left_out_of_the_mean_over_classes():
+    truth = np.array([0, 0, 0, 1, 1, 1])
+    scores = np.random.default_rng(0).dirichlet(np.ones(3), size=6)
+    found = compute_metrics("multiclass", truth, scores)
+    recalls = [(decide("multiclass", scores)[truth == code] == code).mean() for code in (0, 1)]
+    assert found["balanced_accuracy"][0] == pytest.approx(np.mean(recalls))
+    areas = [reference.roc_auc_score(truth == code, scores[:, code]) for code in (0, 1)]
+    assert found["auc"][0] == pytest.approx(np.mean(areas))
+
+
 def test_one_scan_has_an_error_and_no_correlation():
     assert "one scan" in str(explain_undefined("continuous", np.array([3.0]), ()))
     assert explain_undefined("continuous", np.array([3.0, 4.0]), ()) is None

@@ -73,11 +73,6 @@ def test_scores_of_0_and_1_count_as_nearly_so():
         assert recalibrate(truth, scores, weights)[0] == recalibrate(truth, near, weights)[0]
 
 
-def test_of_nobody_there_is_none():
-    for recalibrate in (recalibration_slope, recalibration_intercept):
-        assert np.isnan(recalibrate(np.empty(0), np.empty(0), np.ones((2, 0)))).all()
-
-
 def test_a_resample_of_one_class_has_neither_and_does_not_disturb_the_others():
     truth, scores = np.array([0.0, 0, 1, 1]), np.array([0.2, 0.6, 0.4, 0.9])
     weights = np.array([[1.0, 1, 1, 1], [2, 2, 0, 0], [0, 0, 3, 1], [1, 1, 1, 1]])

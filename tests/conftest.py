@@ -9,6 +9,11 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no failure.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 ROOT = Path(__file__).resolve().parent.parent
 

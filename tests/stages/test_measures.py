@@ -54,6 +54,16 @@ def test_measures_are_standardised_by_those_learned_from(people):
                                                             if isinstance(v, tuple)}) == contract  # fmt: skip
 
 
+def test_a_volume_that_differs_below_the_smallest_alone_is_left_out(people):
+    values = people.measures.values.copy()
+    values["Left-vessel"] = 0.0
+    values.loc[3, "Left-vessel"] = 0.9  # mm³: its logarithm is that of 1 mm³, as of all others
+    contract = MeasuresContract.fit(people.measures, values, MeasureSettings())
+    assert "Left-vessel" not in contract.columns
+    assert "Left-vessel" in contract.left_out
+    assert np.isfinite(applied(contract, people, values)).all()
+
+
 def test_residual_volumes_do_not_follow_head_size(people):
     contract = fitted(people, head_size="residual", clip=100.0)
     made = applied(contract, people)

@@ -93,6 +93,10 @@ class MeasuresContract:
         made = known._without_head(raw)
         medians = np.nanmedian(made, axis=0)
         made = np.where(np.isnan(made), medians, made)
+        flat = [name for name, sd in zip(varying, made.std(0), strict=True) if not sd > _STEADY]
+        if flat:  # volumes of less than 1 mm³, whose logarithms are all the same
+            fitted = cls.fit(table, values.drop(columns=flat), settings)
+            return replace(fitted, left_out=(*fitted.left_out, *flat))
         numbers = {"medians": medians, "means": made.mean(0), "sds": made.std(0)}
         return cls(**vars(known) | {name: tuple(each.tolist()) for name, each in numbers.items()})
 

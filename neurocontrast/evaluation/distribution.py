@@ -22,7 +22,7 @@ __all__ = ["MIN_SUBJECTS", "fit_distribution"]
 Floats = npt.NDArray[np.float64]
 
 MIN_SUBJECTS = 20
-"""Fewer training subjects cannot say what is usual; a site with fewer is judged by the scans of all sites."""
+"""Fewer training subjects cannot say what is usual."""
 MIN_SITE_SUBJECTS = 5
 """A site with fewer subjects has no centre of its own; such sites share one."""
 MAX_AXES = 50
@@ -44,19 +44,13 @@ def fit_distribution(
     shape = _fit_shape(features, groups)
     if shape is None:
         return _NOTHING_VARIES
-    distances, nearest = np.empty(len(features)), np.empty(len(features), dtype=object)
+    distances = np.empty(len(features))
     for fold in _folds(groups, owners, seed):
         part = _fit_shape(features[~fold], groups[~fold])
         if part is None:
             return _NOTHING_VARIES
-        distances[fold], places = part.distances(features[fold])
-        nearest[fold] = np.array(part.sites, dtype=object)[places]
-    usual = []
-    for site in shape.sites:
-        near = nearest == site
-        enough = len(set(owners[near])) >= MIN_SUBJECTS
-        usual.append(np.percentile(distances[near] if enough else distances, LEVELS))
-    return replace(shape, usual=np.stack(usual))
+        distances[fold] = part.distances(features[fold])[0]
+    return replace(shape, usual=np.tile(np.percentile(distances, LEVELS), (len(shape.sites), 1)))
 
 
 def _groups(sites: Sequence[str | None], owners: npt.NDArray[np.str_]) -> npt.NDArray[np.str_]:

@@ -228,6 +228,6 @@ def _write_outlyingness(path: Path, scans: pd.DataFrame, *, shift: float = 0.0) 
 def _by_site(table: pd.DataFrame, column: str, flag: str) -> list[dict]:
     return [
         {"site": site, "n": len(part), "n_outside": int(part[flag].sum()),
-         "median_percentile": float(part[column].median()), "p_value": 0.5}
+         "median_percentile": float(part[column].median())}
         for site, part in table.groupby("site")
     ]  # fmt: skip

@@ -99,21 +99,14 @@ def outside_message(counts: Mapping[str, Any]) -> str | None:
 
 
 def _by_site(scans: pd.DataFrame, percentiles: npt.ArrayLike, threshold: float) -> list[dict[str, Any]]:
-    """Return counts and median percentile of each site, and the p-value of a sign test.
-
-    The test asks whether more than half of the site's subjects lie further out than half of the training scans.
-    """
+    """Return the number of scans, of those outside, and the median percentile of each site."""
     named = [NO_SITE if text is None else text for text in cell_texts(scans["site"])]
-    values, subjects = np.asarray(percentiles, dtype=float), scans["subject_id"].to_numpy(dtype=object)
-    frame = pd.DataFrame({"site": named, "subject": subjects, "percentile": values})
-    found = []
-    for site, part in frame.dropna(subset=["percentile"]).groupby("site", sort=True):
-        people = part.groupby("subject")["percentile"].mean()
-        test = stats.binomtest(int((people > 50).sum()), len(people), 0.5, alternative="greater")
-        n_outside, median = int((part["percentile"] > threshold).sum()), float(part["percentile"].median())
-        row = {"site": site, "n": len(part), "n_outside": n_outside, "median_percentile": median}
-        found.append(row | {"p_value": float(test.pvalue)})
-    return found
+    frame = pd.DataFrame({"site": named, "percentile": np.asarray(percentiles, dtype=float)}).dropna()
+    sites = frame.groupby("site", sort=True)["percentile"]
+    return [
+        {"site": site, "n": len(part), "n_outside": int((part > threshold).sum()), "median_percentile": part.median()}
+        for site, part in sites
+    ]
 
 
 def _score_splits(study: Study, splits: Sequence[Split], advance: Callable[[], None]) -> tuple[Floats, set[str]]:

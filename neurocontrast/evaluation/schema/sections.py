@@ -177,7 +177,6 @@ class SiteOutside(Section):
     n: StrictInt | None = None
     n_outside: StrictInt | None = None
     median_percentile: StrictFloat | None = None
-    p_value: StrictFloat | None = None
 
 
 class Outlyingness(Section):

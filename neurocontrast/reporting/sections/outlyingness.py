@@ -38,25 +38,17 @@ _METHODS = """
 ## Scans outside.
 {% set block = s.outlyingness %}
 {% if block %}
-{% set reference = {"training folds": "the scans of the training folds", "pretraining": "the scans of pretraining",
-"probe": "the scans that the probe was fitted on"}.get(block.reference, block.reference) %}
-How far each scan lies from {{ reference or "a reference that is not recorded" }} was measured by its Mahalanobis
-distance
-{% if "Ledoit" in (block.covariance or "") %}to the nearest of their sites{% endif %}
+{% set known = {"training folds": "the scans of the training folds",
+"probe": "the scans that the probe was fitted on"} %}
+How far each scan lies from {{ known.get(block.reference, block.reference) or "a reference that is not recorded" }} was
+measured by its Mahalanobis distance, to the nearest of their sites in the covariance within sites
 {{ cite("Lee K, Lee K, Lee H, Shin J. A simple unified framework for detecting out-of-distribution samples and "
-"adversarial attacks. NeurIPS 2018:7167–7177.") }}
-{% if "Ledoit" in (block.covariance or "") %}
-, with the covariance pooled within sites, along principal axes, and shrunk by the rule of Ledoit and Wolf
-{{ cite("Ledoit O, Wolf M. A well-conditioned estimator for large-dimensional covariance matrices. J Multivar Anal "
-"2004;88:365–411.") }}
-{% endif %}
-.
-Distances are given as percentiles among those of the reference, each measured without its own subject, as conformal
-p-values are {{ cite("Bates S, Candès E, Lei L, Romano Y, Sesia M. Testing for outliers with conformal p-values. Ann "
-"Stat 2023;51:149–178.") }}.
+"adversarial attacks. NeurIPS 2018:7167–7177.", "Ledoit O, Wolf M. A well-conditioned estimator for large-dimensional "
+"covariance matrices. J Multivar Anal 2004;88:365–411.") }},
+as a percentile among those of the reference, each measured without its own subject
 {% if block.threshold_percentile %}
-Beyond percentile {{ block.threshold_percentile|value }} of the Mahalanobis distance a scan is called outside.
-{% endif %}
+; beyond percentile {{ block.threshold_percentile|value }} it is called outside
+{% endif %}.
 {% if block.unseen_by_site %}
 Where sites were left out, each scan was also measured from the scans of the other sites alone.
 {% endif %}

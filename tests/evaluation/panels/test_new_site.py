@@ -197,7 +197,6 @@ def test_scans_of_an_unseen_site_lie_outside_and_those_of_known_sites_do_not(shi
     assert block["n_outside"] / block["n"] < 0.08
     assert table["unseen_outside"].mean() > 0.95
     assert {each["site"] for each in block["unseen_by_site"]} == {"site-0", "site-1", "site-2"}
-    assert all(each["p_value"] < 1e-6 for each in block["unseen_by_site"])
     assert "outside_distribution" not in {each["code"] for each in shifted.evaluation.content()["warnings"]}
     left_out = evaluate(make_cohort(150, age=2.0, site=3.0), target="age", splits="leave-site-out", new_site=False)
     told = next(

@@ -108,7 +108,10 @@ def predict(
     given: Configured,
     probe: Annotated[Path, argument("EVAL", "Evaluation directory of `evaluate`, or its folder `probe`.")],
     embeddings: Annotated[
-        Path, argument("EMB.parquet|SCANS", "Embeddings by the same run; or, with --run, a scan, a folder or a table.")
+        Path,
+        argument(
+            "EMB.parquet|SCANS", "Embeddings by the same run; or, with --run, scans or measures: a file or a folder."
+        ),
     ],
     out: Annotated[Path, option("Table to write, ending in .tsv.")],
     run: Annotated[Path | None, option("Run directory whose encoder embeds the scans.", metavar="RUN")] = None,

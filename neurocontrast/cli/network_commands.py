@@ -140,7 +140,7 @@ def explain(
     images_root: ImagesRoot = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Map where in the brain a change of the scan changes what the probe says, for `report` to show."""
+    """Map where in the brain a change of the scan changes what the probe says, or rank measures, for `report`."""
     from neurocontrast import stages
 
     folder = stages.explain(

@@ -71,9 +71,9 @@ class ImageSource:
         """Return a cohort of what Python gives; images that are only in memory are written to a folder."""
         raise NotImplementedError
 
-    def unlisted(self, place: Path) -> Cohort | None:
+    def unlisted(self, place: Path, *, images_root: Any = None) -> Cohort | None:
         """Return the samples of a place that needs no table of people beside it; None where it does."""
-        del place
+        del place, images_root
         return None
 
     def kept_in(self, folder: Path) -> Self:

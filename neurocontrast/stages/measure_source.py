@@ -55,8 +55,7 @@ class RegionalMeasures(ImageSource):
         self, participants: str | os.PathLike[str], *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
         """Read people and their measures; of other programs than a run learned from, a warning says so."""
-        if images_root is not None:
-            raise ConfigError("images_root: regional measures have no images. Leave it out.")
+        _check_no_images(images_root)
         tables = self.data.measures
         return self._compared(read_measures(participants, tables, **self._taken, all_measured=check_images))
 
@@ -80,8 +79,9 @@ class RegionalMeasures(ImageSource):
         ]
         return replace(cohort, warnings=(*cohort.warnings, *warnings))
 
-    def unlisted(self, place: Path) -> Cohort | None:
+    def unlisted(self, place: Path, *, images_root: Any = None) -> Cohort | None:
         """Return everybody in a table or folder of measures, where `data` names no other."""
+        _check_no_images(images_root)
         if self.data.measures is not None or not holds_measures(place):
             return None
         table = read_tables(place, **self._taken)
@@ -164,3 +164,8 @@ class RegionalMeasures(ImageSource):
         """Return the views of measures."""
         assert isinstance(settings.augment, MeasureAugmentSettings)
         return RandMeasureViewd("image", settings.augment, learned=self.learned)
+
+
+def _check_no_images(images_root: Any) -> None:
+    if images_root is not None:
+        raise ConfigError("images_root: regional measures have no images. Leave it out.")

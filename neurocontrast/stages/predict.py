@@ -62,7 +62,8 @@ def predict(
         Evaluation directory, or its folder ``probe``.
     embeddings : path
         Table written by `embed`, with the run whose embeddings the probe was fitted on. With `run`: a scan (NIfTI,
-        FreeSurfer), a folder of scans at any depth, or a table with one row a scan.
+        FreeSurfer), a folder of scans at any depth, or a table with one row a scan. With a `run` of regional measures:
+        a table or a folder of these, or the table of people to whom those of ``data.measures`` belong.
     out : path
         Table to write, ending in ``.tsv``: identifiers, site, ``y_score`` (probability of the positive class, or
         number; of several classes ``score_<class>``), ``y_pred``, ``trained_on`` (subjects that the probe was fitted
@@ -140,7 +141,9 @@ def _read_features(
 ) -> tuple[pd.DataFrame, npt.NDArray[np.floating], dict[str, Any], str | None]:
     """Return the rows and features of an embeddings table, what is recorded of it, and a doubt about its encoder."""
     if path.is_dir() or path.name.lower().endswith((".tsv", ".csv", ".nii", ".nii.gz", ".mgz")):
-        raise ConfigError(f"embeddings: '{path}' are scans: say which run embeds them, by --run RUN (run=...).")
+        raise ConfigError(
+            f"embeddings: '{path}' are scans or measures: say which run embeds them, by --run RUN (run=...)."
+        )
     read = read_embeddings(path)
     if not len(read.table):
         raise DataError(f"{path.name}: the table has no rows, and there is nothing to predict without a scan.")

@@ -226,7 +226,7 @@ def open_scans(
     run : Path
         Run directory.
     scans : Path
-        Scan, folder of scans, or table with one row a scan.
+        Scan, folder of scans, or table with one row a scan; of a run of measures a table or folder of these too.
     fitted : FittedProbe
         The probe, by which a run of another encoder is refused.
     images_root : path, optional
@@ -253,7 +253,7 @@ def open_scans(
         what="the probe",
     )
     source = brains_of_run(run, contract, settings.data, what="predict takes brains")
-    cohort = source.unlisted(scans)
+    cohort = source.unlisted(scans, images_root=images_root)
     if cohort is not None:
         labels = cohort.table["participant_id"].str.removeprefix("sub-")
         cohort = replace(cohort, table=cohort.table.assign(subject_id=[_subject(label, fitted) for label in labels]))

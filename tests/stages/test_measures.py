@@ -208,6 +208,8 @@ def test_tables_of_another_atlas_or_version_are_refused_or_warned_about(run, peo
     assert "'lh_G_front_sup_thickness'" in printed
     assert not (tmp_path / "p.tsv").exists()
     table.to_csv(path, sep="\t", index=False)
+    assert neurocontrast([*given, "--images-root", str(tmp_path)]) == 2
+    assert "regional measures have no images" in capsys.readouterr().err
     path.with_suffix(".json").write_text('{"parcellation": "aparc.DKTatlas"}')
     assert neurocontrast(given) == 0
     assert "these measures are of aparc.DKTatlas+aseg, and the encoder learned from" in capsys.readouterr().err

@@ -196,8 +196,8 @@ def test_bad_input_is_refused_before_any_scan_is_read(whole, evaluation, embeddi
         ((evaluation, tmp_path / "twice.tsv", whole), DataError, "twice.tsv"),
         ((evaluation, inbox, tmp_path / "empty"), CheckpointError, r"no encoder\.json there"),
         ((tmp_path / "empty", inbox, whole), CheckpointError, "there is no probe"),
-        ((evaluation, inbox, None), ConfigError, "are scans: say which run embeds them"),
-        ((evaluation, cohort, None), ConfigError, "are scans: say which run embeds them"),
+        ((evaluation, inbox, None), ConfigError, "are scans or measures: say which run embeds them"),
+        ((evaluation, cohort, None), ConfigError, "are scans or measures: say which run embeds them"),
     ]
     for (probe, scans, run), error, message in wrong:
         with pytest.raises(error, match=message):

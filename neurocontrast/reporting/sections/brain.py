@@ -99,7 +99,11 @@ def _ranking(explanation: Explanation) -> list[Block]:
         f"95% over {about.get('n_resamples')} resamples of {about.get('n_units')} {about.get('resampled')}s. Measures "
         "that go together share what they carry: one that is not listed can matter as much as its neighbour."
     )
-    return [*pictures(*([] if picture is None else [picture])), make_table(caption, rows, columns), note(text)]
+    return [
+        *pictures(*([] if picture is None else [picture])),
+        make_table("The same as numbers.", rows, columns),
+        note(text),
+    ]
 
 
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:

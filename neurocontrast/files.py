@@ -12,7 +12,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from neurocontrast.exceptions import ConfigError
 
@@ -31,6 +31,7 @@ __all__ = [
     "digest_of_file",
     "files_of",
     "sweep",
+    "sweep_files",
     "write_json",
     "write_table",
     "write_table_with_json",
@@ -54,19 +55,45 @@ def files_of(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path of the same ending to write to; rename it to `path` on success, remove it on any error."""
+    """Give a temporary path of the same ending to write to; rename it to `path` on success, remove it on any error.
+
+    A lock on the temporary file tells `sweep_files` that its writer lives.
+    """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".tmp-{uuid.uuid4().hex[:12]}-{target.name}")
     try:
-        yield temporary
-        with open(temporary, "rb") as stream:
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
+        with open(temporary, "xb") as held:
+            _lock(held)
+            yield temporary
+            with open(temporary, "rb") as stream:
+                os.fsync(stream.fileno())
+            os.replace(temporary, target)
     except OSError as error:
         raise _named(error, temporary, target) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sweep_files(path: Path) -> None:
+    """Remove the temporary files that killed writers left of a file, and of files beside it with another ending."""
+    pattern = re.compile(rf"(\.tmp-[0-9a-f]{{12}}-)+{re.escape(path.stem)}\..*")
+    for left in path.parent.glob(".tmp-*"):
+        if pattern.fullmatch(left.name) and left.is_file():
+            with contextlib.suppress(OSError), open(left, "r+b") as stream:
+                if _lock(stream):
+                    left.unlink()
+
+
+def _lock(stream: IO[bytes]) -> bool:
+    """Lock a file until it is closed; return False where another process holds it, or there are no locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
 
 
 def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> None:
@@ -84,7 +111,11 @@ def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> N
 
 
 def check_output_file(path: Path, suffix: str, *, overwrite: bool) -> None:
-    """Refuse an output that is no file of this ending, that exists and may not be replaced, or cannot be written."""
+    """Refuse an output that is no file of this ending, that exists and may not be replaced, or cannot be written.
+
+    What killed writers of the file left is removed first.
+    """
+    sweep_files(path)
     if path.is_dir() or path.suffix != suffix:
         raise ConfigError(f"out: must be a file that ends in {suffix}, got '{path}'.")
     if path.exists() and not overwrite:

@@ -14,6 +14,7 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import (
     atomic_folder,
     atomic_path,
+    check_output_file,
     check_output_folder,
     digest_of,
     digest_of_file,
@@ -153,6 +154,19 @@ def test_what_a_living_writer_writes_is_left_alone(tmp_path):
             assert (temporary / "a.txt").is_file()
         (tmp_path / "out").rmdir()
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "a.txt"]
+
+
+def test_files_of_killed_writers_are_swept_and_those_of_living_ones_are_not(tmp_path):
+    dead = [f".tmp-0123456789ab-{name}" for name in ("p.tsv", "p.json", ".tmp-ba9876543210-p.jsonl")]
+    kept = [".tmp-0123456789ab-others.tsv", ".tmp-short-p.tsv", "p.csv"]
+    for name in (*dead, *kept):
+        (tmp_path / name).write_text("half")
+    (tmp_path / ".tmp-0123456789ab-p.d").mkdir()
+    with atomic_path(tmp_path / "p.tsv") as living:
+        living.write_text("mine")
+        check_output_file(tmp_path / "p.tsv", ".tsv", overwrite=False)
+        assert {path.name for path in tmp_path.iterdir()} == {*kept, living.name, ".tmp-0123456789ab-p.d"}
+    assert (tmp_path / "p.tsv").read_text() == "mine"
 
 
 def test_only_an_output_of_the_same_kind_is_replaced(tmp_path):

@@ -84,7 +84,14 @@ class Journal:
     def _read(self) -> dict[str, Record]:
         """Return the finished scans of the file; lines that are not as they were written are left out."""
         found: dict[str, Record] = {}
-        for line in read_bytes(self.path).split(b"\n") if self.path.is_file() else ():
+        lines = read_bytes(self.path).split(b"\n") if os.path.lexists(self.path) else []
+        start = b'{"participant_id": '
+        if any(lines) and not any(line.startswith(start) or start.startswith(line) for line in lines if line):
+            raise ConfigError(
+                f"out: '{self.path}', in which finished scans are noted, is there already and no line of it is one of "
+                "predict's; move it away, or give another file."
+            )
+        for line in lines:
             try:
                 record = parse_json(line, place=self.path)
             except DataError:

@@ -4,6 +4,7 @@ import errno
 import multiprocessing
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -341,6 +342,18 @@ def test_a_damaged_entry_is_made_again(scans, cache, how):
     )
     assert cache.prepare(scans[:1], n_workers=0) == (0 if how == "flip" else 1)
     np.testing.assert_array_equal(cache.read(scans[0]), good)
+
+
+@pytest.mark.timeout(60)
+def test_an_entry_that_is_no_file_is_not_waited_for_and_made_again(scans, cache):
+    good = cache.read(scans[0])
+    (entry,) = entries_of(cache)
+    for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
+        entry.unlink()
+        make(entry)
+        assert cache.missing(scans[:1]) == scans[:1]
+        np.testing.assert_array_equal(cache.read(scans[0]), good)
+        assert stat.S_ISREG(entry.lstat().st_mode)
 
 
 def test_a_copied_cache_is_used(scans, cache, monkeypatch):

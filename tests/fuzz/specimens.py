@@ -18,6 +18,7 @@ import torch
 from evaluation_folders import make_binary
 
 from neurocontrast.config import load_config
+from neurocontrast.data.cache import VolumeCache
 from neurocontrast.data.cohort import inspect_cohort
 from neurocontrast.data.indexing import index_scans
 from neurocontrast.data.measures.tables import read_tables
@@ -44,6 +45,7 @@ from neurocontrast.tables import read_parquet, read_workbook
 from neurocontrast.training.checkpoints import load_checkpoint, save_checkpoint
 from neurocontrast.training.session import Position
 from neurocontrast.transforms.loading import read_scan, read_scan_header
+from neurocontrast.transforms.preprocessing import Preprocessing
 
 PERSON = "Mustermann"
 """Stands where scanners write the patient's name, and in no output."""
@@ -164,6 +166,18 @@ def _images(root: Path) -> dict[str, Specimen]:
     found = {path.name: Specimen(path, both) for path in sorted(folder.glob("*.n*"))} | {
         "a.mgz": Specimen(folder / "a.mgz", both)
     }
+    scan = _put(folder / "cached/scan.nii", (folder / "a.nii").read_bytes())
+    for name, shared in (("cache entry", False), ("shared cache entry", True)):
+        cache = VolumeCache(folder / name, Preprocessing(spacing_mm=1.0, shape=(8, 9, 10)), shared=shared)
+        volume = cache.read(scan)
+        (entry,) = cache.folder.glob("??/*")
+
+        def cached(path: Path, cache: VolumeCache = cache, volume: Any = volume, shared: bool = shared) -> Any:
+            read = cache.read(scan)
+            assert read.shape == volume.shape
+            assert shared or np.array_equal(read, volume)
+
+        found[name] = Specimen(entry, cached)
     found |= {f"phi {name}": Specimen(folder / name, phi) for name in ("a.nii", "b.nii.gz", "a.mgz")}
     beside = _put(folder / "a.json", {"PatientName": PERSON, "x": [{"OperatorsName": PERSON}], "EchoTime": 1})
     found["phi json"] = Specimen(beside, lambda path: phi(path.with_name("a.nii")))

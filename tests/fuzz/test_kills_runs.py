@@ -1,7 +1,7 @@
 """`embed`, `predict` and `finetune`, killed at any file that they write: the next call ends as an unkilled one.
 
 Tables, embeddings and journals are compared by their bytes. JSON files hold the machine and times: these are left out,
-and all else is compared. Temporary files (``.tmp-…``), which a kill leaves beside the output, are passed over.
+and all else is compared. Temporary files (``.tmp-…``), which a kill leaves beside the output, are gone.
 """
 
 import json
@@ -49,10 +49,9 @@ def content(path):
 
 
 def contents(folder):
-    """Return what is in a folder beside its cache and temporary files."""
+    """Return what is in a folder beside its cache."""
     places = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
-    kept = [place for place in places if "cache" not in place.parts and not place.name.startswith(".tmp-")]
-    return {place.as_posix(): content(folder / place) for place in kept}
+    return {place.as_posix(): content(folder / place) for place in places if "cache" not in place.parts}
 
 
 def killed_and_called_again(name, places, options_in, tmp_path):

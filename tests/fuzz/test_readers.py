@@ -27,11 +27,12 @@ NAMES = (
     *("a.npy", "a.mgz", "phi a.nii", "phi b.nii.gz", "phi a.mgz", "phi json", "space", "array", "arrays"),
     *("store", "qc", "picture", "archive", "stats", "stats folder", "measures table", "measures.tsv"),
     *("catROI", "openbhb", "resources.json", "aseg.stats", "cat report", "encoder.json", "contract"),
+    *("cache entry", "shared cache entry"),
     *("weights", "tensors", "provenance", "metrics", "checkpoint", "foreign.pt", "evaluation evaluation.json"),
     *("evaluation predictions.tsv", "evaluation folds.tsv", "evaluation sites.tsv", "evaluation cohort.tsv"),
     *("embeddings", "probe.json", "probe.npz"),
 )
-WRITERS = ("index.json", "journal", "qc")
+WRITERS = ("index.json", "journal", "qc", "cache entry", "shared cache entry")
 """Their calls write or remove a file when the input is read."""
 
 

@@ -77,7 +77,9 @@ def test_after_a_signal_finished_folds_are_kept_and_the_numbers_are_the_same(tun
     with pytest.raises(CheckpointError, match=r"finetune.epochs: was 3, is 2"):
         tune("stopped", resume=True, finetune={"epochs": 2})
     listening = Listening()
+    (work / ".tmp-0123456789ab-finetuning.json").write_text("half")  # as a killed call leaves it
     resumed = tune("stopped", resume=True, progress=listening)
+    assert not list(tmp_path.rglob(".tmp-*"))
     assert not any(text.startswith(("Fold 1 of 2, epoch", "Fold 2 of 2, epoch 1/")) for text in listening.said)
     assert predicted(resumed) == predicted(whole)
     assert not work.exists()

@@ -67,6 +67,8 @@ def test_scans_of_a_table_are_predicted_as_their_embeddings_are(whole, others, e
 
 def test_a_folder_gives_one_line_of_json_a_scan(whole, evaluation, inbox, tmp_path):
     seen = []
+    for name in ("p.tsv", "p.json", "p.jsonl"):  # as a killed call leaves them
+        (tmp_path / f".tmp-0123456789ab-{name}").write_text("half")
     out = nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv", on_scan=seen.append)
     written = lines(tmp_path / "p.jsonl")
     assert seen == written
@@ -216,6 +218,19 @@ def test_predictions_of_another_model_are_not_replaced_unasked(whole, evaluation
     with pytest.raises(ConfigError, match="predictions of another run, evaluation or setting"):
         nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv", outside_percentile=90)
     assert len(lines(tmp_path / "p.jsonl")) == 3
+
+
+@pytest.mark.parametrize("foreign", [b'{"text": "mine"}\n', b"notes\n", "pipe"])
+def test_a_file_that_is_no_journal_is_not_replaced(whole, evaluation, inbox, tmp_path, foreign):
+    journal = tmp_path / "p.jsonl"
+    os.mkfifo(journal) if foreign == "pipe" else journal.write_bytes(foreign)
+    for overwrite in (False, True):
+        with pytest.raises(
+            (ConfigError, DataError), match=r"p\.jsonl.*(no line of it is one of predict's|a named pipe)"
+        ):
+            nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv", overwrite=overwrite)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["inbox", "p.jsonl"]
+    assert foreign == "pipe" or journal.read_bytes() == foreign
 
 
 def test_a_run_of_several_channels_needs_a_table(whole, evaluation, inbox, tmp_path):

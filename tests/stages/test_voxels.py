@@ -17,7 +17,12 @@ from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.evaluation.designs import ComponentsDesign
 from neurocontrast.exceptions import DataError
 
-FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
+FAST = {
+    **dict.fromkeys(("confounds", "new_site", "outlyingness"), False),
+    "n_bootstraps": 0,
+    "C": (1e-2, 1.0),
+    "n_inner_folds": 3,
+}
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +137,11 @@ def test_blocks_of_small_voxels_are_averaged_where_they_lie():
 
 def test_yaml_s_off_is_off(table, tmp_path):
     source = embeddings(tmp_path / "e.parquet", table)
-    fast = [part for key in ("n_bootstraps=0", "confounds=false") for part in ("--set", f"evaluation.{key}")]
+    fast = [
+        part
+        for key in ("n_bootstraps=0", "confounds=false", "new_site=false", "C=[1.0]")
+        for part in ("--set", f"evaluation.{key}")
+    ]
     command = [
         "evaluate",
         str(source),

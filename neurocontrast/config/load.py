@@ -42,39 +42,6 @@ _PATHS = (
 )
 
 _KIND = ("data.kind=", "data.measures=")  # keys that other keys depend on
-_ANY = object()
-_RETIRED: dict[str, Any] = {
-    "augment.pad_crop": None,
-    "augment.affine.shear_degrees": 0.0,
-    "augment.affine.outside": "edge",
-    "data.common_view": "none",
-    "data.common_fraction": _ANY,
-    "data.cache_limit_gb": None,
-    "training.strategy": _ANY,
-    "training.loggers": _ANY,
-    "training.ema_decay": None,
-    "training.nesterov": False,
-    "explanation.method": "occlusion",
-    "explanation.n_noisy": _ANY,
-    "explanation.noise": _ANY,
-    "explanation.devices": _ANY,
-    "evaluation.sensitive": [],
-    "evaluation.sgd": _ANY,
-    "evaluation.similarity": False,
-    "evaluation.umap": _ANY,
-    "simulation.brain_age_sd_years": 3.5,
-    "simulation.sex_scale": 0.04,
-    "simulation.size_sd": 0.02,
-    "simulation.focal_region": "medial_temporal",
-    "simulation.deformation_mm": 1.0,
-    "images.vectors": {},
-    "images.unmatched": "error",
-    "images.classes": None,
-    "images.label_column": None,
-    "images.split_column": None,
-    "images.clusters.vector": None,
-}
-"""Keys of earlier versions → the value with which a key did nothing: files that hold that value are still read."""
 
 
 def load_config(
@@ -194,10 +161,6 @@ def _validate(content: dict[str, Any], *, source: str, check_objective: bool = T
         raise ConfigError(f"{source}: not a tree of keys and values ({error}); a part must not hold itself.") from None
     # `training:` with nothing below it is an empty section; an objective is never meant to be empty.
     plain = {key: value for key, value in plain.items() if value is not None or key == "objective"}
-    for key, idle in _RETIRED.items():
-        _drop(plain, key.split("."), idle)
-    if isinstance(data := plain.get("data"), dict) and "cache_limit_gb" in data:
-        raise ConfigError(f"{source}: data.cache_limit_gb: a cache has no limit any more. Take the key out.")
     try:
         text = json.dumps(with_defaults_of_kind(plain))
         return Config.model_validate_json(text, strict=True, context=None if check_objective else OBJECTIVE_AS_GIVEN)
@@ -205,15 +168,6 @@ def _validate(content: dict[str, Any], *, source: str, check_objective: bool = T
         raise ConfigError(f"{source}: {error}") from None
     except pydantic.ValidationError as error:
         raise problems_of(error, Config, source=source) from None
-
-
-def _drop(content: Any, place: list[str], idle: Any) -> None:
-    """Remove a key where the value is `idle`."""
-    *above, last = place
-    for key in above:
-        content = content.get(key) if isinstance(content, dict) else None
-    if isinstance(content, dict) and last in content and idle in (content[last], _ANY):
-        del content[last]
 
 
 _FLOAT = re.compile(

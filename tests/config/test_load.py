@@ -278,7 +278,6 @@ def test_what_follows_from_images_need_not_be_said(tmp_path):
         (["augment.kind=images"], "augment.kind: must be that of the images, 'volumes' (data.kind), found 'images'."),
         (["data.kind=images", "augment.ghosting={}"], "('ghosting' belongs to 'volumes'.)"),
         (["data.kind=images", "augment.colour_jiter={}"], "Did you mean 'colour_jitter'?"),
-        (["data.cache_limit_gb=3"], "data.cache_limit_gb: a cache has no limit any more. Take the key out."),
         (["data.kind=images", "data.cache_dir=x"], "('cache_dir' belongs to 'volumes'.)"),
         (["data.kind=images", "data.vectors={a: 3}"], "data.vectors.a: must be a list of columns, or the path of"),
     ],
@@ -296,15 +295,6 @@ def test_a_configuration_made_of_both_kinds_is_refused():
         ValidationError, match=r"augment must be for the kind of images that data\.kind says, 'volumes'"
     ):
         Config(augment=ImageAugmentSettings())
-
-
-def test_a_key_that_earlier_versions_had_is_no_error():
-    old = ["training.strategy=auto", "training.loggers=[csv]", "training.ema_decay=null", "training.nesterov=false"]
-    old += ["data.common_view=none", "data.common_fraction=0.9", "augment.pad_crop=null", "simulation.size_sd=0.02"]
-    assert load_config(None, old) == load_config(None)
-    with pytest.raises(ConfigError, match="ema_decay: unknown key"):
-        load_config(None, ["training.ema_decay=0.9"])
-    assert load_config(None, ["explanation.method=occlusion", "explanation.n_noisy=4"]) == load_config(None)
 
 
 @pytest.mark.timeout(60)

@@ -11,9 +11,8 @@ from PIL import Image
 
 from neurocontrast import check, prepare_images
 from neurocontrast.cli import run
-from neurocontrast.config import as_config
 from neurocontrast.data import read_cohort
-from neurocontrast.data.natural import ImageDataset, ImagesSettings
+from neurocontrast.data.natural import ImageDataset
 from neurocontrast.data.natural.images_settings import SOURCES
 from neurocontrast.data.natural.pictures import Pictures
 from neurocontrast.exceptions import ConfigError, DataError
@@ -148,13 +147,6 @@ def test_a_source_from_outside_the_package_is_prepared(tmp_path, monkeypatch):
     cohort = read_cohort(prepare_images(tmp_path / "out", dataset="squares", source=tmp_path / "in"))
     assert dict(cohort.table["label"].value_counts()) == {"bright": 10, "dark": 10}
     assert ImageDataset(cohort).image_shape == (3, 4, 4)
-
-
-def test_settings_of_earlier_versions_are_read_where_they_did_nothing():
-    old = {"vectors": {}, "unmatched": "error", "split_column": None, "clusters": {"columns": ["a"], "vector": None}}
-    assert as_config({"images": old}).images == ImagesSettings(clusters={"columns": ("a",)})
-    with pytest.raises(ConfigError, match=r"images\.unmatched: unknown key"):
-        as_config({"images": {"unmatched": "drop"}})
 
 
 def test_all_pictures_that_cannot_be_used_are_told_and_nothing_is_left(tmp_path, source):

@@ -1,3 +1,4 @@
+import subprocess
 import sys
 from pathlib import Path
 
@@ -59,3 +60,60 @@ def whole(tmp_path_factory, cohort, cache):
         "training": {"epochs": 2, "batch_size": 4, "learning_rate": 1e-2, "accelerator": "cpu"},
     }
     return neurocontrast.pretrain(config, out=out)
+
+
+PROGRAM = """
+import os, signal, sys
+import torch, neurocontrast, neurocontrast.training.checkpoints as checkpoints
+from neurocontrast.stages import pretrain, run_folder
+
+torch.set_num_threads(1)
+
+
+def act(config, out, then):
+    if then == "die":
+        save = checkpoints.save_checkpoint
+
+        def save_and_die(*given, **options):
+            save(*given, **options)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        checkpoints.save_checkpoint = save_and_die
+    elif then != "finish":
+        left = int(then)
+
+        def die_at_a_file(event, given):
+            nonlocal left
+            if event in ("open", "os.rename", "os.mkdir", "os.remove") and str(given[0]).startswith(out):
+                left -= 1
+                if not left:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(die_at_a_file)
+    neurocontrast.pretrain(config, out=out, resume=True)
+
+
+for line in sys.stdin:
+    if not (child := os.fork()):
+        act(*line.rstrip("\\n").split("\\t"))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def pretrain_apart():
+    """``pretrain_apart(config, out, then)``: the exit code of a process that begins or continues a run.
+
+    Each is a copy of one that has done nothing but import.
+    """
+    command = [sys.executable, "-c", PROGRAM]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+
+        def act(config, out, then="finish"):
+            server.stdin.write(f"{config}\t{out}\t{then}\n")
+            server.stdin.flush()
+            return int(server.stdout.readline())
+
+        yield act
+        server.stdin.close()

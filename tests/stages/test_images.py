@@ -3,14 +3,12 @@
 import json
 import shutil
 import signal
-import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from small_run import metrics, weights
-from test_pretrain_resume import program
 
 import neurocontrast
 from neurocontrast.config import load_config
@@ -79,6 +77,13 @@ def test_colours_are_standardised_by_the_images_of_training_alone(run, digits):
     np.testing.assert_array_equal(encoder.mean.numpy(), np.float32(own["mean"]))
     np.testing.assert_array_equal(encoder.std.numpy(), np.float32(own["std"]))
     assert json.loads((run / "provenance.json").read_text())["preprocessing"] == own
+
+
+def test_another_standardisation_than_the_run_s_is_refused_by_name(run, digits, tmp_path):
+    asked = {"data": {"kind": "images", "standardise": "none"}}
+    with pytest.raises(ConfigError, match=r'standardise: is "none", and the run was trained with "channels"'):
+        neurocontrast.embed(run, participants=digits, out=tmp_path / "e.parquet", config=asked)
+    assert not list(tmp_path.iterdir())
 
 
 def test_nothing_is_standardised_where_that_is_asked_for(settings, tmp_path):
@@ -161,13 +166,13 @@ def test_a_resumed_run_is_bit_for_bit_the_run(settings, run, tmp_path):
     assert metrics(out) == metrics(run)
 
 
-@pytest.mark.slow  # three processes start
-def test_a_killed_run_resumes_to_the_same_bytes(run, tmp_path):
+@pytest.mark.slow  # a process starts
+def test_a_killed_run_resumes_to_the_same_bytes(run, tmp_path, pretrain_apart):
     out, whole, config = tmp_path / "run", tmp_path / "whole", run / "config.yaml"
-    subprocess.run(program(config, whole), check=True)
-    assert subprocess.run(program(config, out, "die"), check=False).returncode == -signal.SIGKILL
+    assert pretrain_apart(config, whole) == 0
+    assert pretrain_apart(config, out, "die") == -signal.SIGKILL
     assert not (out / "encoder.json").exists()
-    subprocess.run(program(config, out), check=True)
+    assert pretrain_apart(config, out) == 0
     assert weights(out) == weights(whole)
     assert metrics(out) == metrics(whole)
 

@@ -84,6 +84,19 @@ def test_a_description_travels_with_the_weights_and_embed_applies_it(tmp_path, d
     assert np.array_equal(one, other)
 
 
+def test_other_transforms_than_the_run_s_are_refused_by_name(tmp_path, described, whole, cohort, cache):
+    others = [*TARGETS[:2], {**TARGETS[2], "maxv": 2.0}]
+    for run, said in ((described, '"maxv": 1'), (whole, "null")):
+        with pytest.raises(ConfigError, match=rf'data\.transforms: is .*"maxv": 2.* the run was trained with .*{said}'):
+            features(run, cohort, tmp_path / "x.parquet", config={"data": {"transforms": others}})
+    with pytest.raises(ConfigError, match=r"data\.smooth_mm: is 6\.0, and the run was trained with 0\.0"):
+        features(described, cohort, tmp_path / "x.parquet", config={"data": {"smooth_mm": 6.0}})
+    assert not list(tmp_path.iterdir())
+    features(
+        described, cohort, tmp_path / "x.parquet", config={"data": {"transforms": TARGETS, "cache_dir": str(cache)}}
+    )
+
+
 def test_the_package_s_own_steps_described_make_the_features_of_its_settings(tmp_path, recipe, cohort, cache):
     own = brain_transforms(**GRID, normalise="zscore")
     names = [type(step).__name__ for step in own.flatten().transforms]

@@ -6,7 +6,7 @@
 
 A small U-Net learns six regions from DLMUSE's maps of london's brains, on a grid of 3 mm. Each step shows one
 brain moved at random; with probability `synthesised` each of fourteen tissues has a random signal in place of the
-scan's own. Contrast, histogram, bias field, sharpness, slices, noise and the rim of the brain change at random in all.
+scan's own. Contrast, bias field, sharpness, noise and the rim of the brain change at random in all.
 Every sixth person from the fourth on is held out, as in `preparation.py`: `train` prints their Dice at 2 mm, of the
 segmenter and of expectation-maximisation. `segment` writes the tables and tissue maps as `prepare` does, and the volume
 of each region. `compare` fits the linear systems of `tissue.py` and probes of the volumes, and prints their errors
@@ -84,10 +84,8 @@ def views(synthesised: float) -> Compose:
         AugmentSettings(
             synthesise={"probability": synthesised, "contrast": (0.05, 1.0), "rim": (0.0, 0.6)},
             contrast={"probability": 0.8, "gamma": (0.6, 1.8)},
-            histogram={"probability": 0.5},
             bias_field={"probability": 0.8, "strength": (0.02, 0.2)},
             sharpness={"probability": 0.8, "amount": (-0.8, 0.5), "sigma_voxels": 0.6},
-            resolution={"probability": 0.1, "factor": (1.0, 1.5)},
             rician={"probability": 0.8, "sigma": (0.0, 0.05)},
             tight_mask={"probability": 0.4, "depth_voxels": (0.2, 2.0), "below": (0.2, 0.55)},
             mask_edge={"probability": 0.4, "depth_voxels": (-0.8, 1.0)},

@@ -58,12 +58,9 @@ def monai_transforms() -> dict[str, Callable[[dict[str, Tensor]], dict[str, Tens
     return {
         "affine": mt.RandAffined(prob=1.0, rotate_range=[angle] * 3, translate_range=[1.0] * 3, **both),
         "contrast": mt.RandAdjustContrastd("image", prob=1.0, gamma=(0.8, 1.25)),
-        "histogram": mt.RandHistogramShiftd("image", prob=1.0, num_control_points=6),
         "bias_field": mt.RandBiasFieldd("image", prob=1.0, degree=3, coeff_range=(0.0, 0.1)),
         "sharpness": mt.RandGaussianSharpend("image", prob=1.0, **spread, alpha=(0.5, 1.0)),
-        "resolution": mt.RandSimulateLowResolutiond("image", prob=1.0, zoom_range=(0.5, 1.0)),
         "rician": mt.RandRicianNoised("image", prob=1.0, std=0.04, sample_std=True),
-        "ghosting": mt.RandKSpaceSpikeNoised("image", prob=1.0),
     }
 
 

@@ -40,7 +40,7 @@ class AugmentSettings(_Operations):
     ----------
     flip, blur, noise, cutout, crop : settings or None
         Probability and ranges of each operation.
-    affine, contrast, histogram, bias_field, sharpness, resolution, ghosting, rician : settings or None
+    affine, contrast, bias_field, sharpness, rician : settings or None
         The same for operations that imitate another scanner; off by default, applied between flip and blur.
     tight_mask, mask_edge : settings or None
         The same for other ways to extract the brain.
@@ -75,7 +75,7 @@ class AugmentSettings(_Operations):
     def sites(cls) -> Self:
         """Return every operation that imitates another site, at its defaults, and the cutout.
 
-        Blur and noise are left out: sharpness, resolution and Rician noise take their places.
+        Blur and noise are left out: sharpness and Rician noise take their places.
         """
         at_scanner = [name for name in OPERATIONS if operation_called(name).stage == "scanner"]
         return cls(**{"blur": None, "noise": None}, **{name: {} for name in at_scanner})

@@ -26,11 +26,8 @@ OPERATIONS = {
     "crop": ".rand_space:ResizedCrop",
     "affine": ".rand_space:BrainAffine",
     "contrast": ".rand_intensity:BrainContrast",
-    "histogram": ".rand_intensity:BrainHistogram",
     "bias_field": ".rand_intensity:BrainBiasField",
     "sharpness": ".rand_detail:BrainSharpness",
-    "resolution": ".rand_detail:BrainResolution",
-    "ghosting": ".rand_detail:BrainGhosting",
     "rician": ".rand_intensity:BrainRician",
     "tight_mask": ".rand_mask:TightMask",
     "mask_edge": ".rand_mask:MaskEdge",
@@ -126,11 +123,6 @@ class Operation(Settings):
 
         ranges = {name: value for name, value in self if name != "probability"}
         return [as_transform(type(self))(key, self.probability, **ranges)]
-
-
-def one_of_axes(random: Random, axes: Sequence[int]) -> int:
-    """Draw one of some axes."""
-    return axes[int(random.random_sample() * len(axes))]
 
 
 def operation_called(name: str) -> type[Operation]:

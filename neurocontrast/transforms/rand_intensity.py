@@ -1,7 +1,7 @@
-"""Operations on intensities: contrast, histogram, bias field, noise.
+"""Operations on intensities: contrast, bias field, noise.
 
 MONAI's own differ: `AdjustContrast` keeps the volume's brightest voxel in its place, where here the signal's 1 stays,
-and `RandAdjustContrastd` draws the exponent uniformly; `RandHistogramShiftd` moves knots, not slopes;
+and `RandAdjustContrastd` draws the exponent uniformly;
 `RandBiasFieldd` sets no spread (its field grows with the degree), adds a constant, and takes longer
 (``benchmarks/site_views.py``); noise is drawn in double precision on the CPU, and Rician noise changes the background
 (``benchmarks/views.py``).
@@ -42,30 +42,6 @@ class BrainContrast(Operation):
     def change(self, s_CDHW: Tensor, *, gamma: float) -> Tensor:
         """Return the signal to the power; nothing is below 0."""
         return s_CDHW.clamp(min=0.0).pow_(gamma)
-
-
-class BrainHistogram(Operation):
-    """Map the brain's signal, on the scale of `BrainContrast`, by a rising, piecewise linear function."""
-
-    stage = "scanner"
-    n_pieces: int = Field(5, ge=2, le=32, description="Number of equally wide pieces, each with a slope.")
-    strength: Annotated[Pair, Span("Standard deviation of the slopes' logarithms.", ge=0.0, le=1.0)] = (0.05, 0.2)
-
-    def draw(self, random: Random) -> dict[str, Any]:
-        """Draw the slopes; their logarithms are normally distributed."""
-        strength = random.uniform(*self.strength)
-        return {"slopes": np.exp(strength * random.standard_normal(self.n_pieces)).tolist()}
-
-    def change(self, s_CDHW: Tensor, *, slopes: Sequence[float]) -> Tensor:
-        """Return the signal under a map from 0 to 0 and 1 to 1, of equally wide pieces; above 1 the last one goes on.
-
-        Slopes count relative to one another.
-        """
-        relative = [slope * len(slopes) / math.fsum(slopes) for slope in slopes]
-        mapped = s_CDHW * relative[0]
-        for i in range(1, len(relative)):
-            mapped.add_((s_CDHW - i / len(relative)).relu(), alpha=relative[i] - relative[i - 1])
-        return mapped
 
 
 class BrainBiasField(Operation):

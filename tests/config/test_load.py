@@ -276,7 +276,7 @@ def test_what_follows_from_images_need_not_be_said(tmp_path):
         (["data.standardise=none"], "('standardise' belongs to 'images'.)"),
         (["augment.colour_jitter={}"], "('colour_jitter' belongs to 'images'.)"),
         (["augment.kind=images"], "augment.kind: must be that of the images, 'volumes' (data.kind), found 'images'."),
-        (["data.kind=images", "augment.ghosting={}"], "('ghosting' belongs to 'volumes'.)"),
+        (["data.kind=images", "augment.rician={}"], "('rician' belongs to 'volumes'.)"),
         (["data.kind=images", "augment.colour_jiter={}"], "Did you mean 'colour_jitter'?"),
         (["data.kind=images", "data.cache_dir=x"], "('cache_dir' belongs to 'volumes'.)"),
         (["data.kind=images", "data.vectors={a: 3}"], "data.vectors.a: must be a list of columns, or the path of"),

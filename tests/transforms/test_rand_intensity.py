@@ -6,7 +6,7 @@ import torch
 from numpy.polynomial.legendre import leggrid3d
 from scipy import stats
 
-from neurocontrast.transforms.rand_intensity import BrainBiasField, BrainContrast, BrainHistogram, BrainRician, Noise
+from neurocontrast.transforms.rand_intensity import BrainBiasField, BrainContrast, BrainRician, Noise
 
 
 @pytest.fixture
@@ -29,19 +29,6 @@ def test_gamma_takes_what_lies_below_0_for_0():
         0.0,
         pytest.approx(2**0.5),
     ]
-
-
-@pytest.mark.parametrize("slopes", [(1.0, 1.0), (0.5, 2.0, 1.0), (1.0, 3.0, 0.2, 0.7, 1.1)])
-def test_histogram_is_numpys_interpolation(volume, slopes):
-    knots, values = np.linspace(0, 1, len(slopes) + 1), np.cumsum([0.0, *slopes]) / np.sum(slopes)
-    mapped = array(BrainHistogram().change(volume, slopes=slopes))
-    np.testing.assert_allclose(mapped, np.interp(array(volume), knots, values), atol=1e-6)
-    assert BrainHistogram().change(torch.zeros(1), slopes=slopes).item() == 0.0
-
-
-def test_histogram_goes_on_beyond_one():
-    beyond = BrainHistogram().change(torch.tensor([1.0, 1.5]), slopes=(1.0, 3.0))
-    assert beyond.tolist() == pytest.approx([1.0, 1.0 + 0.5 * 3.0 / 2.0])
 
 
 def test_bias_field_is_numpys_legendre_polynomial(volume):

@@ -13,7 +13,7 @@ from neurocontrast.transforms import (
     AugmentSettings,
     FromSignald,
     RandBrainContrastd,
-    RandBrainGhostingd,
+    RandBrainSharpnessd,
     RandTightMaskd,
     ToSignald,
     brain_views,
@@ -21,7 +21,7 @@ from neurocontrast.transforms import (
 from neurocontrast.transforms.signal import from_signal, to_signal
 
 NORMALISATIONS = ("zscore", "zscore-brain", "percentile", "white-matter", "histogram", "none")
-INTENSITIES = ("contrast", "histogram", "bias_field", "sharpness", "resolution", "ghosting", "rician")
+INTENSITIES = ("contrast", "bias_field", "sharpness", "rician")
 PLACES = ("affine", "tight_mask", "mask_edge")
 
 
@@ -139,7 +139,7 @@ def test_a_head_with_noisy_air_keeps_its_scale():
 
 
 # --- in dictionaries -------------------------------------------------------------------------------------------------
-CHANGES = [RandBrainContrastd, RandBrainGhostingd, RandTightMaskd]
+CHANGES = [RandBrainContrastd, RandBrainSharpnessd, RandTightMaskd]
 
 
 def test_transforms_alone_do_what_they_do_between_to_and_from_signal(normalised_brain):

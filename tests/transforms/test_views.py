@@ -26,7 +26,7 @@ from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.transforms import (
     AugmentSettings,
     RandBlurd,
-    RandBrainGhostingd,
+    RandBrainSharpnessd,
     RandNoised,
     TwoViews,
     brain_views,
@@ -43,7 +43,7 @@ def of_others() -> Compose:
     return Compose(
         [
             ScaleIntensityd("image"),
-            Compose([RandAffined("image", prob=0.7, rotate_range=0.1), RandBrainGhostingd("image")]),
+            Compose([RandAffined("image", prob=0.7, rotate_range=0.1), RandBrainSharpnessd("image")]),
             OneOf([RandZoomd("image", prob=1.0), RandAxisFlipd("image", prob=1.0), RandBlurd("image", prob=1.0)]),
             Compose([RandSpatialCropd("image", roi_size=(9, 9, 9), random_size=False), Resized("image", SHAPE)]),
             lambda sample: {**sample, "image": sample["image"] * 2.0},

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from matplotlib.figure import Figure
 
 from neurocontrast.reporting import build_sections, read_evaluation, render_page
 
@@ -69,6 +71,17 @@ def render():
         return render_page(files, build_sections(files))
 
     return page
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave pictures empty, for tests of a page's text."""
+
+    def save(_figure: Figure, stream: io.StringIO | io.BytesIO, **_options: object) -> None:
+        empty = '<svg xmlns="http://www.w3.org/2000/svg"/>'
+        stream.write(empty if isinstance(stream, io.StringIO) else empty.encode())
+
+    monkeypatch.setattr(Figure, "savefig", save)
 
 
 @pytest.fixture(scope="session")

@@ -69,6 +69,7 @@ def test_warnings_come_first(html, parse, make):
     assert "3 warnings" in page.text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_no_warning_is_told_too(tmp_path, make, render, parse):
     page = parse.Page(render(make.make_binary(tmp_path / "e", n_boot=5, warnings=[])))
     assert "raised no warning" in page.text
@@ -81,6 +82,7 @@ def test_simulated_data_are_labelled(html, parse):
     assert "says nothing about patients" in page.text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_measured_data_are_not_called_simulated(tmp_path, make, render, parse):
     folder = make.make_binary(tmp_path / "e", n_boot=5, simulated=False, simulation=None)
     assert "simulated" not in parse.Page(render(folder)).text.lower()
@@ -127,6 +129,7 @@ def test_folders_of_the_machine_are_left_out(html):
     assert "emb.parquet" in html
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_is_missing_is_said(tmp_path, make, render, parse):
     folder = make.make_binary(tmp_path / "e", n_boot=5)
     says = {

@@ -34,6 +34,7 @@ def test_multiclass(tmp_path, make, render, parse):
     assert "no baseline was computed" in page.text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_continuous(tmp_path, make, render, parse):
     folder = make.make_continuous(tmp_path / "e")
     names = names_of_figures(folder)
@@ -45,6 +46,7 @@ def test_continuous(tmp_path, make, render, parse):
     assert "holds information beyond sex and site" in page.text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_leave_site_out(tmp_path, make, render, parse):
     folder = make.make_binary(tmp_path / "e", n_boot=5, splits="leave-site-out", n_folds=4)
     predictions = pd.read_csv(folder / "predictions.tsv", sep="\t")
@@ -79,6 +81,7 @@ def test_confusion_follows_the_decisions_of_the_evaluation(tmp_path, make):
     assert count_confusion(files)[:, 0].sum() == 0
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_classes_that_look_like_numbers(tmp_path, make, render, parse):
     folder = make.make_binary(tmp_path / "e", classes=("0", "1"), n_boot=5)
     table = pd.read_csv(folder / "predictions.tsv", sep="\t", dtype=str)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -22,9 +22,9 @@ def _beside(name: str) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def naive() -> ModuleType:
-    """The double loops of ``naive.py``, written from the formulas alone."""
-    return _beside("naive")
+def naive() -> SimpleNamespace:
+    """The double loops of ``naive.py`` and ``naive_kernels.py``, written from the formulas alone."""
+    return SimpleNamespace(**(vars(_beside("naive_kernels")) | vars(_beside("naive"))))
 
 
 @pytest.fixture(scope="session")

@@ -357,10 +357,10 @@ def read_entry(
     mapped into memory: where another host replaces it, a network file system would end the process (SIGBUS).
     """
     try:
-        with open(path, "rb", opener=_at_once) as stream:
+        if not path.is_file():  # a pipe would be waited for
+            return None
+        with open(path, "rb") as stream:
             status = os.fstat(stream.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                return None
             n_header = int.from_bytes(stream.read(8), "little")
             header = json.loads(stream.read(n_header)) if n_header < _HEADER_BYTES else {}
             written = header.pop("__metadata__", {})
@@ -386,11 +386,6 @@ def read_entry(
     except (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError):
         return None
     return found
-
-
-def _at_once(path: str, flags: int) -> int:
-    """Open a file; of a named pipe, no writer is waited for."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _checksum(values: npt.NDArray[Any]) -> str:

@@ -86,8 +86,7 @@ class Study:
     elsewhere : TrainedElsewhere or None
         A model in place of the probe, whose predictions are given.
     voxels, regional, blocks : Voxels or None, tuple of str, tuple of Block
-        Voxels of the scans, where these are at hand, and columns of regional measures: further baselines; blocks of
-        joined features.
+        Voxels of the scans and columns of regional measures: further baselines; blocks of joined features.
     """
 
     settings: EvaluationSettings
@@ -118,13 +117,12 @@ class Study:
         steps = adjustments(self.table, self.settings, target=name, recentre=recentre, predicted=predicted)
         return FeatureDesign(self.features, self.table, steps, self.blocks)
 
-    def designs(self) -> dict[str, Design]:
-        """Return the design of each model by name: the embedding, and the baseline beside it."""
-        return {"embedding": self.design(), "baseline": CovariateDesign(self.table, self.covariates)}
-
     def compared_designs(self) -> dict[str, Design]:
-        """Return the designs of all models: those of `designs`, and voxels and regional measures where they are."""
-        found = self.designs()
+        """Return the design of each model by name: embedding, baseline, voxels and regional measures where they are."""
+        found: dict[str, Design] = {
+            "embedding": self.design(),
+            "baseline": CovariateDesign(self.table, self.covariates),
+        }
         if self.voxels is not None:
             found["voxels"] = ComponentsDesign(self.voxels.products)
         if self.regional:
@@ -171,10 +169,7 @@ class Study:
         if self.elsewhere is not None:
             return self.elsewhere.why_not_stored
         if self.estimator is not None:
-            return (
-                "an estimator of one's own is not written, since that needs pickle; the arrays of logistic, ridge and "
-                "svm are"
-            )
+            return "an estimator of one's own is not written: that needs pickle; the arrays of logistic, ridge, svm are"
         adjusted = self.settings.harmonise != "none" or self.settings.residualise
         why = "harmonised or residualised features need sites and covariates, and what was estimated of them"
         return get_probe(self.probe).why_not_stored or (why if adjusted else None)
@@ -182,9 +177,8 @@ class Study:
     @property
     def final_seed(self) -> int:
         """Seed of the probe that is fitted on all scans; of the fixed design, that of its one split."""
-        if self.fixed:
-            return split_seed(self.settings.seed, self.splits[0])
-        return derive_seed("final-probe", self.settings.seed)
+        seed = self.settings.seed
+        return split_seed(seed, self.splits[0]) if self.fixed else derive_seed("final-probe", seed)
 
     @property
     def fixed(self) -> bool:

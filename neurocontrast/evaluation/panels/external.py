@@ -14,6 +14,7 @@ import pandas as pd
 from scipy import stats
 
 from neurocontrast.evaluation.blocks import blocks_of, check_same_blocks
+from neurocontrast.evaluation.designs import CovariateDesign, Design
 from neurocontrast.evaluation.fitting import OutOfFold, fit_probe, gather
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
 from neurocontrast.evaluation.notices import NO_BASELINE, check_duplicates, check_overlap
@@ -212,7 +213,11 @@ def measure_external_test(inputs: PanelInputs) -> Findings:
 
 
 def _predict(study: Study, split: Split, progress: Progress) -> Models:
-    models, designs = {}, study.designs()
+    models = {}
+    designs: dict[str, Design] = {
+        "embedding": study.design(),
+        "baseline": CovariateDesign(study.table, study.covariates),
+    }
     with progress.task("Testing on the external scans", len(designs), "model") as task:
         for name, design in designs.items():
             decided = fit_probe(

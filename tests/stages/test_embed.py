@@ -212,6 +212,7 @@ def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(r
     neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config={"data": same})
 
 
+@pytest.mark.slow  # as in `pretrain`, whose processes are started alike
 def test_errors_of_several_processes_are_shown_once(cohort, config, tmp_path, capfd):
     settings = {**config, "embedding": {"accelerator": "cpu", "devices": 2}}
     with pytest.raises(OtherProcessEnded) as ended:

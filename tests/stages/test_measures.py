@@ -158,6 +158,7 @@ def test_rows_of_other_measures_are_refused_by_name(run, people):
 @pytest.fixture(scope="module")
 def probe(embeddings):
     settings = {"n_bootstraps": 0, "confounds": False, "new_site": False, "n_folds": 3, "allow_overlap": True}
+    settings |= {"C": (1e-2, 1.0), "n_inner_folds": 3}
     return nc.evaluate(embeddings, out=embeddings.parent / "evaluation", target="sex", **settings)
 
 
@@ -276,6 +277,7 @@ def planted(tmp_path_factory):
     run = nc.pretrain({**config, "encoder": {"name": "pca", "n_components": 60}}, out=folder / "run")
     made = nc.embed(run, participants=folder / "participants.tsv", out=folder / "e.parquet")
     options = {"n_bootstraps": 0, "confounds": False, "new_site": False, "n_folds": 3, "allow_overlap": True}
+    options |= {"C": (1e-2, 1.0), "n_inner_folds": 3}
     return run, folder / "participants.tsv", nc.evaluate(made, out=folder / "evaluation", **options)
 
 

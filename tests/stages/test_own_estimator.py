@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -11,9 +10,10 @@ import pandas as pd
 import pytest
 
 import neurocontrast
+from neurocontrast.cli import run
 from neurocontrast.exceptions import CheckpointError
 
-FAST = {"n_bootstraps": 50, "confounds": False, "outlyingness": False}
+FAST = {"n_bootstraps": 50, "confounds": False, "outlyingness": False, "n_inner_folds": 3}
 
 
 @pytest.fixture
@@ -51,11 +51,9 @@ def test_a_path_is_imported_by_evaluate_and_by_nothing_else(embeddings, tmp_path
     assert "probe_of_mine" not in sys.modules
 
 
-def test_a_path_that_is_wrong_ends_with_2_and_writes_nothing(embeddings, tmp_path):
-    command = [sys.executable, "-c", "from neurocontrast.cli import main; main()", "evaluate", str(embeddings)]
-    command += ["--out", str(tmp_path / "EVAL")]
+def test_a_path_that_is_wrong_ends_with_2_and_writes_nothing(embeddings, tmp_path, capsys):
+    command = ["evaluate", str(embeddings), "--out", str(tmp_path / "EVAL")]
     for path, message in (("no_such_module:x", "cannot be imported"), ("logistc", "Did you mean 'logistic'?")):
-        found = subprocess.run([*command, "--probe", path], capture_output=True, text=True, check=False)
-        assert found.returncode == 2
-        assert message in " ".join(found.stderr.split())
+        assert run([*command, "--probe", path]) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "EVAL").exists()

@@ -67,9 +67,7 @@ def test_the_page_holds_everything_and_escapes_names(study):
     assert len(re.findall(r'class="scan [^"]*of-flag-0', page)) == int((read(found)["n_flags"] > 0).sum())
 
 
-def test_the_same_call_measures_nothing_again_and_any_number_of_processes_gives_the_same_bits(
-    study, tmp_path, monkeypatch
-):
+def test_the_same_call_measures_nothing_again(study):
     table, found, _ = study
     kept = sorted((found.page.parent / "scans").iterdir())
     times = [file.stat().st_mtime_ns for file in kept]
@@ -78,6 +76,12 @@ def test_the_same_call_measures_nothing_again_and_any_number_of_processes_gives_
     stage(table, found.page.parent, n_workers=0)
     assert [found.page.with_name(name).read_bytes() for name in ("qc.tsv", "qc.html")] == before
     assert [file.stat().st_mtime_ns for file in kept[1:]] == times[1:]
+
+
+@pytest.mark.slow  # two processes start
+def test_any_number_of_processes_gives_the_same_bits(study, tmp_path, monkeypatch):
+    table, found, _ = study
+    before = [found.page.with_name(name).read_bytes() for name in ("qc.tsv", "qc.html")]
     monkeypatch.setattr(importlib.import_module("neurocontrast.stages.qc"), "N_SCANS_A_WORKER", 6)
     several = stage(table, tmp_path / "qc", n_workers=2)
     assert [several.page.with_name(name).read_bytes() for name in ("qc.tsv", "qc.html")] == before

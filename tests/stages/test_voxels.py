@@ -69,6 +69,7 @@ def test_scans_are_found_by_a_table_and_its_folder_is_written_nowhere(table, par
     assert str(participants.parent) not in json.dumps({**summary, "environment": None})
 
 
+@pytest.mark.slow  # two processes start
 def test_results_do_not_depend_on_the_number_of_processes(table, tmp_path):
     source = embeddings(tmp_path / "e.parquet", table)
     assert evaluate(source, tmp_path / "a")["voxels"] == evaluate(source, tmp_path / "b", n_jobs=2)["voxels"]

@@ -70,7 +70,7 @@ def test_the_report_names_the_blocks_and_how_they_are_balanced(folder):
     page = nc.report(folder / "EVAL", figures=False).read_text(encoding="utf-8")
     assert "“net” (LeNet (3D), 30 features) and “linear” (principal components of voxels, 6 features)" in page
     assert "“net”: NT-Xent, no metadata and “linear”: principal components of voxels" in page
-    assert "those of each encoder given the same total variance" in page
+    assert "features of each encoder were given the same total variance" in page
     assert "Chen T. SimCLR." in page
     assert "Jolliffe I. PCA." in page
 

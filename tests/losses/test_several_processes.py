@@ -13,7 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("world_size", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow  # by default their gradients are compared under DistributedDataParallel (test_distributed.py)
+@pytest.mark.parametrize("world_size", [2, 4])
 def test_loss_and_gradient_equal_those_of_one_process(tmp_path, world_size):
     result = tmp_path / "errors.json"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}

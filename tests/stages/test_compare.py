@@ -49,7 +49,7 @@ def folder(tmp_path_factory) -> Path:
         evaluate(source, out=root / name, n_repeats=2, **FAST)
         evaluate(source, out=root / f"{name}-sites", splits="leave-site-out", **FAST)
         evaluate(source, out=root / f"{name}-age", target="age", **FAST)
-        evaluate(source, out=root / f"{name}-stage", target="stage", **FAST)
+        evaluate(source, out=root / f"{name}-stage", target="stage", confounds=False, new_site=False, **FAST)
     return root
 
 

@@ -16,7 +16,7 @@ from tiny import run as tiny_run
 from neurocontrast.training.checkpoints import newest_checkpoint
 
 PROGRAM = Path(__file__).parent / "tiny.py"
-EPOCHS = 40
+EPOCHS = 30
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from sklearn.metrics import balanced_accuracy_score
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.panels.confounds import draw_subjects, read_column, site_folds
 
-FAST = {"n_bootstraps": 100, "C": (1e-2, 1.0), "new_site": False, "outlyingness": False}
+FAST = {"n_bootstraps": 100, "C": (1e-2, 1.0), "n_inner_folds": 3, "new_site": False, "outlyingness": False}
 
 
 def evaluate(cohort, **options):

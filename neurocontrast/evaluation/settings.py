@@ -93,6 +93,7 @@ class EvaluationSettings(Settings):
         where paths in the embeddings table do not lead to them.
     regional : tuple of str
         Columns of regional volumes, thicknesses or other measures, by name or pattern (``vol_*``): one more baseline.
+        Of an encoder of regional measures it is those that the encoder reads, unless ``voxels`` is ``off``.
     confounds, new_site, outlyingness : bool
         Whether to ask how well covariates can be read from the embedding; to leave every site out once besides; to say
         how far each scan lies from the training scans.

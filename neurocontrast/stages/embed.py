@@ -145,7 +145,7 @@ def _prepare(
             for step, rows, reason in steps if len(rows)]  # fmt: skip
     info = describe_embedded(run, contract, cohort, progress) | {"flow": flow} | reading(settings.embedding)
     source.make_ready(cohort, progress)
-    return network, source.images(cohort), cohort.table, info, source.signatures(cohort)
+    return network, source.images(cohort), source.table_of(cohort), info, source.signatures(cohort)
 
 
 def _key(info: Mapping[str, Any], settings: EmbeddingSettings, device: str, files: Sequence[Any]) -> str:

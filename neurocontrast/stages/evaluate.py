@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def evaluate(
     read = read_embeddings(embeddings)
     if estimator is None and chosen.probe not in ("auto", *probe_names()):
         estimator = import_estimator(chosen.probe)
-    study, external = _plan(read, chosen, estimator, cv)
+    study, external = _plan(read, _beside_measures(chosen, read), estimator, cv)
     progress.message(plan_line(study))
     study = with_voxels(study, read.info, progress)
     for notice in [*study.notices, *(external.notices if external else ())]:
@@ -96,6 +97,15 @@ def evaluate(
     result = run_study(study, external=external, encoder=encoder_digest(read.info), progress=progress)
     _write(folder, result, chosen, Path(embeddings), read.info)
     return folder
+
+
+def _beside_measures(settings: EvaluationSettings, read: Embeddings) -> EvaluationSettings:
+    """Return settings by which an encoder of regional measures is compared with a linear model of the same ones."""
+    contract = (read.info.get("run") or {}).get("preprocessing") or {}
+    if contract.get("kind") != "measures" or settings.regional or settings.voxels == "off":
+        return settings
+    names = [escape(name) for name in contract.get("columns", ()) if name in read.table]
+    return settings.model_copy(update={"regional": tuple(names)})
 
 
 def _plan(

@@ -94,6 +94,10 @@ class ImageSource:
         """Prepare images that are not ready to be read."""
         del cohort, progress
 
+    def table_of(self, cohort: Cohort) -> pd.DataFrame:
+        """Return what is known of the rows of a cohort, which embeddings carry."""
+        return cohort.table
+
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
         """Return the signatures by which a change of the files that images are read from is seen."""
         raise NotImplementedError

@@ -142,6 +142,12 @@ class RegionalMeasures(ImageSource):
         del cohort
         return (1,)
 
+    def table_of(self, cohort: Cohort) -> pd.DataFrame:
+        """Return the table with the measures that the encoder reads, as they were listed."""
+        assert cohort.measures is not None
+        measures = cohort.measures.values[list(self.known.columns)].set_axis(cohort.table.index)
+        return pd.concat([cohort.table.drop(columns=measures.columns, errors="ignore"), measures], axis=1)
+
     def images(self, cohort: Cohort) -> MeasuresDataset:
         """Return the cohort's measures, standardised, in the order of its rows."""
         return MeasuresDataset(self._values(cohort))

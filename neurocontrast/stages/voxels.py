@@ -51,10 +51,10 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
     asked = settings.voxels in ("on", "input") or settings.scans is not None
     preprocessing = (info.get("run") or {}).get("preprocessing") or {}
     trained_on = preprocessing.get("kind", "volumes")
-    if settings.voxels == "off" or (not asked and (study.fixed or trained_on == "images")):
+    if settings.voxels == "off" or (not asked and (study.fixed or trained_on != "volumes")):
         return study
     try:
-        if study.fixed or trained_on == "images":
+        if study.fixed or trained_on != "volumes":
             raise DataError("voxels: this baseline is for scans of brains in cross-validation. Leave voxels out.")
         scans = _find_scans(study, columns_of((info.get("run") or {}).get("channels")), asked=asked)
         if not scans:

@@ -54,6 +54,11 @@ class ImageSource:
         """Columns with all files that belong to a scan; None for the column ``path``."""
         return self.channels
 
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Names of the measures that a network is given; none of images."""
+        return ()
+
     def read_cohort(
         self, participants: str | os.PathLike[str], *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:

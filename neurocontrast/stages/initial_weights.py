@@ -20,7 +20,9 @@ __all__ = ["InitialWeights", "restore_initial", "start_from"]
 _OF_THE_NETWORK = ("name", "norm", "final_norm", "stem", "centre_input")
 _OF_THE_INPUT = ("mean", "std", "centre")
 """Buffers that are measured on the run's own images."""
-_MOST_LINES = 20
+_FITTED = ("columns", "is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
+"""What is learned of measures anew in every run."""
+_MOST_LINES, _MOST_NAMED = 20, 5
 
 
 @dataclass(frozen=True)
@@ -50,17 +52,18 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
     if "preprocessing" not in before:
         return []
     was, is_now = ({**each["preprocessing"], "channels": each.get("channels") or ["t1"]} for each in (before, now))
-    keys = [key for key in {**was, **is_now} if was.get(key) != is_now.get(key)]
+    keys = [key for key in {**was, **is_now} if was.get(key) != is_now.get(key) and key not in _FITTED]
     return [f"{key} was {was.get(key)}, is {is_now.get(key)}" for key in keys]
 
 
-def start_from(model: ContrastiveModel, path: Path) -> InitialWeights:
+def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...] = ()) -> InitialWeights:
     """Give a model the weights of a run, of a folder with ``encoder.json``, or of an encoder's ``.safetensors`` file.
 
     The first convolution is adapted where the weights are of one channel and the model has several, or the other way
     round: it is divided among the channels, or summed over them, so that a scan whose channels are equal gives the same
-    features as before. The projection head is taken over where there is one of the same layers, and is left as it is
-    where not.
+    features as before. Of regional measures, the columns of the first layer are put in the order of `measures`; those
+    that this run does not have are left out, and weights that lack some are refused. The projection head is taken over
+    where there is one of the same layers, and is left as it is where not.
 
     Raises
     ------
@@ -76,6 +79,14 @@ def start_from(model: ContrastiveModel, path: Path) -> InitialWeights:
         problems = [f"encoder.{key}: is {was} there, {now} here" for key, was, now in pairs if was != now]
     else:
         contract, tensors, problems = {}, _read_file(path), []
+    said = "all weights"
+    if measures:
+        tensors, n_left = _of_measures(tensors, contract, measures, problems)
+        said = (
+            f"all weights but those of {n_left} measures, which differ in nobody here or are not there"
+            if n_left
+            else said
+        )
     fitted, n_channels = _adapted(tensors, encoder, path, problems)
     encoder.load_state_dict(fitted)
     head = _take_head(model, folder, contract)
@@ -83,7 +94,7 @@ def start_from(model: ContrastiveModel, path: Path) -> InitialWeights:
     facts = {
         "name": folder.resolve().name,
         "sha256": digest_of_weights(path),
-        "encoder": "all weights" if n_channels == encoder.n_channels else "all weights, the first convolution adapted",
+        "encoder": said if n_channels == encoder.n_channels else f"{said}, the first convolution adapted",
         "n_channels": n_channels,
         "head": "taken over" if head else "new",
         "subjects_known": all_known,
@@ -127,7 +138,7 @@ def _adapted(
     own = encoder.state_dict()
     fitted = {name: tensor for name, tensor in tensors.items() if name not in _OF_THE_INPUT}
     fitted |= {name: own[name] for name in _OF_THE_INPUT if name in own}
-    first = next(name for name, tensor in own.items() if name.endswith("weight") and tensor.ndim > 2)
+    first = _first_layer(own)
     weight, n_channels = fitted.get(first), encoder.n_channels
     n_before = n_channels if weight is None or weight.ndim != own[first].ndim else weight.shape[1]
     if weight is not None and n_before != n_channels and 1 in (n_before, n_channels):
@@ -140,6 +151,28 @@ def _adapted(
         shown = "".join(f"\n  {line}" for line in [*problems[:_MOST_LINES], *more])
         raise CheckpointError(f"training.init: the weights in '{path}' do not fit the encoder of this run:{shown}")
     return fitted, n_before
+
+
+def _first_layer(tensors: Mapping[str, torch.Tensor]) -> str:
+    return next(name for name, tensor in tensors.items() if name.endswith("weight") and tensor.ndim > 1)
+
+
+def _of_measures(
+    tensors: Mapping[str, torch.Tensor], contract: Mapping[str, Any], measures: tuple[str, ...], problems: list[str]
+) -> tuple[dict[str, torch.Tensor], int]:
+    """Return tensors whose first layer reads these measures, and how many others it read; `problems` gets the rest."""
+    before = (contract.get("preprocessing") or {}).get("columns")
+    if not isinstance(before, list):
+        problems.append("measures: nothing says which these weights are of; give a run of measures")
+        return dict(tensors), 0
+    lacking = [name for name in measures if name not in before]
+    if lacking:
+        shown = ", ".join(lacking[:_MOST_NAMED]) + (" …" if len(lacking) > _MOST_NAMED else "")
+        problems.append(f"measures: {len(lacking)} of this run are not there: {shown}")
+        return dict(tensors), 0
+    first = _first_layer(tensors)
+    places = [before.index(name) for name in measures]
+    return {**tensors, first: tensors[first][:, places]}, len(before) - len(measures)
 
 
 def _take_head(model: ContrastiveModel, folder: Path, contract: Mapping[str, Any]) -> bool:

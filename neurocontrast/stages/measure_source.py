@@ -45,6 +45,11 @@ class RegionalMeasures(ImageSource):
         return len(self.known.columns)
 
     @property
+    def measures(self) -> tuple[str, ...]:
+        """Names of the measures that a network is given."""
+        return self.known.columns
+
+    @property
     def known(self) -> MeasuresContract:
         """The contract of a run, or the one that was fitted."""
         if self.contract_ is None:

@@ -347,7 +347,7 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     model = build_model(settings.encoder, n_channels=source.n_channels, n_outputs=n_outputs, seed=settings.seed)
     check_shape(model.encoder, source.shape(cohort))
     init = settings.training.init if is_new else None
-    start = None if init is None else start_from(model, init)
+    start = None if init is None else start_from(model, init, measures=source.measures)
     if objective is None:
         check_components(model.encoder, _subjects(cohort, training_rows.tolist()))
     probed = settings.training.probe_columns if settings.training.probe_every and objective is not None else ()

@@ -380,7 +380,7 @@ def _check_as_in_run(data: AnyDataSettings, source: AnySource, contract: Mapping
             shown = [json.dumps(each, default=str) for each in (asked, trained)]
             problems.append(f"data.{name}: is {shown[0]}, and the run was trained with {shown[1]}")
     if problems:
-        raise ConfigError("\n".join(problems) + "\nImages are prepared as the run's own were: take this out.")
+        raise ConfigError("\n".join(problems) + "\nThe run decides how they are prepared: take this out.")
 
 
 def brains_of_run(

@@ -14,7 +14,8 @@ from neurocontrast.config import load_config
 from neurocontrast.data import read_measures
 from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
-from neurocontrast.exceptions import DataError, TrainingInterrupted
+from neurocontrast.encoders import load_encoder
+from neurocontrast.exceptions import CheckpointError, DataError, TrainingInterrupted
 from neurocontrast.transforms import MeasureSettings
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
@@ -308,3 +309,24 @@ def test_settings_of_maps_are_refused_of_measures(planted, tmp_path, capsys):
     assert neurocontrast([*given, "--out", str(tmp_path / "x"), "--n-subjects", "40"]) == 0
     assert "Left-Amygdala" in capsys.readouterr().out
     assert json.loads((tmp_path / "x" / "explain.json").read_text())["n_subjects"] == 40
+
+
+def test_weights_of_a_run_of_measures_are_taken_over_by_the_names_of_their_columns(run, people, tmp_path):
+    table = people.measures.values.iloc[:, ::-1].drop(columns="Left-vessel")
+    table = pd.concat([people.table["participant_id"], table], axis=1)
+    table.to_csv(tmp_path / "m.tsv", sep="\t", index=False)
+    data = {"participants": DATA["participants"], "measures": [str(tmp_path / "m.tsv")]}
+    config = {**CONFIG, "data": data, "training": {**CONFIG["training"], "epochs": 1, "init": str(run)}}
+    nc.pretrain(config, out=tmp_path / "next")
+    (before, known), (kept, now) = load_encoder(run), load_encoder(tmp_path / "next" / "init")
+    old, new = known["preprocessing"]["columns"], now["preprocessing"]["columns"]
+    assert new != [name for name in old if name != "Left-vessel"]
+    place = "features.layers.1.weight"
+    expected = before.state_dict()[place][:, [old.index(name) for name in new]]
+    assert np.array_equal(kept.state_dict()[place], expected)
+    said = json.loads((tmp_path / "next" / "encoder.json").read_text())["init"]["encoder"]
+    assert said == "all weights but those of 1 measures, which differ in nobody here or are not there"
+    others = table.rename(columns=lambda name: name.replace("_S_central_", "_precentral_"))
+    others.to_csv(tmp_path / "m.tsv", sep="\t", index=False)
+    with pytest.raises(CheckpointError, match=r"measures: 2 of this run are not there: .*precentral_thickness"):
+        nc.pretrain(config, out=tmp_path / "other")

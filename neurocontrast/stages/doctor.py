@@ -78,7 +78,8 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
     cohort = cohort.select(data.where) if data.where else cohort
     parts = build_parts(settings, cohort)
     counts = {"n_training_scans": len(parts.data.training_rows), "n_validation_scans": len(parts.data.validation_rows)}
-    return Diagnosis(machine, run | {"shape": list(parts.source.shape(cohort))} | counts)
+    shape = [len(parts.source.measures)] if parts.source.measures else list(parts.source.shape(cohort))
+    return Diagnosis(machine, run | {"shape": shape} | counts)
 
 
 def _describe_machine() -> dict[str, Any]:

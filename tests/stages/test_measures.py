@@ -330,3 +330,9 @@ def test_weights_of_a_run_of_measures_are_taken_over_by_the_names_of_their_colum
     others.to_csv(tmp_path / "m.tsv", sep="\t", index=False)
     with pytest.raises(CheckpointError, match=r"measures: 2 of this run are not there: .*precentral_thickness"):
         nc.pretrain(config, out=tmp_path / "other")
+
+
+def test_doctor_says_how_many_measures_a_run_reads():
+    found = nc.doctor(CONFIG)
+    assert found.run["shape"] == [212]
+    assert "mlp on cpu, scans of 212 measures" in found.to_text()

@@ -6,6 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from small_run import Interrupting
 
 import neurocontrast as nc
@@ -16,6 +20,7 @@ from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, DataError, TrainingInterrupted
+from neurocontrast.stages.measure_source import RegionalMeasures
 from neurocontrast.transforms import MeasureSettings
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
@@ -228,11 +233,17 @@ def tune(run, tmp_path):
     return tuned
 
 
-def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(tune, embeddings, tmp_path):
+def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(tune, embeddings, tmp_path, monkeypatch):
+    learned, views = [], RegionalMeasures.views
+    monkeypatch.setattr(
+        RegionalMeasures, "views", lambda own, *given: learned.append(own.learned) or views(own, *given)
+    )
     tuned = tune()
     found = json.loads((tuned / "evaluation.json").read_text())
     assert found["finetuning"]["augment"]["kind"] == "measures"
     assert 0 < found["metrics"]["mae"]["pooled"] < 10
+    sizes = [len(values) for values in learned if values is not None]
+    assert sizes == [fold["n_fitted"] for fold in found["finetuning"]["folds"]]  # values of nobody else enter views
     frozen = nc.evaluate(embeddings, target="age", n_folds=2, n_bootstraps=20, allow_overlap=True, out=tmp_path / "e")
     assert (frozen / "splits.tsv").read_text() == (tuned / "splits.tsv").read_text()
     nc.compare([frozen, tuned], out=tmp_path / "compared")
@@ -336,3 +347,10 @@ def test_doctor_says_how_many_measures_a_run_reads():
     found = nc.doctor(CONFIG)
     assert found.run["shape"] == [212]
     assert "mlp on cpu, scans of 212 measures" in found.to_text()
+
+
+def test_an_encoder_of_measures_stands_in_a_pipeline(run, people):
+    known = people.table["sex"].notna().to_numpy()
+    model = make_pipeline(ScanEmbedder(run), StandardScaler(), LogisticRegression(C=0.01))
+    found = cross_val_score(model, people.measures.values[known], people.table["sex"][known], cv=2, scoring="roc_auc")
+    assert found.min() > 0.7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 from collections.abc import Hashable, Mapping
 from dataclasses import fields
@@ -102,9 +103,12 @@ def _number(cell: str, column: str, name: str) -> float:
     if cell.strip().lower() in _MISSING:
         return float("nan")
     try:
-        return float(cell)
+        value = float(cell)
     except ValueError:
-        raise DataError(f"{name}, column '{column}': found '{cell}'; a number with a decimal point, or n/a.") from None
+        value = math.inf
+    if not math.isfinite(value):
+        raise DataError(f"{name}, column '{column}': found '{cell}'; a number with a decimal point, or n/a.")
+    return value
 
 
 class MeasuresInference(Inference):

@@ -404,12 +404,14 @@ def test_bad_rows_of_measures_stop_no_other(measured, tmp_path):
     table.iloc[1, :50] = "n/a"
     table.loc[2, "Left-Hippocampus"] = "4,1"
     table.iloc[3, :-1] = (values.iloc[3] / 1000).astype(str)
+    table.loc[4] = table.loc[0]
+    table.loc[4, ["participant_id", "Left-Hippocampus"]] = ["e", "1e999"]
     table.to_csv(tmp_path / "new.csv", index=False)
     with pytest.raises(SystemExit):
         run_bundle(bundle, tmp_path / "new.csv", tmp_path / "o.jsonl")
     good, *bad = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert (good["participant_id"], good["error"]) == ("a", None)
-    for record, message in zip(bad, ("lacks 50 of", "found '4,1'", "Are they in mm"), strict=True):
+    for record, message in zip(bad, ("lacks 50 of", "found '4,1'", "Are they in mm", "found '1e999'"), strict=True):
         assert message in record["error"]
     table.drop(columns="Left-Hippocampus").to_csv(tmp_path / "new.csv", index=False)
     with pytest.raises(RuntimeError) as refused:

@@ -255,15 +255,12 @@ def _target(evaluated: Evaluated, models: pd.DataFrame, metric: str) -> dict[str
         unseen |= _ends("unseen", whole)
     constant = new_site.unseen.get("constant", {}).get(metric, Estimate())
     outside = evaluation.outlyingness
-    by_site = [] if outside is None else outside.unseen_by_site
     return {
         **_ends("known", known),
         **unseen,
         "constant": constant.value,
         "n": None if outside is None else outside.n,
         "n_outside": None if outside is None else outside.n_outside,
-        "n_unseen": sum(each.n or 0 for each in by_site) if by_site else None,
-        "n_unseen_outside": sum(each.n_outside or 0 for each in by_site) if by_site else None,
     }
 
 

@@ -308,9 +308,8 @@ def _build_new_sites(files: ComparisonFiles) -> Section | None:
         return None
     about = describe_metric(str(rows["metric"].iloc[0]))
     rows = rows.rename(columns={"site_low": "site_balanced_accuracy_low", "site_high": "site_balanced_accuracy_high"})
-    for name, n, n_outside in (("outside", "n", "n_outside"), ("outside_unseen", "n_unseen", "n_unseen_outside")):
-        rows[name], counts = rows[n_outside] / rows[n], zip(rows[n_outside], rows[n], strict=True)
-        rows[f"{name}_detail"] = [f"{part:.0f} of {whole:.0f}" for part, whole in counts]
+    rows["outside"], counts = rows["n_outside"] / rows["n"], zip(rows["n_outside"], rows["n"], strict=True)
+    rows["outside_detail"] = [f"{part:.0f} of {whole:.0f}" for part, whole in counts]
     short: Any = {"digits": 2, "interval": True}
     columns = (
         Column("Model", "model", "heading"),
@@ -321,12 +320,8 @@ def _build_new_sites(files: ComparisonFiles) -> Section | None:
         Column("Unseen ÷ known", "ratio", **short) if is_error(about.key) else None,
         Column("Constant guess, unseen", "constant", digits=2),
         Column("Scans outside", "outside", "share", 1),
-        Column("Scans outside, unseen", "outside_unseen", "share", 1),
     )
-    about_outside = (
-        "Scans outside: outside the distribution of what the probe was fitted on; unseen: while their site was left "
-        "out, where the check is to warn."
-    )
+    about_outside = "Scans outside: outside the distribution of what the probe was fitted on."
     caption = "Every model at new sites (tradeoff.tsv; all metrics are in models.tsv)."
     lead = (
         "An embedding from which the site cannot be told cannot lean on it; what that costs or brings for the target "

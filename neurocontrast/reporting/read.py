@@ -40,7 +40,7 @@ _TEXT = frozenset(
         "weight_name", "confused_with", "split", "neighbour", "test",
     )
 )  # fmt: skip
-_FLAGS = ("outside", "unseen_outside")
+_FLAGS = ("outside",)
 _LOOSE = {"folds.tsv", "map.tsv", "scans.tsv", "training.tsv"}
 """Tables that may hold further columns of any kind, beside those of numbers that are required."""
 

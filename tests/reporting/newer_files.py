@@ -209,20 +209,14 @@ def _write_outlyingness(path: Path, scans: pd.DataFrame, *, shift: float = 0.0) 
     random = np.random.default_rng(6)
     table = scans.reindex(columns=["participant_id", "subject_id", "session", "site"]).reset_index(drop=True)
     away = 60.0 * (table["site"] == sorted(table["site"].unique())[-1]) + shift
-    columns = ("mahalanobis_percentile", "unseen_percentile")
-    for name, further in zip(columns, (1.0, 1.5), strict=True):
-        table[name] = np.clip(random.uniform(0, 97, len(table)) + further * away, 0, 100).round(1)
-    table = table.assign(reference="training folds", mahalanobis=table["mahalanobis_percentile"] / 10)
-    for flag, column in (("outside", columns[0]), ("unseen_outside", columns[1])):
-        table[flag] = table[column] > 97.5
-    if shift:
-        table = table.drop(columns=["unseen_percentile", "unseen_outside"])
+    percentiles = np.clip(random.uniform(0, 97, len(table)) + away, 0, 100).round(1)
+    table = table.assign(reference="training folds", mahalanobis=percentiles / 10, mahalanobis_percentile=percentiles)
+    table["outside"] = percentiles > 97.5
     table.to_csv(path, sep="\t", index=False)
     return {"reference": "probe" if shift else "training folds", "threshold_percentile": 97.5,
             "n_outside": int(table["outside"].sum()), "n": len(table), "note": None,
             "covariance": "within sites, Ledoit-Wolf, 50 principal axes",
-            "by_site": _by_site(table, "mahalanobis_percentile", "outside"),
-            "unseen_by_site": [] if shift else _by_site(table, "unseen_percentile", "unseen_outside")}  # fmt: skip
+            "by_site": _by_site(table, "mahalanobis_percentile", "outside")}  # fmt: skip
 
 
 def _by_site(table: pd.DataFrame, column: str, flag: str) -> list[dict]:

@@ -40,29 +40,22 @@ def change(folder, table=None, *, file="outlyingness.tsv", **keys):
 def counted(table, **about):
     """Return the counts of a table as `evaluate` writes them."""
     scored = table[table["mahalanobis_percentile"].astype(str) != ""]
-    flags = scored.assign(
-        **{name: scored[name].astype(str).str.lower() == "true" for name in ("outside", "unseen_outside")}
-    )
-
-    def by_site(flag):
-        return [
-            {
-                "site": site or "not stated",
-                "n": len(part),
-                "n_outside": int(part[flag].sum()),
-                "median_percentile": 50.0,
-            }
-            for site, part in flags.groupby("site")
-        ]
-
-    block = {"n": len(flags), "n_outside": int(flags["outside"].sum()), "by_site": by_site("outside")}
-    return {**block, "unseen_by_site": by_site("unseen_outside"), "reference": "training folds", **about}
+    flags = scored.assign(outside=scored["outside"].astype(str).str.lower() == "true")
+    by_site = [
+        {
+            "site": site or "not stated",
+            "n": len(part),
+            "n_outside": int(part["outside"].sum()),
+            "median_percentile": 50.0,
+        }
+        for site, part in flags.groupby("site")
+    ]
+    block = {"n": len(flags), "n_outside": int(flags["outside"].sum()), "by_site": by_site}
+    return {**block, "reference": "training folds", **about}
 
 
 def read(folder, file="outlyingness.tsv"):
-    return pd.read_csv(
-        folder / file, sep="\t", dtype={"outside": str, "unseen_outside": str, "session": str}, keep_default_na=False
-    )
+    return pd.read_csv(folder / file, sep="\t", dtype={"outside": str, "session": str}, keep_default_na=False)
 
 
 def test_counts_are_those_of_the_files(folder, parse):
@@ -74,13 +67,9 @@ def test_counts_are_those_of_the_files(folder, parse):
     assert f"{n_outside} of {len(table)} scans" in page.text
     rows = {row[0]: row for row in page.rows if row}
     for site, part in table.groupby("site"):
-        for place, flag, column in (
-            (2, "outside", "mahalanobis_percentile"),
-            (4, "unseen_outside", "unseen_percentile"),
-        ):
-            n = (part[flag] == "True").sum()
-            assert re.fullmatch(rf"{n / len(part):.0%}( ▲)?{n} of {len(part)}", rows[site][place])
-            assert rows[site][place + 1] == f"{part[column].median():.0f}"
+        n = (part["outside"] == "True").sum()
+        assert re.fullmatch(rf"{n / len(part):.0%}( ▲)?{n} of {len(part)}", rows[site][2])
+        assert rows[site][3] == f"{part['mahalanobis_percentile'].median():.0f}"
     assert "▲" in rows["site-04"][2]
     assert "▲" not in rows["site-01"][2]
 
@@ -113,7 +102,7 @@ def test_one_site_far_out_is_seen_among_many():
     sites.append(SiteOutside(site="far", n=6, n_outside=5))
     counted = Outlyingness(n=4006, n_outside=45, threshold_percentile=99.0, by_site=sites)
     assert counted.n_outside < 1.2 * 0.01 * counted.n
-    assert [site.site for site in stand_out(counted, sites)] == ["far"]
+    assert [site.site for site in stand_out(counted)] == ["far"]
 
 
 def test_warnings_of_the_evaluation_name_nobody(folder):
@@ -145,7 +134,7 @@ def test_the_external_part_has_its_own(folder, parse):
     assert any("external_outlyingness.tsv is absent" in text for text in said)
 
 
-@pytest.mark.parametrize("gone", ["mahalanobis_percentile", "unseen_outside", "participant_id", "session", "reference"])
+@pytest.mark.parametrize("gone", ["mahalanobis_percentile", "participant_id", "session", "reference"])
 def test_each_column_may_be_missing(folder, parse, gone):
     files = change(folder, read(folder).drop(columns=gone))
     page = parse.Page(render_page(files, [build(files)]))
@@ -155,23 +144,13 @@ def test_each_column_may_be_missing(folder, parse, gone):
 def test_scans_without_a_score(folder, parse):
     """Where a fold is too small no distance can be had: such a scan is neither inside nor outside."""
     table = read(folder).astype(object)
-    table.loc[:9, ["mahalanobis", "mahalanobis_percentile", "outside", "unseen_percentile", "unseen_outside"]] = ""
+    table.loc[:9, ["mahalanobis", "mahalanobis_percentile", "outside"]] = ""
     about = counted(table, note="10 scans have no score: too few training scans", threshold_percentile=97.5)
     files = change(folder, table, outlyingness=about)
     assert "of 110 scans" in build(files).blocks[0].facts[0][1]
     page = parse.Page(render_page(files, [build(files)]))
     assert about["note"] in page.text
     assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text)
-
-
-def test_what_the_check_would_have_said(folder):
-    said = next(b.text for b in build(read_evaluation(folder)).blocks if b.block == "paragraph" and b.role == "quote")
-    assert "the check would have warned at 1 of 4 sites (site-04)." in said
-    calm = read(folder).assign(unseen_outside="False")
-    files = change(folder, calm, outlyingness=counted(calm, threshold_percentile=97.5))
-    said = next(b.text for b in build(files).blocks if b.block == "paragraph" and b.role == "quote")
-    assert "0 of 120" in said
-    assert "would have warned at 0 of 4 sites." in said
 
 
 def test_sites_of_one_scan_without_name_and_many(folder, parse):
@@ -189,8 +168,8 @@ def test_what_is_no_flag_or_number_is_named(folder):
         DataError, match=r"outlyingness\.tsv, column 'outside': must be true or false, found row 3: 'far'"
     ):
         change(folder, read(folder).assign(outside=["True", "far"] + [""] * 118))
-    with pytest.raises(DataError, match=r"column 'unseen_percentile': must be numbers, found row 2: 'x'"):
-        change(folder, read(folder).assign(unseen_percentile="x"))
+    with pytest.raises(DataError, match=r"column 'mahalanobis': must be numbers, found row 2: 'x'"):
+        change(folder, read(folder).assign(mahalanobis="x"))
     with pytest.raises(DataError, match=r"outlyingness\.tsv: missing columns: 'outside'"):
         change(folder, read(folder).drop(columns="outside"))
 

@@ -98,7 +98,7 @@ def test_where_sites_are_held_out_the_comparison_is_of_unseen_ones(folder, tmp_p
     [
         ({"new_site": 7}, "'new_site' must be a section of keys, found 7"),
         ({"new_site": {"unseen": {"embedding": {"mae": "low"}}}}, "'new_site.unseen.embedding.mae' must be a section"),
-        ({"outlyingness": {"unseen_by_site": [{"site": "a", "n": "x"}]}}, "'outlyingness.unseen_by_site.0.n' must be"),
+        ({"outlyingness": {"by_site": [{"site": "a", "n": "x"}]}}, "'outlyingness.by_site.0.n' must be"),
         ({"objective": "yaware"}, "'objective' must be a section of keys"),
     ],
 )

@@ -14,7 +14,6 @@ from neurocontrast.evaluation.distances import TrainingDistribution
 from neurocontrast.evaluation.distribution import MAX_AXES, fit_distribution
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.confounds import draw_subjects
-from neurocontrast.evaluation.panels.new_site import plan_sites_left_out
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import NO_SITE, cell_texts
 from neurocontrast.evaluation.schema import Notice
@@ -36,21 +35,15 @@ _EXPLANATION = (
 
 
 def measure_outlyingness(inputs: PanelInputs) -> Findings:
-    """Measure each scan from its training folds, and from the other sites where its own is left out."""
+    """Measure each scan from its training folds; with ``splits=leave-site-out`` these are the other sites."""
     study = inputs.study
     if not study.settings.outlyingness:
         return Findings({"outlyingness": None})
     main = [split for split in study.splits if split.repeat == 0]
-    left_out = plan_sites_left_out(study).splits
-    with inputs.progress.task("Looking for scans that lie outside", len(main) + len(left_out), "fold") as task:
+    with inputs.progress.task("Looking for scans that lie outside", len(main), "fold") as task:
         scores, why_not = _score_splits(study, main, task.advance)
-        unseen = _score_splits(study, left_out, task.advance)[0]
     rows = np.sort(np.concatenate([split.test for split in main]))
-    table = _table(study, rows, scores, "training folds")
-    if left_out:
-        table["unseen_percentile"] = unseen[rows, 1]
-        table["unseen_outside"] = _flags(table["unseen_percentile"], study)
-    return _findings(study, table, "training folds", why_not)
+    return _findings(study, _table(study, rows, scores, "training folds"), "training folds", why_not)
 
 
 def measure_external(study: Study, split: Split, distribution: TrainingDistribution | str | None) -> Findings:
@@ -139,21 +132,16 @@ def _fit(study: Study, split: Split) -> tuple[TrainingDistribution | str, Floats
 def _table(study: Study, rows: npt.NDArray[np.intp], scores: Floats, reference: str) -> pd.DataFrame:
     table = study.table.loc[rows, ["participant_id", "subject_id", "session", "site"]].reset_index(drop=True)
     table = table.assign(reference=reference, mahalanobis=scores[rows, 0], mahalanobis_percentile=scores[rows, 1])
-    table["outside"] = _flags(table["mahalanobis_percentile"], study)
+    percentiles, mark = table["mahalanobis_percentile"], study.settings.outside_percentile
+    table["outside"] = [None if np.isnan(value) else bool(value > mark) for value in percentiles]
     return table
-
-
-def _flags(percentiles: pd.Series, study: Study) -> list[bool | None]:
-    return [None if np.isnan(value) else bool(value > study.settings.outside_percentile) for value in percentiles]
 
 
 def _findings(study: Study, table: pd.DataFrame, reference: str, why_not: set[str]) -> Findings:
     threshold = study.settings.outside_percentile
     counts = count_outside(table, table["mahalanobis_percentile"], reference=reference, threshold=threshold)
-    unseen = [] if "unseen_percentile" not in table else _by_site(table, table["unseen_percentile"], threshold)
     n_without = int(table["mahalanobis_percentile"].isna().sum())
     summary = counts | {
-        "unseen_by_site": unseen,
         "note": f"{n_without} scans have no score: {'; '.join(sorted(why_not))}" if why_not else None,
         "covariance": f"within sites, Ledoit-Wolf, {MAX_AXES} principal axes",
     }

@@ -185,7 +185,6 @@ class Outlyingness(Section):
     n_outside: StrictInt | None = None
     n: StrictInt | None = None
     by_site: list[SiteOutside] = []
-    unseen_by_site: list[SiteOutside] = []
     note: str | None = None
     covariance: str | None = None
 

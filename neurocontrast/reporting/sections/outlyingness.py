@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,7 +13,6 @@ from neurocontrast.reporting.page import (
     Block,
     Facts,
     Input,
-    Paragraph,
     Section,
     SectionBuilder,
     Table,
@@ -23,7 +21,7 @@ from neurocontrast.reporting.page import (
 from neurocontrast.reporting.read import EvaluationFiles
 from neurocontrast.reporting.sections.errors import name_scans
 from neurocontrast.reporting.tables import Column, make_table
-from neurocontrast.reporting.wording import join_words, number_text
+from neurocontrast.reporting.wording import number_text
 
 __all__ = ["OUTLYINGNESS", "furthest_outside", "outlyingness_blocks", "stand_out"]
 
@@ -49,9 +47,6 @@ as a percentile among those of the reference, each measured without its own subj
 {% if block.threshold_percentile %}
 ; beyond percentile {{ block.threshold_percentile|value }} it is called outside
 {% endif %}.
-{% if block.unseen_by_site %}
-Where sites were left out, each scan was also measured from the scans of the other sites alone.
-{% endif %}
 {% endif %}
 """
 
@@ -71,7 +66,6 @@ def outlyingness_blocks(files: EvaluationFiles, *, title: str = "") -> list[Bloc
     if block is None:
         return []
     blocks: list[Block] = [Facts(_facts(block), title=title)]
-    blocks += [Paragraph(_say_check(block), role="quote")] if block.unseen_by_site else []
     blocks += [note(block.note)] if block.note else []
     blocks += [_table_sites(block)] if block.by_site else []
     return [*blocks, _table_furthest(files)]
@@ -88,49 +82,26 @@ def _facts(block: Outlyingness) -> list[tuple[str, str]]:
     return facts
 
 
-def stand_out(block: Outlyingness, sites: Sequence[SiteOutside]) -> list[SiteOutside]:
-    """Return the sites where more scans are outside than chance would rarely give, the largest share first."""
-    found = [site for site in sites if site.n and site.n_outside]
-    if block.threshold_percentile is not None:
-        share = 1 - block.threshold_percentile / 100
-        rare = _SURPRISING / max(len(sites), 1)
-        found = [site for site in found if binom.sf((site.n_outside or 0) - 1, site.n or 0, share) < rare]
-    return sorted(found, key=lambda site: (-_share(site), site.site))
-
-
-def _share(site: SiteOutside) -> float:
-    return (site.n_outside or 0) / site.n if site.n else 0.0
-
-
-def _say_check(block: Outlyingness) -> str:
-    """Say what the check would have said of each site, had it been new."""
-    sites = block.unseen_by_site
-    n, n_outside = sum(site.n or 0 for site in sites), sum(site.n_outside or 0 for site in sites)
-    flagged = [str(site.site) for site in stand_out(block, sites)]
-    where = f"{len(flagged)} of {len(sites)} sites" + (f" ({join_words(flagged)})" if 0 < len(flagged) <= 8 else "")
-    return (
-        f"While their site was left out, {n_outside:,} of {n:,} scans lay outside the distribution of the other sites; "
-        f"the check would have warned at {where}. Being inside is no promise that the number is right."
-    )
+def stand_out(block: Outlyingness) -> list[SiteOutside]:
+    """Return the sites where more scans are outside than chance would rarely give."""
+    found = [site for site in block.by_site if site.n and site.n_outside]
+    if block.threshold_percentile is None:
+        return found
+    share, rare = 1 - block.threshold_percentile / 100, _SURPRISING / max(len(block.by_site), 1)
+    return [site for site in found if binom.sf((site.n_outside or 0) - 1, site.n or 0, share) < rare]
 
 
 def _table_sites(block: Outlyingness) -> Table:
-    parts = {"": block.by_site, "_unseen": block.unseen_by_site}
-    rows: dict[str | None, dict[str, Any]] = {site.site: {"site": site.site, "n": site.n} for site in block.by_site}
-    for part, sites in parts.items():
-        conspicuous = stand_out(block, sites)
-        for site in sites:
-            mark = f" {_MARK}" if site in conspicuous else ""
-            counts: dict[str, Any] = {f"outside{part}_detail": f"{site.n_outside or 0:,} of {site.n or 0:,}"}
-            counts |= {f"outside{part}": f"{_share(site):.0%}{mark}", f"median{part}": site.median_percentile}
-            rows.setdefault(site.site, {"site": site.site}).update(counts)
+    conspicuous, rows = stand_out(block), []
+    for site in block.by_site:
+        n, n_outside = site.n or 0, site.n_outside or 0
+        share = f"{n_outside / n if n else 0.0:.0%}" + (f" {_MARK}" if site in conspicuous else "")
+        about: dict[str, Any] = {"site": site.site, "n": site.n, "median": site.median_percentile}
+        rows.append(about | {"outside": share, "outside_detail": f"{n_outside:,} of {n:,}"})
     columns = [Column("Site", "site", "heading"), Column("Scans", "n", "count")]
-    for part, sites in parts.items():
-        if sites:
-            columns.append(Column(f"Outside{', site left out' if part else ''}", f"outside{part}", "text"))
-            columns.append(Column(f"Median percentile{', site left out' if part else ''}", f"median{part}", digits=0))
-    about = f"{_MARK}: more than chance would rarely give."
-    return make_table("Scans outside, by site.", rows.values(), columns, folded=len(rows) > 25, note=about)
+    columns += [Column("Outside", "outside", "text"), Column("Median percentile", "median", digits=0)]
+    note_of_mark = f"{_MARK}: more than chance would rarely give."
+    return make_table("Scans outside, by site.", rows, columns, folded=len(rows) > 25, note=note_of_mark)
 
 
 def furthest_outside(files: EvaluationFiles, *, n: int = 10) -> pd.DataFrame:

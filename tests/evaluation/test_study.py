@@ -136,13 +136,14 @@ def test_a_continuous_target_uses_ridge_and_leaves_itself_out_of_the_baseline(ma
 
 
 def test_several_classes_have_a_score_each(make_cohort):
-    result = evaluate(make_cohort(180, classes=("hc", "bd", "sz"), diagnosis=1.5), n_repeats=2)
+    result = evaluate(make_cohort(180, classes=("hc", "bd", "sz"), diagnosis=1.5), n_repeats=2, outlyingness=True)
     assert result.evaluation.content()["classes"] == ["hc", "bd", "sz"]
     assert result.evaluation.content()["positive"] is None
     predictions = result.tables["predictions"]
     scores = predictions[["score_hc", "score_bd", "score_sz"]].to_numpy()
     np.testing.assert_allclose(scores.sum(axis=1), 1)
     assert len(predictions) == 2 * 180
+    assert result.evaluation.content()["outlyingness"]["n"] == len(result.tables["outlyingness"]) == 180
     own = [scores[row, ["hc", "bd", "sz"].index(name)] for row, name in enumerate(predictions["y_true"])]
     np.testing.assert_allclose(predictions["y_score"], own)
     assert result.evaluation.content()["metrics"]["balanced_accuracy"]["pooled"] > 0.6

@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
             "--participants",
             place / "train.tsv",
         ]
-        more = ["--set", "training.epochs=2"] if recipe == "measures" else []
+        more = ["--set", "training.epochs=2" if recipe == "measures" else "encoder.n_components=20"]
         measured = ["--set", f"data.measures={json.dumps(TABLES)}", "--out", place / recipe]
         assert neurocontrast(list(map(str, [*arguments, *measured, *more]))) == 0
         nc.embed(place / recipe, participants=place / "test.tsv", out=place / f"{recipe}.parquet", config=MEASURES)

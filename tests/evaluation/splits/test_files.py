@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,16 @@ def test_a_subject_tested_and_trained_on_is_refused(cohort, folds, tmp_path):
     folds.loc[3, "fold"] = "n/a"
     with pytest.raises(LeakageError, match="sub-0003"):
         study_of(cohort, write(tmp_path / "splits.tsv", folds))
+
+
+def test_where_sites_are_held_out_a_subject_of_two_sites_is_never_trained_on_and_tested(cohort, folds, tmp_path):
+    table = cohort.table.copy()
+    table.loc[3, "site"] = next(site for site in table["site"].unique() if site != table.loc[3, "site"])
+    folds["fold"] = table["site"].astype("category").cat.codes
+    study = study_of(replace(cohort, table=table), write(tmp_path / "splits.tsv", folds))
+    assert all(split.held_out_site for split in study.splits)
+    for split in study.splits:
+        assert not set(study.subjects[split.train]) & set(study.subjects[split.test])
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ report = neurocontrast.report(evaluation)
 found = json.loads((evaluation / "evaluation.json").read_text())
 rows = {"embedding": found["metrics"], "the same measures": found["regional"], "age alone": found["baseline"]}
 figure, axes = plt.subplots(figsize=(6, 2.2), layout="constrained")
-for place, (name, metrics) in enumerate(rows.items()):
+for place, metrics in enumerate(rows.values()):
     low, high = metrics["auc"]["interval"]
     axes.plot([low, high], [place, place], color="C0", linewidth=2)
     axes.plot(metrics["auc"]["pooled"], place, "o", color="C0")

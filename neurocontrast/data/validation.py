@@ -100,7 +100,8 @@ def _check_columns(
     if "path" in channels and "path" not in cells and images_pattern is None:
         raise DataError(
             f"{source}: column 'path' is needed, or a pattern of the image paths such as "
-            f"'{{participant_id}}/anat/{{participant_id}}_T1w.nii.gz'.{suggestion('path', cells)} {has}"
+            f"'{{participant_id}}/anat/{{participant_id}}_T1w.nii.gz'.{suggestion('path', cells)} {has} "
+            "People with regional measures and no images are read by index, pretrain, embed and predict."
         )
     if "path" in cells and images_pattern is not None:
         raise DataError(f"{source}: images are named by the column 'path' and by a pattern; give one of the two.")

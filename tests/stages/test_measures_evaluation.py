@@ -66,6 +66,7 @@ def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measure
     assert f"reads {len(found['regional_columns'])} regional measures (atlas aparc.a2009s+aseg" in text
     assert "cut off at 6 standard deviations" in text
     assert "medians 2." not in text
+    assert "Participants and measures." in text
     assert "Images." not in text
 
 

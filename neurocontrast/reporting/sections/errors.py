@@ -215,8 +215,8 @@ def _build_worst(files: EvaluationFiles) -> Section:
     hidden = "Scans stand under pseudonyms and ages are rounded; with the evaluation folder, `--show-ids` names them."
     about = "Scans stand under their identifiers." if files.show_ids else hidden
     lead = (
-        "Look at these scans first: a wrong label, a failed registration and a truly hard case look alike here. The "
-        "list is no estimate of anything."
+        "Look at these scans first: a wrong label, a failed registration or segmentation and a truly hard case look "
+        "alike here. The list is no estimate of anything."
     )
     shown = errors.head(_N_WORST)
     caption = f"The {len(shown)} largest residuals of out-of-fold predictions."

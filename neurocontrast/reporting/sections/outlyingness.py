@@ -125,7 +125,9 @@ def _table_furthest(files: EvaluationFiles) -> Block:
     )
     hidden = "Scans stand under the pseudonyms of Worst errors; with the evaluation folder, `--show-ids` names them."
     about = "Scans stand under their identifiers." if files.show_ids else hidden
-    caption = f"The {len(rows)} scans furthest outside. Look at them: a failed registration ends up here too."
+    caption = (
+        f"The {len(rows)} scans furthest outside. Look at them: a failed registration or segmentation ends up here too."
+    )
     return make_table(caption, rows, columns, note=about)
 
 

@@ -183,3 +183,13 @@ def test_a_figure_has_its_value_one_for_each_unit_left_out_and_the_resamples_ask
     assert (alone.value, len(alone.left_out), len(alone.drawn)) == (drawn.value, 0, 0)
     assert drawn.figure(level=0.95)["value"] == drawn.value
     assert alone.figure(level=0.95) == {"value": drawn.value, "low": None, "high": None}
+
+
+def test_the_acceleration_is_the_skewness_of_what_each_unit_brings():
+    """Efron (1987): Σ d³ / (6 (Σ d²)^1.5), d = mean − value without the unit."""
+    left_out = np.array([1.0, 2.0, 2.5, 7.0, np.nan])
+    moves = 3.125 - left_out[:4]
+    expected = (moves**3).sum() / (6 * (moves**2).sum() ** 1.5)
+    assert Resamples(3.0, left_out, np.arange(5.0))._acceleration() == pytest.approx(expected)
+    assert Resamples(3.0, np.full(4, 2.0), np.arange(5.0))._acceleration() == 0
+    assert Resamples(3.0, np.array([np.nan]), np.arange(5.0))._acceleration() == 0

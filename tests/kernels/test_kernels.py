@@ -96,7 +96,7 @@ def test_full_precision_under_autocast():
 
 
 class TestBandwidth:
-    @pytest.mark.parametrize("n_dims", [2, 3])
+    @pytest.mark.parametrize("n_dims", [2, 4])
     @pytest.mark.parametrize("rule", ["scott", "silverman"])
     def test_rule_is_that_of_scipy(self, rule, n_dims):
         values = torch.randn(40, n_dims, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 7
@@ -359,3 +359,10 @@ def test_a_sum_is_fitted_and_checked_part_by_part():
     total.check(metadata)
     with pytest.raises(DataError, match="Linear kernel on 'score' goes down to -1"):
         total.check(metadata, nonnegative=True)
+
+
+def test_only_powers_that_are_even_are_never_negative():
+    ages = {"age": torch.tensor([1.0, -2.0])}
+    Polynomial("age", degree=2).check(ages, nonnegative=True)
+    with pytest.raises(DataError, match="Polynomial kernel on 'age' goes down to"):
+        Polynomial("age", degree=3).check(ages, nonnegative=True)

@@ -275,3 +275,23 @@ def test_one_scan_is_at_zero_exactly():
     z1, z2 = torch.randn(2, 1, 8, generator=torch.Generator().manual_seed(1))
     for loss in (losses.NTXent(temperature=0.05), losses.SupCon("label", temperature=0.05)):
         assert loss(z1, z2, {"label": torch.zeros(1, dtype=torch.int64)}).item() == 0
+
+
+def test_one_scan_has_no_uniformity():
+    z1, z2 = torch.eye(3)[:1].requires_grad_(), torch.eye(3)[1:2]
+    terms = losses.AlignmentUniformity().terms(z1, z2)
+    assert terms["uniformity"].item() == 0
+    assert torch.autograd.grad(losses.AlignmentUniformity()(z1, z2), z1)[0].isfinite().all()
+
+
+def test_a_kernel_times_a_number_is_the_same_loss(random_batch, hold):
+    """Weights are normalised by their sum over the positives of an anchor, however small that is."""
+    z1, z2, metadata = random_batch(6, 4, seed=5)
+    age = kernels.Gaussian("age", sigma=5.0)
+    for tile in (None, 3):
+        hold(tile)
+        for build in (losses.YAwareInfoNCE, losses.ConditionalAlignment):
+            values = [build(kernel)(z1, z2, metadata) for kernel in (age, 0.01 * age)]
+            torch.testing.assert_close(values[1], values[0], rtol=1e-9, atol=1e-9)
+            gradients = [torch.autograd.grad(value, z1)[0] for value in values]
+            torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-9, atol=1e-9)

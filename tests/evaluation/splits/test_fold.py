@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out
+from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, subject_values
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 
@@ -70,3 +70,10 @@ def test_a_class_of_which_one_subject_is_left_cannot_be_learned():
         check_splits([split], binary(codes), subjects)
     subjects[1] = "6"
     check_splits([split], binary(codes), subjects)
+
+
+def test_the_value_of_a_subject_is_its_rarest_or_the_mean():
+    owners = np.array(["a", "a", "b", "b", "c"], dtype=object)
+    values = np.array([0, 1, 0, 0, 0])  # subject a is of a class that nobody else is of
+    assert subject_values(values, owners).tolist() == [1, 0, 0]
+    assert subject_values(np.array([1.0, 2, 5, 6, 9]), owners, average=True).tolist() == [1.5, 5.5, 9]

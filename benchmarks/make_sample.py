@@ -5,7 +5,7 @@
 
 Writes `participants.tsv`, `images/` and `files.tsv`; the same folder gives the same bytes. Who is taken: people of
 known age and sex without a remark on quality, in each site and diagnosis as many as N_PEOPLE says, by systematic
-sampling: ordered by sex and age, every so-manieth from a random start. Of the first site, every third of those taken,
+sampling: ordered by sex and age, every k-th from a random start. Of the first site, every third of those taken,
 in that order, is `test`, the others are `train`; all other sites are `test`.
 """
 

@@ -26,6 +26,7 @@ include_patterns = [
     "benchmarks/README.md",
     "pipelines/README.md",
     "sample/*.md",
+    "sample/*/*.md",
     "neurocontrast/weights/*/README.md",
 ]
 exclude_patterns = ["docs/_build/**", "docs/gallery/**/*.py.md5", "docs/templates/**"]

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "sample" / "measures"
 TABLES = sorted(map(str, SAMPLE.glob("data-*.tsv")))
 MEASURES = {"data": {"measures": TABLES}}
+RECIPES = ("measures", "measures_yaware", "measures_linear")
 QUICK = {"n_bootstraps": 50, "confounds": False, "new_site": False, "outlyingness": False, "C": (1e-3, 1e-1)}
 
 
@@ -27,7 +28,7 @@ def folder(tmp_path_factory):
     people["site"] = ["a", "b"] * (len(people) // 2)
     for name, part in (("train", people[:120]), ("test", people[120:])):
         part.to_csv(place / f"{name}.tsv", sep="\t", index=False)
-    for recipe in ("measures", "measures_linear"):
+    for recipe in RECIPES:
         arguments = [
             "pretrain",
             "--config",
@@ -35,15 +36,16 @@ def folder(tmp_path_factory):
             "--participants",
             place / "train.tsv",
         ]
-        more = ["--set", "training.epochs=2" if recipe == "measures" else "encoder.n_components=20"]
+        more = ["--set", "encoder.n_components=20" if recipe == "measures_linear" else "training.epochs=2"]
         measured = ["--set", f"data.measures={json.dumps(TABLES)}", "--out", place / recipe]
         assert neurocontrast(list(map(str, [*arguments, *measured, *more]))) == 0
         nc.embed(place / recipe, participants=place / "test.tsv", out=place / f"{recipe}.parquet", config=MEASURES)
     return place
 
 
-def test_embeddings_carry_the_measures_that_the_encoder_reads(folder):
-    read = read_embeddings(folder / "measures.parquet")
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_embeddings_carry_the_measures_that_the_encoder_reads(folder, recipe):
+    read = read_embeddings(folder / f"{recipe}.parquet")
     columns = read.info["run"]["preprocessing"]["columns"]
     listed = pd.read_csv(TABLES[-1], sep="\t").set_index("Measure:volume")
     found = read.table.set_index("participant_id")["Left-Hippocampus"]

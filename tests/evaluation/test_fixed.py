@@ -371,3 +371,14 @@ def test_more_than_a_hundred_classes_are_classes_of_images_and_elsewhere_identif
     assert len(plan(rest, features).target.classes) == 101
     with pytest.raises(DataError, match="looks like an identifier"):
         plan(rest, features, split_column=None)
+
+
+def test_the_stored_probe_keeps_the_strength_that_was_chosen():
+    """Where validation is noise it chooses otherwise than cross-validation over all would."""
+    table, features = images()
+    rows = np.flatnonzero(table["split"] == "validation")
+    table.loc[rows, "label"] = table["label"].to_numpy()[np.roll(rows, 7)]
+    result = run_study(plan(table, features))
+    scores = result.probe.predict(features[table["split"] == "test"])
+    found = result.tables["predictions"].filter(like="score_class").to_numpy()
+    np.testing.assert_allclose(scores, found, atol=1e-6)

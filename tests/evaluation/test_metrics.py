@@ -215,3 +215,8 @@ def test_one_scan_has_an_error_and_no_correlation():
     assert explain_undefined("continuous", np.array([3.0, 4.0]), ()) is None
     assert explain_undefined("binary", np.array([0, 1]), ("control", "patient")) is None
     assert "(no scan)" in str(explain_undefined("binary", np.array([], dtype=int), ("control", "patient")))
+
+
+def test_errors_are_better_where_they_are_lower():
+    assert {"brier", "log_loss", "mae", "rmse"} == metrics.LOWER_IS_BETTER
+    assert {"age_bias_slope", "calibration_intercept", "calibration_slope"} == metrics.DESCRIPTIVE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -77,8 +78,20 @@ def test_decision_values_have_no_calibration_and_the_reason_is_given(make_cohort
         assert set(found.tables["predictions"]["y_pred"]) == {"control", "patient"}
 
 
+class Remembers(GroupKFold):
+    groups: ClassVar[list[object]] = []
+
+    def split(self, X, y=None, groups=None):
+        self.groups.extend(groups)
+        return super().split(X, y, groups)
+
+
 def test_a_search_of_ones_own_gets_the_subjects_as_groups(make_cohort):
     cohort = make_cohort(90, n_features=6, diagnosis=1.5)
+    search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=Remembers(3))
+    Remembers.groups.clear()
+    run(cohort, search)
+    assert set(Remembers.groups) == set(cohort.table["participant_id"])
     search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=GroupKFold(3))
     assert run(cohort, search).evaluation.content()["metrics"]["auc"]["pooled"] > 0.7
 

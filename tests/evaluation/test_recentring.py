@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, SiteRecentring, plan_study, run_study
 from neurocontrast.evaluation.designs import FeatureDesign
+from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.transformers.sites import (
@@ -180,3 +183,19 @@ def test_a_scan_without_a_site_cannot_be_recentred():
 def test_permutations_go_through_the_same_procedure():
     result = evaluate(*scans(90, n_sites=3), recentre="site", n_permutations=9, n_folds=3, new_site=False)
     assert result.evaluation.content()["permutation"]["p_values"]["mae"] == pytest.approx(0.1)
+
+
+def test_ages_of_tested_people_do_not_move_what_is_learned():
+    table, features = scans(120, n_sites=3)
+    study = plan(table, features, target="age")
+    design = recentred(study.features, study.table)
+    rows = np.arange(len(study.table))
+    train, test = rows[rows % 4 > 0], rows[rows % 4 == 0]
+    told = study.target.values.copy()
+    told[test] += 30
+    subjects = study.table["participant_id"].to_numpy(dtype=object)
+    as_it_is, moved = (
+        fit_probe(design, target, train, test, subjects=subjects, settings=study.settings, seed=0)[0].scores
+        for target in (study.target, replace(study.target, values=told))
+    )
+    np.testing.assert_array_equal(as_it_is, moved)

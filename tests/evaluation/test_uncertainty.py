@@ -4,7 +4,7 @@ import doctest
 
 import numpy as np
 import pytest
-from scipy.stats import bootstrap
+from scipy.stats import bootstrap, norm
 from sklearn.metrics import roc_auc_score
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study, study, uncertainty
@@ -193,3 +193,12 @@ def test_the_acceleration_is_the_skewness_of_what_each_unit_brings():
     assert Resamples(3.0, left_out, np.arange(5.0))._acceleration() == pytest.approx(expected)
     assert Resamples(3.0, np.full(4, 2.0), np.arange(5.0))._acceleration() == 0
     assert Resamples(3.0, np.array([np.nan]), np.arange(5.0))._acceleration() == 0
+
+
+def test_the_interval_is_corrected_for_bias():
+    """Efron 1987, without acceleration: quantiles at Φ(2 z₀ + z)."""
+    draws = np.random.default_rng(3).normal(0.3, 1, 3001)
+    low, high = Resamples(0.0, np.linspace(-0.1, 0.1, 50), draws).interval(level=0.9)
+    bias = norm.ppf((draws < 0).mean())
+    assert bias < -0.2
+    assert (low, high) == pytest.approx(np.quantile(draws, norm.cdf(2 * bias + norm.ppf([0.05, 0.95]))))

@@ -302,3 +302,14 @@ def test_non_finite_scan_is_named_before_weights_change(tmp_path):
     with pytest.raises(TrainingError, match=r"Outputs that are not finite: sub-03\. Samples of the batch: sub-03, "):
         step(model, 2, given=data(images=Images(broken=[3])), objective=Contrast())
     assert all(torch.equal(now, then) for now, then in zip(model.parameters(), before, strict=True))
+
+
+def test_dropout_differs_from_batch_to_batch():
+    session = start(with_dropout(), None)
+    drawn = []
+    for position in (Position(), Position(batch=1), Position(epoch=1), Position()):
+        with drawing(session, position):
+            drawn.append(torch.rand(4).tolist())
+    assert drawn[0] == drawn[3]
+    assert drawn[0] not in drawn[1:3]
+    assert drawn[1] != drawn[2]

@@ -15,6 +15,7 @@ from neurocontrast.training import fit
 from neurocontrast.training.checkpoints import newest_checkpoint, save_checkpoint
 from neurocontrast.training.distributed import launch
 from neurocontrast.training.loop import suspending
+from neurocontrast.training.validation import _score
 
 
 def test_training_lowers_the_loss_and_ends_in_a_loadable_encoder(tmp_path):
@@ -312,3 +313,9 @@ def test_own_signal_after_another_process_was_heard_does_not_break_off_the_save(
             engine=(launch(given)[0], Told()),
         )
     assert newest_checkpoint(tmp_path / "checkpoints").name == "epoch-0000-batch-000002.pt"
+
+
+def test_the_probe_is_scored_on_others_than_it_was_fitted_to():
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    assert _score(x[:40], x[:40, 0], x[40:], x[40:, 0])["r2"] > 0.9
+    assert _score(x[:40], x[:40, 0], x[40:], -x[40:, 0])["r2"] < 0

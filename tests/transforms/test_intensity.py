@@ -204,3 +204,11 @@ def test_nothing_is_done_with_what_is_not_fitted():
         done(head(), settings(normalise="histogram"))
     fitted = settings(normalise="histogram", landmarks=STANDARD)
     assert fit_preprocessing(fitted, []) is fitted
+
+
+def test_landmarks_of_a_scan_do_not_depend_on_its_scale():
+    found = np.sort(np.random.default_rng(0).uniform(0, 5, 11))
+    once = standard_landmarks([found])
+    assert once[0] == 0
+    assert once[-1] == 1
+    assert standard_landmarks([found, 100 * found + 7]) == pytest.approx(once)

@@ -111,3 +111,11 @@ def test_what_has_nothing_in_it_is_refused(brain):
         with pytest.raises(DataError, match=r"flat\.nii: nothing varies in the 9 × 9 × 9 box"):
             getattr(transforms, name)("image")(flat)
     assert Compose([transforms.CheckVariesd("image")])({"image": brain[np.newaxis]})
+
+
+def test_a_point_is_smoothed_to_its_full_width_at_half_maximum():
+    voxels = np.ones((1, 41, 41, 41), np.float32)
+    voxels[0, 20, 20, 20] = 1001
+    smooth = transforms.SmoothByFwhmd("image", fwhm_mm=16.0)({"image": to_image(voxels, np.diag([2.0, 2, 2, 1]))})
+    above = np.asarray(smooth["image"])[0, 20, 20] - 1
+    assert above[24] == pytest.approx(above[20] / 2, rel=0.02)  # 8 mm away: half of the width

@@ -297,3 +297,11 @@ def test_the_published_elastic_deformation_of_monai_is_keyed_too(volumes):
     one, again = (TwoViews(elastic, seed=0)(volumes[:2], NAMES[:2], epoch=0) for _ in range(2))
     assert torch.equal(one[0], again[0])
     assert not torch.equal(one[0], one[1])
+
+
+def test_both_views_change_with_the_epoch(volumes):
+    views = TwoViews(RandNoised("image", prob=1.0), seed=0)
+    first, second = views(volumes[:1], ["a"], epoch=0), views(volumes[:1], ["a"], epoch=1)
+    for number in (0, 1):
+        assert not torch.equal(first[number], second[number])
+        assert torch.equal(second[number], views.view(volumes[:1], ["a"], epoch=1, view=number))

@@ -218,5 +218,7 @@ def test_one_scan_has_an_error_and_no_correlation():
 
 
 def test_errors_are_better_where_they_are_lower():
+    for table in metrics._TABLE.values():
+        assert all((metric.better < 0) == (metric.name in metrics.LOWER_IS_BETTER) for metric in table)
     assert {"brier", "log_loss", "mae", "rmse"} == metrics.LOWER_IS_BETTER
     assert {"age_bias_slope", "calibration_intercept", "calibration_slope"} == metrics.DESCRIPTIVE

@@ -260,6 +260,8 @@ class TestRefused:
         Linear("age").check({"age": ages.abs()}, nonnegative=True)
         with pytest.raises(DataError, match=r"goes down to -0\.25"):
             Linear("age").check({"age": torch.tensor([0.5, -0.5])}, nonnegative=True)
+        with pytest.raises(DataError, match=r"goes down to -1"):
+            Cosine("age").check({"age": torch.tensor([[0.5], [-0.5]])}, nonnegative=True)
 
     def test_infinite_values_are_named(self):
         with pytest.raises(DataError, match=r"'age' is infinite for 1 row: 1"):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from neurocontrast import losses
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.exceptions import ConfigError, DataError
 
 PATHS = pytest.mark.parametrize("tile", [None, 3])
 
@@ -66,3 +66,22 @@ def test_refused(name, arguments):
         losses.DebiasedInfoNCE(**arguments)
     with pytest.raises(ConfigError, match="concentration"):
         losses.HardNegativeInfoNCE(concentration=-1.0)
+
+
+def test_settings_that_nobody_gives_are_those_of_the_papers():
+    given = {"temperature": 0.5, "positive_prior": 0.1}
+    assert losses.DebiasedInfoNCE.Settings().model_dump().items() >= given.items()
+    assert losses.HardNegativeInfoNCE.Settings().model_dump().items() >= {**given, "concentration": 1.0}.items()
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_a_column_of_another_length_is_refused(random_batch, n):
+    z1, z2, _ = random_batch(4, 3)
+    with pytest.raises(DataError, match=rf"one row a sample, n = 4; got shape \({n},\)"):
+        losses.FairInfoNCE("site")(z1, z2, {"site": torch.zeros(n, dtype=torch.long)})
+
+
+@pytest.mark.parametrize("n", [0, 2])
+def test_a_temperature_is_one_number(n):
+    with pytest.raises(ConfigError, match="temperature must be one number"):
+        losses.NTXent(temperature=torch.ones(n))

@@ -1,14 +1,15 @@
 """Regional measures of forty sites: contrastive learning with metadata, judged at sites never seen.
 
-    python benchmarks/regions.py --data ../shared/data/regions --out OUT               # all, 40 minutes of one core
+    python benchmarks/regions.py --data ../shared/data/regions --out OUT               # all, two hours of one core
     python benchmarks/regions.py --data ../shared/data/regions --out OUT --stages report   # what is there so far
 
 Healthy people of 39 sites. Eight sites choose hyper-parameters, one of each block of sites alike in size, drawn by a
 fixed seed before anything was trained: each system's first (temperature, or the supervised network's rate), then one
 more. The table is of the other sites of ten people or more, left out in five groups that are dealt anew for each seed;
 the choosing sites are always learned from there. A tenth of the people of every site learned from is held back, and
-tells how well site and age are read at known sites. Losses and kernels are the package's; the network of two layers,
-its loop and its views are this script's, so that a training takes five seconds.
+tells how well site and age are read at known sites. Encoders are those of `neurocontrast.pretrain` with the recipe
+`measures` and the loss, temperature, width and share of corrupted values of each row; the supervised network, which
+predicts age and sex at once, and fine-tuning have a loop of their own on the same network and views.
 
 Probes: ridge regression for age and for sex (−1 and 1), linear discriminants for the site. After k labelled people of a
 new site their summed error over k + 2 is taken out (2, the variance within a site over that between sites, was fixed
@@ -19,8 +20,11 @@ people, and is not to be committed.
 from __future__ import annotations
 
 import argparse
+import json
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +32,25 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from regions_data import Fold, Journal, choosing_sites, deal_sites, make_fold, read_people, standardise
+from joblib import Parallel, delayed
+from regions_data import Fold, Journal, choosing_sites, deal_sites, logarithms, make_fold, read_people, standardise
 from regions_models import (
     FIRST,
     LOSSES,
     SECOND,
-    Person,
     components,
     encode,
+    features_of,
     gaussian_process,
+    pretrain_run,
     probe,
     site_accuracy,
-    train,
+    supervise,
     tune,
-    untrained,
 )  # fmt: skip
 
+from neurocontrast.data.measures import MeasuresContract
+from neurocontrast.encoders import load_encoder
 from neurocontrast.evaluation import ComBat
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -56,20 +63,22 @@ N_COMPONENTS = (20, 60, 120)
 WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 CURVE = ("conditional A+U", "y-Aware", "NT-Xent", "supervised", "untrained", "measures")
 N_SITES, N_PEOPLE = (3, 8, 16), (100, 300, 1000)
+SIDE_BY_SIDE = ("conditional A+U", "y-Aware", "NT-Xent", "untrained")
 LABELLED, N_DRAWS = (20, 50, 100, 200, 350, 450), 10
 
 
 class Study:
     """Healthy people, and what a fold makes of them."""
 
-    def __init__(self, people: pd.DataFrame, measures: pd.DataFrame) -> None:
-        self.people, self.measures = people.reset_index(drop=True), measures.reset_index(drop=True)
+    def __init__(self, people: pd.DataFrame, measures: pd.DataFrame, file: Path) -> None:
+        self.people, self.raw, self.file = people.reset_index(drop=True), measures.reset_index(drop=True), file
+        self.measures = logarithms(self.raw)
         self.sites = self.people["site"]
         self.age, self.male = self.people["age"].to_numpy(float), self.people["male"].to_numpy()
 
-    def known(self, rows: Rows) -> Person:
-        """Return age and sex."""
-        return Person(self.age[rows], self.male[rows])
+    def pretrained(self, name: str, learned: Rows, settings: dict[str, float], seed: int, out: Path) -> Path:
+        """Return the run of a loss, or of no training, on some of the people."""
+        return pretrain_run(name, self.people.iloc[learned], self.file, settings, seed, out)
 
     def read_off(self, features: Floats, fold: Fold) -> dict[str, Any]:
         """Return what probes on features say of new people, and of others at known sites."""
@@ -88,24 +97,27 @@ class Study:
         }
 
 
-def run_network(
-    study: Study, x: Floats, fold: Fold, name: str, settings: dict[str, float], seed: int
-) -> dict[str, Any]:
+def run_network(study: Study, fold: Fold, name: str, settings: dict[str, float], seed: int) -> dict[str, Any]:
     """Train, and read features off alone and joined to the measures; a supervised network predicts by itself, too."""
-    known = study.known(fold.learned)
-    model = untrained(x.shape[1], seed) if name == "untrained" else train(name, x[fold.learned], known, settings, seed)
-    features = encode(model.encoder, x)
+    x, age = standardise(study.measures, fold.learned), study.age[fold.learned]
+    if name == "supervised":
+        model = supervise(x[fold.learned], age, study.male[fold.learned], settings, seed)
+        features = encode(model.encoder, x)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            features = features_of(study.pretrained(name, fold.learned, settings, seed, Path(folder, "of")), study.raw)
     found = {"alone": study.read_off(features, fold), "joined": study.read_off(np.hstack([features, x]), fold)}
     if name == "supervised":
         own = encode(model, x)
-        age = own[:, 0] * known.age.std(ddof=1) + known.age.mean()
+        said = {"age": own[:, 0] * age.std(ddof=1) + age.mean(), "sex": own[:, 1]}
         found["frozen"], site = found["alone"], found["alone"]["site"]
-        found["alone"] = study.cut({"age": age, "sex": own[:, 1]}, fold) | {"site": site}
+        found["alone"] = study.cut(said, fold) | {"site": site}
     return found
 
 
-def run_plain(study: Study, x: Floats, fold: Fold, name: str, settings: dict[str, float], seed: int) -> dict[str, Any]:
+def run_plain(study: Study, fold: Fold, name: str, settings: dict[str, float], seed: int) -> dict[str, Any]:
     """Read measures, components, or measures after ComBat."""
+    x = standardise(study.measures, fold.learned)
     if name == "PCA":
         parts = components(x, fold.learned, int(settings["components"]))
         return {"alone": study.read_off(parts, fold), "joined": study.read_off(np.hstack([parts, x]), fold)}
@@ -121,94 +133,113 @@ def run_plain(study: Study, x: Floats, fold: Fold, name: str, settings: dict[str
     return {"alone": study.read_off(x, fold)}
 
 
-def run(study: Study, x: Floats, fold: Fold, name: str, settings: dict[str, float], seed: int) -> dict[str, Any]:
+def run(study: Study, fold: Fold, name: str, settings: dict[str, float], seed: int) -> dict[str, Any]:
     """Return what a system says, and the seconds of the processor that it took."""
+    torch.set_num_threads(1)
     start = time.process_time()
     kind = run_network if name in (*NETWORKS, "untrained") else run_plain
-    return {"systems": kind(study, x, fold, name, settings, seed), "seconds": round(time.process_time() - start, 2)}
+    return {"systems": kind(study, fold, name, settings, seed), "seconds": round(time.process_time() - start, 2)}
 
 
-def choose(study: Study, journal: Journal) -> None:
+Cell = tuple[dict[str, Any], Fold, str, dict[str, float], int]
+
+
+def fill(journal: Journal, study: Study, cells: Iterable[Cell], n_jobs: int) -> None:
+    """Compute the cells (key, fold, system, settings, seed) that the journal lacks, and append each when it is done."""
+    missing = [cell for cell in cells if cell[0] not in journal]
+
+    def one(key: dict[str, Any], *cell: Any) -> tuple[dict[str, Any], dict[str, Any], int]:
+        return key, run(study, *cell), len(cell[0].learned)
+
+    for key, found, n_people in Parallel(n_jobs, return_as="generator_unordered")(delayed(one)(*c) for c in missing):
+        journal.add(key, {**found, "people": n_people})
+        print(key, found["seconds"], flush=True)
+
+
+def choose(study: Study, journal: Journal, seeds: list[int], n_jobs: int) -> None:
     """Try each system's first hyper-parameter, then its second, on the choosing sites."""
-    fold = make_fold(study.sites, choosing_sites(study.sites), 0)
-    x = standardise(study.measures, fold.learned)
-    for name in (*NETWORKS, "PCA"):
-        for trial in trials(name, journal):
-            key = {"stage": "choose", "system": name, **trial}
-            if key not in journal:
-                found = run(study, x, fold, name, trial, 0)
-                off = np.array(found["systems"]["alone"]["new"]["age"]) - study.age[fold.new]
-                journal.add(key, {"mae": float(np.abs(off).mean()), "seconds": found["seconds"]})
-                print(key, journal[key]["mae"], flush=True)
+    for place in (0, 1):
+        cells = []
+        for name in (*NETWORKS, "PCA"):
+            for trial in trials(name, place, study, journal):
+                cells += [
+                    (
+                        {"stage": "choose", "system": name, **trial, "seed": seed},
+                        chosen_fold(study, seed),
+                        name,
+                        trial,
+                        seed,
+                    )
+                    for seed in seeds[:2]
+                ]
+        fill(journal, study, cells, n_jobs)
 
 
-def trials(name: str, journal: Journal) -> Iterator[dict[str, float]]:
+def chosen_fold(study: Study, seed: int) -> Fold:
+    return make_fold(study.sites, choosing_sites(study.sites), seed)
+
+
+def trials(name: str, place: int, study: Study, journal: Journal) -> Iterator[dict[str, float]]:
     """Yield the settings to try; the second hyper-parameter is tried at the best value of the first."""
     if name == "PCA":
-        yield from ({"components": n} for n in N_COMPONENTS)
+        yield from ({"components": n} for n in N_COMPONENTS if not place)
         return
     first, values = FIRST[name]
-    yield from ({first: value} for value in values)
-    best = best_settings(name, journal)
+    if not place:
+        yield from ({first: value} for value in values)
+        return
+    kept = {first: best_settings(name, study, journal)[first]}
     second, values = SECOND[name]
-    kept = {first: best[first]}
     yield from ({**kept, second: value} for value in values if value != {"sigma": 5.0, "corruption": 0.2}[second])
 
 
-def best_settings(name: str, journal: Journal) -> dict[str, float]:
-    """Return the settings of the smallest error at the choosing sites."""
-    cells = [cell for cell in journal.of_stage("choose") if cell["key"]["system"] == name]
-    if not cells:
-        return {}
-    best = min(cells, key=lambda cell: cell["mae"])["key"]
-    return {key: value for key, value in best.items() if key not in ("stage", "system")}
+def best_settings(name: str, study: Study, journal: Journal) -> dict[str, float]:
+    """Return the settings of the smallest error at the choosing sites, the mean of the seeds."""
+    errors: dict[str, list[float]] = {}
+    for cell in journal.of_stage("choose"):
+        key = {name: value for name, value in cell["key"].items() if name not in ("stage", "seed")}
+        if key.pop("system") == name:
+            new = chosen_fold(study, cell["key"]["seed"]).new
+            off = np.array(cell["systems"]["alone"]["new"]["age"]) - study.age[new]
+            errors.setdefault(json.dumps(key), []).append(float(np.abs(off).mean()))
+    return json.loads(min(errors, key=lambda key: float(np.mean(errors[key])))) if errors else {}
 
 
-def make_table(study: Study, journal: Journal, best: Best, seeds: list[int]) -> None:
+def folds_of(study: Study, seeds: list[int]) -> Iterator[tuple[int, int, Fold]]:
+    """Yield seed, group and fold of every group of sites that is left out."""
     for seed in seeds:
         for group, left_out in enumerate(deal_sites(study.sites, seed)):
-            fold = make_fold(study.sites, left_out, seed)
-            x = standardise(study.measures, fold.learned)
-            for name in (*PLAIN, *NETWORKS):
-                key = {"stage": "table", "system": name, "group": group, "seed": seed}
-                if key not in journal:
-                    journal.add(key, run(study, x, fold, name, best(name), seed))
-                    print(key, journal[key]["seconds"], flush=True)
+            yield seed, group, make_fold(study.sites, left_out, seed)
 
 
-def vary_weight(study: Study, journal: Journal, best: Best, seeds: list[int]) -> None:
-    """Vary λ, the weight of conditional uniformity."""
+def table_cells(study: Study, best: Best, seeds: list[int]) -> Iterator[Cell]:
+    for seed, group, fold in folds_of(study, seeds):
+        for name in (*PLAIN, *NETWORKS):
+            yield {"stage": "table", "system": name, "group": group, "seed": seed}, fold, name, best(name), seed
+
+
+def weight_cells(study: Study, best: Best, seeds: list[int]) -> Iterator[Cell]:
+    """Yield cells that vary λ, the weight of conditional uniformity."""
     name = "conditional A+U"
-    for seed in seeds[:1]:
-        for group, left_out in enumerate(deal_sites(study.sites, seed)):
-            fold = make_fold(study.sites, left_out, seed)
-            x = standardise(study.measures, fold.learned)
-            for weight in WEIGHTS:
-                key = {"stage": "weights", "weight": weight, "group": group, "seed": seed}
-                if key not in journal:
-                    journal.add(key, run(study, x, fold, name, {**best(name), "weight": weight}, seed))
-                    print(key, journal[key]["seconds"], flush=True)
+    for seed, group, fold in folds_of(study, seeds[:1]):
+        for weight in WEIGHTS:
+            key = {"stage": "weights", "weight": weight, "group": group, "seed": seed}
+            yield key, fold, name, {**best(name), "weight": weight}, seed
 
 
-def draw_curves(study: Study, journal: Journal, best: Best, seeds: list[int]) -> None:
-    """Learn from all people of a few sites, or from a few people of all sites."""
-    for seed in seeds[:1]:
-        for group, left_out in enumerate(deal_sites(study.sites, seed)):
-            fold = make_fold(study.sites, left_out, seed)
-            random = np.random.default_rng((seed, group, 2))
-            order = random.permutation(sorted(set(study.sites[fold.learned])))
-            shuffled = random.permutation(fold.learned)
-            parts = [("sites", n, fold.learned[study.sites[fold.learned].isin(order[:n])]) for n in N_SITES]
-            parts += [("people", n, np.sort(shuffled[:n])) for n in N_PEOPLE]
-            for what, n, learned in parts:
-                small = Fold(learned, fold.home[study.sites[fold.home].isin(study.sites[learned])], fold.new)
-                x = standardise(study.measures, learned)
-                for name in CURVE:
-                    key = {"stage": "curves", "of": what, "n": n, "system": name, "group": group, "seed": seed}
-                    if key not in journal:
-                        found = run(study, x, small, name, best(name), seed)
-                        journal.add(key, {**found, "people": len(learned)})
-                        print(key, journal[key]["seconds"], flush=True)
+def curve_cells(study: Study, best: Best, seeds: list[int]) -> Iterator[Cell]:
+    """Yield cells that learn from all people of a few sites, or from a few people of all sites."""
+    for seed, group, fold in folds_of(study, seeds[:1]):
+        random = np.random.default_rng((seed, group, 2))
+        order = random.permutation(sorted(set(study.sites[fold.learned])))
+        shuffled = random.permutation(fold.learned)
+        parts = [("sites", n, fold.learned[study.sites[fold.learned].isin(order[:n])]) for n in N_SITES]
+        parts += [("people", n, np.sort(shuffled[:n])) for n in N_PEOPLE]
+        for what, n, learned in parts:
+            small = Fold(learned, fold.home[study.sites[fold.home].isin(study.sites[learned])], fold.new)
+            for name in CURVE:
+                key = {"stage": "curves", "of": what, "n": n, "system": name, "group": group, "seed": seed}
+                yield key, small, name, best(name), seed
 
 
 def label_draws(patients: pd.DataFrame, seed: int) -> Iterator[tuple[str, int, Rows, Rows]]:
@@ -225,36 +256,55 @@ def label_draws(patients: pd.DataFrame, seed: int) -> Iterator[tuple[str, int, R
             yield design, n, np.concatenate([of_kind[1][:n_sick], of_kind[0][: n - n_sick]]), np.sort(judged)
 
 
-def judge_autism(everyone: Study, journal: Journal, best: Best, seeds: list[int]) -> None:
+def judge_autism(everyone: Study, journal: Journal, best: Best, seeds: list[int], n_jobs: int, folder: Path) -> None:
     """Pretrain on the healthy people of all other sources, then learn autism from few labelled people of ABIDE."""
+    missing = [draw for draw in range(N_DRAWS) if {"stage": "autism", "draw": draw} not in journal]
+    if not missing:
+        return
     abide = everyone.people["source"] == "abide1"
     learned = np.flatnonzero(~abide & (everyone.people["diagnosis"] == "control"))
     patients = np.flatnonzero(abide & everyone.people["diagnosis"].isin(["autism", "control"]))
-    table, x = everyone.people.iloc[patients], standardise(everyone.measures, learned)
-    own, sick = x[patients], (table["diagnosis"] == "autism").to_numpy(float)
-    missing = [draw for draw in range(N_DRAWS) if {"stage": "autism", "draw": draw} not in journal]
-    models: dict[str, list[Any]] = {"untrained": [untrained(x.shape[1], seed) for seed in seeds[:2]]}
-    for name in ("conditional A+U", "y-Aware", "NT-Xent") if missing else ():
-        models[name] = [train(name, x[learned], everyone.known(learned), best(name), seed) for seed in seeds[:2]]
-    for weight in [weight for weight in WEIGHTS if weight != 1] if missing else ():
-        settings = {**best("conditional A+U"), "weight": weight}
-        trained = train("conditional A+U", x[learned], everyone.known(learned), settings, seeds[0])
-        models[f"λ = {weight:g}"] = [trained]
-    for draw in missing:
-        sets: dict[str, Floats] = {"measures": own, "age and sex": table[["age", "male"]].to_numpy(float)}
-        for name, trained in models.items():
-            sets[name] = encode(trained[draw % len(trained)].encoder, own)
-            sets[f"{name}, joined"] = np.hstack([sets[name], own])
-        cells = []
-        for design, n, fitted, judged in label_draws(table, draw):
-            said = {name: probe(features, fitted, 2 * sick - 1)[judged] for name, features in sets.items()}
-            for name in ("conditional A+U", "untrained"):
-                start = models[name][draw % len(models[name])]
-                said[f"{name}, tuned"] = encode(tune(start, own[fitted], sick[fitted], draw), own[judged])[:, 0]
-            scores = {name: np.round(values, 4).tolist() for name, values in said.items()}
-            cells.append({"design": design, "n": n, "judged": judged.tolist(), "scores": scores})
+    name = "conditional A+U"
+    wanted = [(system, system, best(system), seed) for system in SIDE_BY_SIDE for seed in seeds[:2]]
+    wanted += [(f"λ = {w:g}", name, {**best(name), "weight": w}, seeds[0]) for w in WEIGHTS if w != 1]
+
+    def train(place: int, system: str, settings: dict[str, float], seed: int) -> Path:
+        torch.set_num_threads(1)
+        return everyone.pretrained(system, learned, settings, seed, folder / str(place))
+
+    runs = Parallel(n_jobs)(delayed(train)(place, *each[1:]) for place, each in enumerate(wanted))
+    models: dict[str, list[Path]] = {}
+    for (shown, *_), trained in zip(wanted, runs, strict=True):
+        models.setdefault(shown, []).append(trained)
+
+    def one(draw: int) -> tuple[int, list[dict[str, Any]]]:
+        torch.set_num_threads(1)
+        return draw, list(judge_draw(everyone, models, patients, learned, draw))
+
+    for draw, cells in Parallel(n_jobs, return_as="generator_unordered")(delayed(one)(draw) for draw in missing):
         journal.add({"stage": "autism", "draw": draw}, {"cells": cells})
         print("autism", draw, flush=True)
+
+
+def judge_draw(
+    everyone: Study, models: dict[str, list[Path]], patients: Rows, learned: Rows, draw: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the scores of a draw of labelled people, by design and number."""
+    table, own = everyone.people.iloc[patients], standardise(everyone.measures, learned)[patients]
+    raw, sick = everyone.raw.iloc[patients], (table["diagnosis"] == "autism").to_numpy(np.float64)
+    sets: dict[str, Floats] = {"measures": own, "age and sex": table[["age", "male"]].to_numpy(float)}
+    runs = {name: trained[draw % len(trained)] for name, trained in models.items()}
+    for name, run_of in runs.items():
+        sets[name] = features_of(run_of, raw)
+        sets[f"{name}, joined"] = np.hstack([sets[name], own])
+    contract = MeasuresContract.from_json(load_encoder(runs["untrained"])[1]["preprocessing"])
+    x = contract.apply(raw, table["participant_id"].tolist(), source="measures.tsv")
+    for design, n, fitted, judged in label_draws(table, draw):
+        said = {name: probe(features, fitted, 2 * sick - 1)[judged] for name, features in sets.items()}
+        for name in ("conditional A+U", "untrained"):
+            said[f"{name}, tuned"] = encode(tune(runs[name], x[fitted], sick[fitted], draw), x[judged])[:, 0]
+        scores = {name: np.round(values, 4).tolist() for name, values in said.items()}
+        yield {"design": design, "n": n, "judged": judged.tolist(), "scores": scores}
 
 
 def main() -> None:
@@ -263,28 +313,33 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="where cells, tables and figures are kept")
     parser.add_argument("--stages", nargs="+", default=[*STAGES, "report"], choices=[*STAGES, "report"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     options = parser.parse_args()
-    torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
     people, measures = read_people(options.data)
     healthy = (people["diagnosis"] == "control").to_numpy()
-    study, everyone = Study(people[healthy], measures[healthy]), Study(people, measures)
+    file = (options.data / "measures.tsv").resolve()
+    study, everyone = Study(people[healthy], measures[healthy], file), Study(people, measures, file)
     chosen = Journal(options.out / "choose.jsonl")
 
+    @cache
     def best(name: str) -> dict[str, float]:
-        return best_settings(name, chosen)
+        return best_settings(name, study, chosen)
 
+    makers = {"table": table_cells, "weights": weight_cells, "curves": curve_cells}
     for stage in options.stages:
+        journal = Journal(options.out / f"{stage}.jsonl")
         if stage == "choose":
-            choose(study, chosen)
+            choose(study, chosen, options.seeds, options.jobs)
         elif stage == "report":
             from regions_tables import report
 
             report(study, everyone, options.out, best)
+        elif stage == "autism":
+            with tempfile.TemporaryDirectory() as folder:
+                judge_autism(everyone, journal, best, options.seeds, options.jobs, Path(folder))
         else:
-            of = everyone if stage == "autism" else study
-            work = {"table": make_table, "autism": judge_autism, "weights": vary_weight, "curves": draw_curves}[stage]
-            work(of, Journal(options.out / f"{stage}.jsonl"), best, options.seeds)
+            fill(journal, study, makers[stage](study, best, options.seeds), options.jobs)
 
 
 if __name__ == "__main__":

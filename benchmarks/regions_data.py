@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["Fold", "Journal", "choosing_sites", "deal_sites", "make_fold", "read_people", "standardise"]
+__all__ = ["Fold", "Journal", "choosing_sites", "deal_sites", "logarithms", "make_fold", "read_people", "standardise"]
 
 Rows = npt.NDArray[np.intp]
 
@@ -19,14 +19,18 @@ N_CHOOSING, N_GROUPS, MIN_SITE, HOME_SHARE, CHOICE_SEED = 8, 5, 10, 0.1, 28
 
 
 def read_people(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return participants and their measures: volumes as logarithms, a zero (a region that the table lacks) missing."""
+    """Return participants and their measures in mm and mm³; a zero (a region that the table lacks) is missing."""
     people = pd.read_csv(folder / "participants.tsv", sep="\t")
     measures = pd.read_csv(folder / "measures.tsv", sep="\t").set_index("participant_id").loc[people["participant_id"]]
     measures = measures.reset_index(drop=True).where(lambda values: values > 0)
-    volumes = [name for name in measures if not name.endswith("_thickness")]
-    measures[volumes] = np.log(measures[volumes])
     people["male"] = (people["sex"] == "M").astype(int)
     return people, measures
+
+
+def logarithms(measures: pd.DataFrame) -> pd.DataFrame:
+    """Return measures with volumes as logarithms."""
+    volumes = [name for name in measures if not name.endswith("_thickness")]
+    return measures.assign(**np.log(measures[volumes]))
 
 
 def standardise(measures: pd.DataFrame, learned: Rows) -> npt.NDArray[np.float32]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import copy
+import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
+import yaml
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -20,35 +23,77 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from torch.nn import functional
 
-from neurocontrast import losses
-from neurocontrast.kernels import Categorical, Gaussian, Kernel
+import neurocontrast
+from neurocontrast.embedding import ScanEmbedder
+from neurocontrast.encoders import load_encoder
 
-__all__ = ["FIRST", "LOSSES", "SECOND", "Person", "components", "encode", "gaussian_process", "probe", "site_accuracy",
-           "train", "tune", "untrained"]  # fmt: skip
+__all__ = ["FIRST", "LOSSES", "SECOND", "components", "encode", "features_of", "gaussian_process", "pretrain_run",
+           "probe", "site_accuracy", "supervise", "tune"]  # fmt: skip
 
 Floats = npt.NDArray[np.floating[Any]]
-BATCH, EPOCHS, MIN_STEPS, NOISE = 256, 40, 150, 0.3
+Rows = npt.NDArray[np.intp]
+RECIPE = Path(__file__).parents[1] / "configs" / "brain" / "measures.yaml"
+EPOCHS, MIN_STEPS, NOISE = 40, 150, 0.3
+MAX_MISSING = 0.1  # one person lacks 13 of 179 measures, all others at most 7
 KERNEL_LOSSES = ("conditional A+U", "y-Aware", "L^exp")
 LOSSES = (*KERNEL_LOSSES, "Rank-N-Contrast", "NT-Xent", "SupCon")
 DEFAULTS = {"temperature": 1.0, "sigma": 5.0, "corruption": 0.2, "rate": 1e-3, "weight": 1.0}
-FIRST = {**dict.fromkeys(LOSSES, ("temperature", (0.1, 0.3, 1.0, 3.0))), "supervised": ("rate", (3e-4, 1e-3, 3e-3))}
+FIRST = {**dict.fromkeys(LOSSES, ("temperature", (0.3, 1.0, 3.0, 10.0, 30.0))),
+         "supervised": ("rate", (3e-4, 1e-3, 3e-3, 1e-2))}  # fmt: skip
 SECOND = {
     **dict.fromkeys(KERNEL_LOSSES, ("sigma", (2.0, 5.0, 10.0))),
     **dict.fromkeys((*LOSSES[3:], "supervised"), ("corruption", (0.2, 0.4, 0.6))),
 }
 
 
-class Person(NamedTuple):
-    """What is known of people: age in years, 1 for men."""
+def _objective(name: str, settings: Mapping[str, float]) -> dict[str, Any]:
+    """Return the section ``objective:`` of a run."""
+    kernel = [
+        {"column": "age", "type": "gaussian", "sigma": settings["sigma"]},
+        {"column": "sex", "type": "categorical"},
+    ]
+    described: dict[str, dict[str, Any]] = {
+        "conditional A+U": {"loss": "conditional", "kernel": kernel, "uniformity_weight": settings["weight"]},
+        "y-Aware": {"loss": "yaware", "kernel": kernel},
+        "L^exp": {"loss": "exponential_yaware", "kernel": kernel},
+        "Rank-N-Contrast": {"loss": "rank_n_contrast", "column": "age"},
+        "NT-Xent": {"loss": "ntxent"},
+        "SupCon": {"loss": "supcon", "label": "decade_and_sex"},
+    }
+    return {**described[name], "temperature": settings["temperature"]}
 
-    age: Floats
-    male: Floats
+
+def pretrain_run(
+    name: str, people: pd.DataFrame, measures: Path, given: Mapping[str, float], seed: int, out: Path
+) -> Path:
+    """Pretrain the recipe's network on `people`, and return the run; ``untrained`` takes no step."""
+    settings = {**DEFAULTS, **given}
+    out.mkdir(parents=True)
+    decade = (people["age"] // 10 * 10).astype(int).astype(str)
+    table = people[["participant_id", "subject_id", "session", "age", "sex", "site"]]
+    table.assign(decade_and_sex=decade + people["sex"]).to_csv(out / "people.tsv", sep="\t", index=False)
+    config = yaml.safe_load(RECIPE.read_text())
+    config["seed"] = seed
+    config["data"] |= {"participants": str(out / "people.tsv"), "measures": str(measures),
+                       "max_missing": MAX_MISSING, "val_fraction": 0.0}  # fmt: skip
+    config["augment"]["corruption"]["fraction"] = settings["corruption"]
+    batches = math.ceil(len(people) / config["training"]["batch_size"])
+    epochs = 0 if name == "untrained" else max(EPOCHS, math.ceil(MIN_STEPS / batches))
+    config["training"] |= {"epochs": epochs, "learning_rate": settings["rate"]}
+    if name != "untrained":
+        config["objective"] = _objective(name, settings)
+    return neurocontrast.pretrain(config, out=out / "run")
+
+
+def features_of(run: Path, measures: pd.DataFrame) -> Floats:
+    """Return the features that a run's encoder has for people, (people, 128)."""
+    return ScanEmbedder(run, batch_size=1024).fit().transform(measures)
 
 
 class Network(nn.Module):
-    """An encoder of two layers, and a linear head that is thrown away, or predicts age and sex."""
+    """An encoder like the recipe's, and a linear head that predicts."""
 
-    def __init__(self, n_measures: int, n_out: int = 64) -> None:
+    def __init__(self, n_measures: int, n_out: int) -> None:
         super().__init__()
         self.encoder = nn.Sequential(
             *(nn.Linear(n_measures, 512), nn.BatchNorm1d(512), nn.ReLU()),
@@ -60,23 +105,7 @@ class Network(nn.Module):
         return self.head(self.encoder(x))
 
 
-def make_objective(name: str, settings: Mapping[str, float]) -> losses.Objective:
-    temperature = settings["temperature"]
-    kernel: Kernel = Gaussian("age", sigma=settings["sigma"]) * Categorical("sex")
-    if name == "conditional A+U":
-        weight = settings["weight"]
-        return losses.ConditionalAlignmentUniformity(kernel, temperature=temperature, uniformity_weight=weight)
-    plain: dict[str, Callable[[], losses.Objective]] = {
-        "y-Aware": lambda: losses.YAwareInfoNCE(kernel, temperature=temperature),
-        "L^exp": lambda: losses.ExponentialYAware(kernel, temperature=temperature),
-        "Rank-N-Contrast": lambda: losses.RankNContrast("age", temperature=temperature),
-        "NT-Xent": lambda: losses.NTXent(temperature=temperature),
-        "SupCon": lambda: losses.SupCon("bin", temperature=temperature),
-    }
-    return plain[name]()
-
-
-def make_view(x: Tensor, corruption: float, generator: torch.Generator) -> Tensor:
+def _make_view(x: Tensor, corruption: float, generator: torch.Generator) -> Tensor:
     """Return measures with noise, a share of them taken from another person of the batch (SCARF)."""
     others = x[torch.randperm(len(x), generator=generator)]
     taken = torch.rand(x.shape, generator=generator) < corruption
@@ -84,7 +113,7 @@ def make_view(x: Tensor, corruption: float, generator: torch.Generator) -> Tenso
 
 
 def _optimise(
-    model: Network,
+    model: nn.Module,
     x: Tensor,
     loss_of: Callable[[Tensor, Tensor], Tensor],
     *,
@@ -93,10 +122,10 @@ def _optimise(
     rate: float,
     min_steps: int = MIN_STEPS,
     epochs: int = EPOCHS,
-) -> Network:
+) -> nn.Module:
     """Take the steps of `epochs` epochs, or `min_steps` where these are more; `loss_of(outputs of two views, rows)`."""
     generator = torch.Generator().manual_seed(seed)
-    batch = min(BATCH, len(x))
+    batch = min(256, len(x))
     n_steps = max(min_steps, epochs * (len(x) // batch))
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_steps)
@@ -106,8 +135,7 @@ def _optimise(
         if len(order) < batch:
             order = torch.randperm(len(x), generator=generator)
         rows, order = order[:batch], order[batch:]
-        views = [make_view(x[rows], corruption, generator) for _ in range(2)]
-        loss = loss_of(model(torch.cat(views)), rows)
+        loss = loss_of(model(torch.cat([_make_view(x[rows], corruption, generator) for _ in range(2)])), rows)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -115,43 +143,30 @@ def _optimise(
     return model.eval()
 
 
-def untrained(n_measures: int, seed: int, n_out: int = 64) -> Network:
-    torch.manual_seed(seed)
-    return Network(n_measures, n_out).eval()
-
-
-def train(name: str, x: Floats, known: Person, given: Mapping[str, float], seed: int) -> Network:
-    """Train a network on people that a loss compares, or whose age (standardised) and sex it predicts."""
+def supervise(x: Floats, age: Floats, male: Floats, given: Mapping[str, float], seed: int) -> Network:
+    """Train a network to predict age (standardised) and sex from the views that the others are given."""
     settings = {**DEFAULTS, **given}
-    spread = {"seed": seed, "corruption": settings["corruption"], "rate": settings["rate"]}
-    age, male = torch.tensor(known.age, dtype=torch.float32), torch.tensor(known.male)
-    if name == "supervised":
-        wanted, sex = ((age - age.mean()) / age.std()).repeat(2), male.float().repeat(2)
-
-        def error(found: Tensor, rows: Tensor) -> Tensor:
-            both = torch.cat([rows, rows + len(age)])
-            of_sex = functional.binary_cross_entropy_with_logits(found[:, 1], sex[both])
-            return functional.mse_loss(found[:, 0], wanted[both]) + of_sex
-
-        return _optimise(untrained(x.shape[1], seed, 2), torch.tensor(x), error, **spread)
-    objective = make_objective(name, settings)
-    metadata = {"age": age, "sex": male, "bin": 2 * (age // 10).long() + male}
-
-    def contrast(found: Tensor, rows: Tensor) -> Tensor:
-        return objective(*found.chunk(2), {key: metadata[key][rows] for key in objective.columns})
-
-    return _optimise(untrained(x.shape[1], seed), torch.tensor(x), contrast, **spread)
-
-
-def tune(start: Network, x: Floats, labels: Floats, seed: int) -> Network:
-    """Fine-tune all weights to a label of few people: a new head, 30 epochs or 40 steps, a third of the rate."""
-    torch.manual_seed(seed)
-    model = Network(x.shape[1], 1)
-    model.encoder = copy.deepcopy(start.encoder)
-    wanted = torch.tensor(labels, dtype=torch.float32).repeat(2)
+    years, sex = torch.tensor(age, dtype=torch.float32), torch.tensor(male, dtype=torch.float32)
+    wanted = (years - years.mean()) / years.std()
 
     def error(found: Tensor, rows: Tensor) -> Tensor:
-        return functional.binary_cross_entropy_with_logits(found[:, 0], wanted[torch.cat([rows, rows + len(labels)])])
+        of_sex = functional.binary_cross_entropy_with_logits(found[:, 1], sex[rows].repeat(2))
+        return functional.mse_loss(found[:, 0], wanted[rows].repeat(2)) + of_sex
+
+    torch.manual_seed(seed)
+    spread = {"seed": seed, "corruption": settings["corruption"], "rate": settings["rate"]}
+    return _optimise(Network(x.shape[1], 2), torch.tensor(x), error, **spread)
+
+
+def tune(run: Path, x: Floats, labels: Floats, seed: int) -> nn.Module:
+    """Fine-tune a run's encoder and a new head to a label of few people: 30 epochs or 40 steps, a third of the rate."""
+    encoder, _ = load_encoder(run)
+    torch.manual_seed(seed)
+    model = nn.Sequential(encoder, nn.Linear(encoder.n_features, 1))
+    wanted = torch.tensor(labels, dtype=torch.float32)
+
+    def error(found: Tensor, rows: Tensor) -> Tensor:
+        return functional.binary_cross_entropy_with_logits(found[:, 0], wanted[rows].repeat(2))
 
     spread = {"seed": seed, "corruption": 0.2, "rate": 3e-4, "min_steps": 40, "epochs": 30}
     return _optimise(model, torch.tensor(x), error, **spread)

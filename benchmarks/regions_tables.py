@@ -56,7 +56,7 @@ def print_table(study: Any, out: Path, best: Callable[[str], dict[str, float]]) 
     chosen = Journal(out / "choose.jsonl").of_stage("choose")
     first = judged[MAIN]
     lines = [
-        f"Choosing sites: {', '.join(choosing_sites(study.sites))}; {len(chosen)} trials. "
+        f"Choosing sites: {', '.join(choosing_sites(study.sites))}; {len(chosen) // 2} trials. "
         f"Judged: {len(first.site)} people of {len(np.unique(first.site))} sites, {len(first.age)} seeds.",
         *(f"{name}: {best(name)}" for name in ORDER if best(name)),
         f"| features | {' | '.join(COLUMNS)} |",

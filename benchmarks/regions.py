@@ -182,7 +182,7 @@ def chosen_fold(study: Study, seed: int) -> Fold:
 def trials(name: str, place: int, study: Study, journal: Journal) -> Iterator[dict[str, float]]:
     """Yield the settings to try; the second hyper-parameter is tried at the best value of the first."""
     if name == "PCA":
-        yield from ({"components": n} for n in N_COMPONENTS if not place)
+        yield from ({"components": float(n)} for n in N_COMPONENTS if not place)
         return
     first, values = FIRST[name]
     if not place:
@@ -291,7 +291,7 @@ def judge_draw(
 ) -> Iterator[dict[str, Any]]:
     """Yield the scores of a draw of labelled people, by design and number."""
     table, own = everyone.people.iloc[patients], standardise(everyone.measures, learned)[patients]
-    raw, sick = everyone.raw.iloc[patients], (table["diagnosis"] == "autism").to_numpy(np.float64)
+    raw, sick = everyone.raw.iloc[patients], np.where(table["diagnosis"] == "autism", 1.0, 0.0)
     sets: dict[str, Floats] = {"measures": own, "age and sex": table[["age", "male"]].to_numpy(float)}
     runs = {name: trained[draw % len(trained)] for name, trained in models.items()}
     for name, run_of in runs.items():

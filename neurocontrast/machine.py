@@ -73,7 +73,7 @@ def describe_gpus() -> list[dict[str, Any]]:
 
 
 class Launched(NamedTuple):
-    """A process among others: what started it (None: it stands alone), its number among all and on its machine."""
+    """A process among others: what started it (None: no other), its number among all and on its machine."""
 
     by: Literal["torchrun", "srun"] | None = None
     rank: int = 0

@@ -236,7 +236,7 @@ def read_arrays(
         Archive without Python objects.
     shapes : dict of str to sequence of int or None, optional
         Arrays that must be there, and their shapes, None for any length.
-    error, remedy : as of `read_json`
+    error, remedy : see `read_json`
         What is raised, and its last sentence.
     limit : int, default=2**32
         Largest sum of the decompressed sizes, in bytes.

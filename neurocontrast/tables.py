@@ -37,7 +37,7 @@ def read_table(
         Table in UTF-8, with a header.
     needed : collection of str
         Columns that must be there.
-    error, remedy : as of `neurocontrast.reading.read_json`
+    error, remedy : see `neurocontrast.reading.read_json`
         What is raised for a table that cannot be used, and its last sentence.
     **options
         Of `pandas.read_csv`, in place of those here; no word is a missing value unless ``na_values`` says so.

@@ -37,11 +37,11 @@ def images(
     out: Annotated[Path, argument("OUT", "Folder to write: images.npy, participants.tsv, images.json.")],
     dataset: Annotated[str | None, option("digits, cifar10, cifar100, mnist, fashion-mnist or folder.")] = None,
     source: Annotated[Path | None, option("Folder or archive (.tar, .tar.gz, .tar.xz, .zip) of its files.")] = None,
-    size: Annotated[int | None, option("Scale and crop every image to so many pixels.")] = None,
+    size: Annotated[int | None, option("Side of every image in pixels, after scaling and cropping.")] = None,
     background: Annotated[str | None, option("random: ColorMNIST's colours behind grey pictures.")] = None,
-    n_train: Annotated[int | None, option("Keep so many training images.")] = None,
-    n_validation: Annotated[int | None, option("Keep so many for validation.")] = None,
-    n_test: Annotated[int | None, option("Keep so many test images.")] = None,
+    n_train: Annotated[int | None, option("Number of training images to keep.")] = None,
+    n_validation: Annotated[int | None, option("Number of validation images to keep.")] = None,
+    n_test: Annotated[int | None, option("Number of test images to keep.")] = None,
     seed: Annotated[int | None, option("Seed of split, subset, background and clusters.")] = None,
     overwrite: Overwrite = False,
 ) -> Result:
@@ -155,7 +155,7 @@ def prepare(
     registration: Annotated[bool, option("Register to MNI152; without, scans lie there already.")] = True,
     tissue: Annotated[bool, option("Make maps of grey matter, white matter and fluid.")] = True,
     imitations: Annotated[
-        int, option("Also imitate so many other acquisitions of each brain, for the encoder lda (imitations.tsv).")
+        int, option("Other acquisitions of each brain to imitate, for the encoder lda (imitations.tsv).")
     ] = 0,
     skip: Annotated[bool, option("Leave out scans that cannot be prepared.")] = False,
     n_workers: Annotated[int, option("Processes.")] = 2,

@@ -32,7 +32,7 @@ __all__ = [
 _PROBES = "auto|logistic|ridge|svm|knn|MODULE:OBJECT"
 _RULES = "half, prevalence, or a probability"
 _CLOSE = {"auc": "log_loss", "balanced_accuracy": "log_loss"}
-"""The error that stands for a metric of which more is better, where a ratio is shown."""
+"""The error of which a ratio is shown instead of a metric whose larger values are better."""
 
 
 def join(
@@ -79,7 +79,7 @@ def evaluate(
     threshold: Annotated[str | None, option(f"When a scan is positive: {_RULES}.", metavar="RULE")] = None,
     train_sizes: Annotated[str | None, option("Learning curve: training subjects.", metavar="100,200,...")] = None,
     n_draws: Annotated[int | None, option("How often the subjects of each size are drawn in each fold.")] = None,
-    n_permutations: Annotated[int | None, option("Test against labels permuted within site, so many times.")] = None,
+    n_permutations: Annotated[int | None, option("Permutations of the labels within site for a test.")] = None,
     n_jobs: Annotated[int | None, option("Processes that fit probes; results are the same for any number.")] = None,
     allow_overlap: Annotated[bool | None, option("Evaluate people of pretraining too.", "--allow-overlap")] = None,
     overwrite: Overwrite = False,

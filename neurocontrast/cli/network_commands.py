@@ -111,7 +111,7 @@ def finetune(
     resume: Annotated[bool, option("Continue what was stopped, to the same numbers.", "--resume")] = False,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Train a run's encoder end to end on a column in every training fold; folder and report as of `evaluate`."""
+    """Train a run's encoder end to end on a column in every training fold, writing what `evaluate` writes."""
     from neurocontrast import stages
 
     folder = stages.finetune(

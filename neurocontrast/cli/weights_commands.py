@@ -51,7 +51,7 @@ def find_weights(
     given: Given,
     name: Annotated[str, argument("NAME", "Weights that ship with the package, such as brain-maps-lda.")],
 ) -> Result:
-    """Print the folder of weights that ship with the package, which stands for RUN in other commands."""
+    """Print the folder of weights that ship with the package, to be given as RUN to other commands."""
     from neurocontrast.weights import load
 
     del given

@@ -1,6 +1,6 @@
 """A YAML file and overrides become one checked configuration.
 
-YAML is read as people write it: ``1e-4`` is a number, ``no`` is a word, and a key stands once.
+YAML is read as people write it: ``1e-4`` is a number, ``no`` is a word, and a key may be given once.
 """
 
 from __future__ import annotations
@@ -215,12 +215,12 @@ class _Loader(yaml.SafeLoader):
         node: yaml.Node | None = super().get_single_node()
         if node is not None and _n_values(node, {}) > _N_VALUES:
             raise _Problem(
-                f"more than {_N_VALUES:,} values, with what its aliases (*name) stand for; a part must not hold itself"
+                f"more than {_N_VALUES:,} values, with what its aliases (*name) repeat; a part must not hold itself"
             )
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Build a mapping; a key that stands twice is refused."""
+        """Build a mapping; a key that is given twice is refused."""
         seen: dict[Any, int] = {}
         for key_node, _ in node.value:
             if key_node.tag.endswith(":merge"):
@@ -230,7 +230,7 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, str):
                 raise _Problem(f"line {line}: a key must be text, found {key!r}; put it in quotes")
             if key in seen:
-                raise _Problem(f"line {line}: key '{key}' stands twice (first in line {seen[key]}); remove one")
+                raise _Problem(f"line {line}: key '{key}' is given twice (first in line {seen[key]}); remove one")
             seen[key] = line
         return super().construct_mapping(node, deep=deep)
 

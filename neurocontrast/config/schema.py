@@ -70,7 +70,7 @@ class DataSettings(ScanSettings, Replaceable):
         Path of every image, with columns in braces, where the table has no column ``path``.
     channels : list of str or None
         Columns of the table that hold the files of each scan, one a channel, for instance ``[gm, wm]``, which `index`
-        and `prepare` write; ``t1`` stands for the column ``path``. None for ``[t1]``.
+        and `prepare` write; ``t1`` means the column ``path``. None for ``[t1]``.
     maps : list of str
         Columns with maps of the tissues of each scan, on its grid, for instance ``[gm, wm, csf]``: views are
         synthesised from them (``augment.synthesise``). The network, and what follows training, need none.
@@ -85,7 +85,7 @@ class DataSettings(ScanSettings, Replaceable):
     transforms : list of mapping or None
         Transforms of MONAI or of this package that lead from the path of a scan to its image, each a mapping with a
         ``_target_``, in place of the settings of preprocessing above (`neurocontrast.transforms.build_transforms`).
-        ``[{_target_: python}]`` stands for transforms that `pretrain` was given as objects.
+        ``[{_target_: python}]`` means transforms that `pretrain` was given as objects.
     cache_dir : path or None
         Folder of preprocessed volumes; None for one of the user's, shared by all runs.
     cache_dtype : {'float16', 'float32'}
@@ -192,7 +192,7 @@ class MeasureDataSettings(MeasureSettings):
     where : mapping
         Rows to keep: column → allowed values.
     vectors : mapping
-        What kernels compare besides single columns, as of `DataSettings`.
+        What kernels compare besides single columns; see `DataSettings`.
     n_workers : int
         Threads that read batches.
     val_fraction : float

@@ -255,7 +255,7 @@ class VolumeCache:
         return volume.astype(self.dtype)
 
     def _open_folder(self, *, n_missing: int) -> bool:
-        """Make the folder, and return whether it may be written; refuse one without room for so many volumes."""
+        """Make the folder, and return whether it may be written; refuse one without room for `n_missing` volumes."""
         described, root = self.folder / "contract.json", self.folder.parent
         try:
             root.mkdir(parents=True, exist_ok=True, mode=0o700)

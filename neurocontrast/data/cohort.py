@@ -147,7 +147,7 @@ def columns_of(channels: Sequence[str] | None) -> tuple[str, ...]:
 
 
 class Inspection(NamedTuple):
-    """A cohort with NaN in refused cells, its problems, and the line of the file on which each row stands."""
+    """A cohort with NaN in refused cells, its problems, and each row's line in the file."""
 
     cohort: Cohort
     problems: Problems
@@ -180,7 +180,7 @@ def read_cohort(
     layout : str
         How scans lie on the disk: a name in `neurocontrast.data.layouts.LAYOUTS`.
     channels : sequence of str, optional
-        Columns that hold the files of each scan, one a channel, for instance ``["gm", "wm"]``; "t1" stands for
+        Columns that hold the files of each scan, one a channel, for instance ``["gm", "wm"]``; "t1" means
         "path". None for ``["t1"]``; an empty sequence for people without images.
     check_images : bool
         Whether every image file must be there. The images are not opened.
@@ -248,7 +248,7 @@ def _below(root: Path, paths: Iterable[str]) -> list[str]:
 
 
 def split_by_subject(cohort: Cohort, fraction: float, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the rows for training and for validation, ascending; all scans of a subject stand on one side.
+    """Return the rows for training and for validation, ascending; all scans of a subject are on one side.
 
     About `fraction` of the subjects of each site are held out, at least one unless it is 0, and one is always kept;
     where sites are too small for that, the largest remainders decide. The choice depends on the subjects and the

@@ -61,7 +61,7 @@ def as_age(cell: str) -> float | Refusal:
         comma = "Write numbers with a decimal point, not a comma." if _DECIMAL_COMMA.fullmatch(cell) else ""
         return Refusal(rule, comma)
     if not low <= value <= high:
-        coded = "Write n/a where the age is not known; numbers that stand for 'missing' are not recognised."
+        coded = "Write n/a where the age is not known; numbers that mean 'missing' are not recognised."
         return Refusal(rule, coded if value < 0 or value in (999, 9999) else "")
     return value
 

@@ -124,7 +124,7 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
     kinds = Counter("array" if finding.header.spacing_mm is None else "NIfTI" for finding in findings if finding.header)
     if len(kinds) > 1:
         doubts.append(
-            f"{kinds['array']} .npy arrays, which have no orientation, stand beside {kinds['NIfTI']} NIfTI images; "
+            f"{kinds['array']} .npy arrays, which have no orientation, are beside {kinds['NIfTI']} NIfTI images; "
             "arrays are taken to be in RAS order"
         )
     return doubts

@@ -45,7 +45,7 @@ class Architecture:
     title, citation : str
         What the weights are called in a report, and their reference.
     anchor : str
-        Name of a tensor that every file of the network holds once; what stands before it is a prefix of all names.
+        Name of a tensor that every file of the network holds once; what precedes it is a prefix of all names.
     first : str
         Name of the first convolution's weight.
     rules : tuple of (pattern, replacement)
@@ -196,7 +196,7 @@ def _build(architecture: Architecture, own: Mapping[str, torch.Tensor]) -> Contr
 def read_state(path: Path, architecture: Architecture) -> dict[str, torch.Tensor]:
     """Read a state dict from a ``.safetensors`` file, or from one of ``torch.save``, of which nothing is run.
 
-    It is what the file holds, or stands under one of its keys, such as ``model`` beside the state of an optimiser.
+    It is what the file holds, or one of its keys holds, such as ``model`` beside the state of an optimiser.
     """
     content = _read(path)
     places = {"the file": content, **(content if isinstance(content, dict) else {})}

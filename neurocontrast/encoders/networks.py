@@ -193,7 +193,7 @@ def _mlp(settings: EncoderSettings, n_measures: int) -> FeatureMaps:
 
 
 def _norm_layer(settings: EncoderSettings, n_groups: int) -> Callable[[int], nn.Module]:
-    """Return what makes a normalisation of so many channels."""
+    """Return what makes a normalisation of a number of channels."""
     is_flat = settings.n_dims == 2
     if settings.norm == "group":
         return partial(nn.GroupNorm, n_groups)

@@ -93,7 +93,7 @@ class EncoderSettings(Settings):
         ``resnet50`` are MONAI's: 512 and 2048 features. ``resnet_small`` is ResNet18 with widths of 16 to 128 and a
         first convolution of stride 2: 128 features, a sixteenth of the weights, for machines without a GPU. ``lenet5``
         is LeNet-5 for colours, 84 features; it resizes images to 32×32. Of regional measures: ``mlp`` is linear layers
-        of `widths`, each with batch normalisation and a rectifier; ``pca`` and ``lda`` are as of volumes.
+        of `widths`, each with batch normalisation and a rectifier; ``pca`` and ``lda`` are the same as of volumes.
     widths : tuple of int or None
         Of ``mlp``: the size of each layer, the last one that of the representation; None: 512 and 128.
     n_components : int or None

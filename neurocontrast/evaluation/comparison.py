@@ -95,7 +95,7 @@ def _check_comparable(evaluations: Sequence[Evaluated]) -> None:
     names = [evaluation.name for evaluation in evaluations]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ConfigError(f"names: every model needs a name of its own, but '{twice[0]}' stands twice.")
+        raise ConfigError(f"names: every model needs a name of its own, but '{twice[0]}' is given twice.")
     first = evaluations[0]
     for other in evaluations[1:]:
         for key, word in _SHARED.items():

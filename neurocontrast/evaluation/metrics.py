@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 Kind = Literal["binary", "multiclass", "continuous"]
 
 TOP = 5
-"""``top5_accuracy`` counts the true class as found among so many likeliest; it is for more classes only."""
+"""``top5_accuracy`` counts the true class as found among these likeliest classes; fewer classes have no such score."""
 LOG_FLOOR = float(np.finfo(float).eps)
 """A log-loss takes smaller probabilities for this one."""
 PROBABILITY_FLOOR = 1e-9

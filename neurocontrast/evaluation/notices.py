@@ -24,7 +24,7 @@ __all__ = ["NO_BASELINE", "SITE_ASSOCIATION", "check_duplicates", "check_overlap
            "look_at_cohort", "look_at_covariates", "look_at_missing", "look_at_size"]  # fmt: skip
 
 MAX_MAP_SCANS = 2000
-"""Of more tested images, or of a large table, so many are drawn for the map: more points than this hide one another."""
+"""Largest number of points on the map: of more tested images a sample is drawn, since more hide one another."""
 FEW_SUBJECTS = 20
 """A class with fewer subjects is warned about."""
 RARE_SHARE = 0.3
@@ -361,18 +361,18 @@ def check_duplicates(
         return []
     pairs = [" = ".join(sorted(set(subjects[codes == code]))[:3]) for code in shared[:5]]
     text = (
-        f"{len(shared)} images stand under the names of several subjects (features equal to the last bit): "
+        f"{len(shared)} images have the names of several subjects (features equal to the last bit): "
         f"{', '.join(pairs)}{' …' if len(shared) > 5 else ''}"
     )
     if not allow_overlap:
         raise LeakageError(
-            f"{text}. They could stand on both sides of a fold. Give them one subject_id or leave one out; to evaluate "
+            f"{text}. They could be on both sides of a fold. Give them one subject_id or leave one out; to evaluate "
             "all the same, set allow_overlap=true (--allow-overlap)."
         )
     explanation = (
         "The same image on both sides of a fold is learned by heart, not understood: the figures below may be too good."
     )
-    text = f"{text}. They can stand on both sides of a fold (allowed on request)."
+    text = f"{text}. They can be on both sides of a fold (allowed on request)."
     return [Notice("duplicate_overlap", text, explanation)]
 
 

@@ -36,7 +36,7 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
     if len(unnamed):
         raise DataError(
             f"embeddings: participant_id is empty in {len(unnamed)} rows (first: {unnamed[:5].tolist()}). Every scan "
-            "needs a participant: without it the sessions of one person could stand on both sides of a fold."
+            "needs a participant: without it the sessions of one person could be on both sides of a fold."
         )
     tidy["subject_id"] = np.where(tidy["subject_id"] == "", tidy["participant_id"], tidy["subject_id"])
     for name in ("sex", "site"):
@@ -50,7 +50,7 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_rows(table: pd.DataFrame, features: npt.NDArray[np.floating]) -> None:
-    """Refuse features that are not numbers or do not differ, and scans that stand twice."""
+    """Refuse features that are not numbers or do not differ, and scans that are listed twice."""
     if features.ndim != 2 or len(features) != len(table):
         raise DataError(
             f"embeddings: features must be (n scans, n features) with a row for each of the {len(table)} rows of the "

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
 ENOUGH_SITES = 20
-"""From so many sites on, ``auto`` resamples sites; an interval from fewer is too short as a rule."""
+"""Fewest sites at which ``auto`` resamples sites; an interval from fewer is too short as a rule."""
 MIN_SITES = 5
 """With fewer sites, resampling them is refused."""
 MAX_LEFT_OUT = 200
@@ -35,7 +35,7 @@ MAX_LEFT_OUT = 200
 MAX_RANKED = 300_000
 """With more classes × scans, figures that rank them within each class are not resampled: it takes too long."""
 MAX_RESAMPLED, ENOUGH_RESAMPLES = 50_000_000, 500
-"""With more scans × resamples there are fewer resamples, but so many: intervals of so many scans are near to normal."""
+"""Most scans × resamples, and the fewest resamples when that cuts them: intervals of many scans are nearly normal."""
 _CHUNK_VALUES = 4_000_000
 MAX_UNDEFINED_SHARE = 0.05
 """An interval is withheld where more resamples than this leave the metric undefined."""
@@ -163,7 +163,7 @@ def bootstrap_metrics(
 
 
 def count_resamples(n_bootstraps: int, n_rows: int) -> int:
-    """Return the number of resamples of so many scans: fewer than asked for where these would take very long."""
+    """Return the number of resamples of `n_rows` scans: fewer than asked for where these would take very long."""
     return min(n_bootstraps, max(ENOUGH_RESAMPLES, MAX_RESAMPLED // max(1, n_rows)))
 
 

@@ -26,12 +26,12 @@ Patch = tuple[slice, ...]
 Size = tuple[int, int, int]
 
 SUBJECTS_A_LATTICE = 4
-"""At least so many subjects in a row have their patches in the same places, and are compared with one another."""
+"""Fewest successive subjects whose patches are in the same places and are compared with one another."""
 
 _BRAIN_LEVEL = 0.1
 """Part of the way from the background to the brightest voxels from which on a voxel is part of the head."""
 _CONSTANT_MIN = 0.05
-"""A background that so many voxels have to the last digit is no noise."""
+"""Voxels that share one value to the last digit from which on it is a constant background, not noise."""
 _SHIFTS = (0.8191725133961645, 0.6710436067037893, 0.5497004779019703)
 """Powers of the inverse of 1.2207…, the root of x⁴ = x + 1: multiples of them fill a cube evenly."""
 

@@ -31,7 +31,7 @@ class ConditionalEmbedding(nn.Module):
     """Conditional embedding operator W = (K + λI)⁻¹ K of a kernel on metadata.
 
     With K the kernel matrix of the batch's conditions, the columns of W say how the samples of the batch are to be
-    weighed to stand for "a sample drawn under this condition": [K_XY W]_ii estimates the mean of exp(similarity) given
+    weighted to represent "a sample drawn under this condition": [K_XY W]_ii estimates the mean of exp(similarity) given
     the condition of sample i (Tsai et al. 2022, eq. 6). W carries no gradient.
 
     A categorical kernel needs no solve: W_ij is 1 / (class size + λ) within a class and 0 elsewhere. A kernel with

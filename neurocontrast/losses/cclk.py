@@ -111,7 +111,7 @@ class WeaklySupervisedCCLK(_CCLK):
     With K_ij = exp(<z1_i, z2_j>/τ), W = (K_Z + λI)⁻¹ K_Z and M_i = [K W]_ii,
     L = −mean_i log( M_i / (M_i + Σ_{j≠i} K_ij) ).
 
-    M_i stands for the similarity to a sample drawn under the condition of i, so the loss works where no two samples
+    M_i estimates the similarity to a sample drawn under the condition of i, so the loss works where no two samples
     share a condition. Choose it over `YAwareInfoNCE` when the condition is noisy or of many dimensions. W can be
     negative, so M_i can fall to 0 or below: it is clamped at the dtype's tiny, and the anchor has no gradient. Where
     that is frequent, give a larger ridge or bandwidth.

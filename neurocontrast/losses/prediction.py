@@ -103,7 +103,7 @@ class Supervised(Objective):
             self.mean, self.sd = exact.mean().to(self.mean), exact.std(correction=0).to(self.sd)
 
     def target(self, metadata: Metadata, categories: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """Return what a prediction stands for, of the training scans' `metadata`; refuse classes that none has."""
+        """Return the meaning of a prediction, from the training scans' `metadata`; refuse classes that none has."""
         values, about = metadata[self.column], {"column": self.column, "kind": self.kind}
         if self.kind == "continuous":
             places = {"mean": self.mean.item(), "sd": self.sd.item()}

@@ -1,4 +1,4 @@
-"""Which loss a name in a configuration stands for; a loss's module is imported when the loss is asked for.
+"""Which loss a name in a configuration means; a loss's module is imported when the loss is asked for.
 
 The settings of a loss are part of its class, and a loss is a PyTorch module: to check the section ``objective`` is to
 import PyTorch. So nothing here is imported until a configuration is read for training (`neurocontrast.config`).

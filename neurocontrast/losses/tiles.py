@@ -63,7 +63,7 @@ class Pairs:
     symmetric: bool = False
     both_ways: bool = False
     bounded: bool = True
-    """Whether |s| ≤ ``scale``, as of unit embeddings."""
+    """Whether |s| ≤ ``scale``, which holds for unit embeddings."""
     processes: Processes = field(default_factory=Processes)
     """Those that share the tiles."""
 

@@ -25,7 +25,7 @@ STRIPPED_SHARE = 0.5
 """A volume with more zeros than this share is taken to be skull-stripped already."""
 MARGIN = 0.1
 SHELLS_MM = ((3.0, 0.3), (9.0, 0.15), (15.0, 0.9))
-"""What is around the template's brain: up to so many millimetres away, so bright beside its median."""
+"""What is around the template's brain: largest distance in millimetres, and brightness relative to its median."""
 MARGINS_MM = (24.0, 12.0, 4.0)
 """How much around the brain counts, from coarse to fine: scalps and what is left of faces differ, brains less."""
 WORST_METRIC = -0.3

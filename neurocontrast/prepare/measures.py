@@ -77,7 +77,7 @@ def measure_scan(path: str, mask_path: str = "", grey_path: str = "", white_path
     mask_path : str
         A mask of the brain; without one, the brain is what is clearly brighter than the corners of the image.
     grey_path, white_path : str
-        Maps of grey and white matter; without them, three classes of intensity stand for the tissues.
+        Maps of grey and white matter; without them, three classes of intensity are taken for the tissues.
 
     Raises
     ------

@@ -22,7 +22,7 @@ _DIGRAPHS = re.compile(r"(?<=[aou])e|(?<=a)a|(?<=s)s")
 def holds_name(parts: Sequence[str], name: str) -> bool:
     """Tell whether the parts of a path hold a word of a name.
 
-    Case, accents, transliteration (``Müller``, ``Mueller``, ``Muller``), the order of the words and what stands between
+    Case, accents, transliteration (``Müller``, ``Mueller``, ``Muller``), the order of the words and what is between
     letters do not matter. Words of three letters are found anywhere in a part; shorter ones (``Li``, ``Wu``) as words
     of their own or together. Titles and particles are no names, nor are ``anonymous`` and the like.
     """

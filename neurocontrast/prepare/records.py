@@ -190,7 +190,7 @@ def _is_there(folder: Path, stem: str, options: PrepareOptions) -> bool:
 
 
 def _read(path: Path, *, facts: bool = True) -> dict[str, Any] | None:
-    """Return a record; None where there is none, or one of a version that named no files."""
+    """Return a record; None without one, or for a version that named no files."""
     if not os.path.lexists(path):
         return None
     record: dict[str, Any] = read_json(path)

@@ -181,7 +181,7 @@ def _draw_models(files: ComparisonFiles, metric: str) -> Picture | None:
 
 
 def _draw_differences(files: ComparisonFiles, metric: str) -> Picture | None:
-    """Draw the difference of every model from the reference; None where there is none."""
+    """Draw the difference of every model from the reference; None without other models."""
     rows = files.differences[files.differences["metric"] == metric].dropna(subset=["difference"])
     rows = rows.rename(columns={"difference": "value"}).reset_index(drop=True)
     about, reference = files.describe(metric), plain_label(files.reference, length=24)

@@ -17,7 +17,7 @@ from neurocontrast.reporting.style import Picture
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph; `label` stands in front of it, `role` decides the look ("", "note" or "quote")."""
+    """A paragraph; `label` is printed before it, `role` decides the look ("", "note" or "quote")."""
 
     block: ClassVar[str] = "paragraph"
     text: str
@@ -72,7 +72,7 @@ class Cards:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: `reason` says why a value is absent, `detail` stands below."""
+    """One cell of a table: `reason` says why a value is absent, `detail` is printed below."""
 
     text: str
     reason: str = ""
@@ -109,7 +109,7 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Code:
-    """Text as it stands in a file, folded away on screen."""
+    """Text exactly as in a file, folded away on screen."""
 
     block: ClassVar[str] = "code"
     title: str
@@ -198,7 +198,7 @@ class Input:
         return getattr(files, self.attribute) is not None if self.attribute else (files.folder / self.file).exists()
 
     def missing(self) -> Paragraph:
-        """Return the sentence that stands in the place of what an absent file would give."""
+        """Return the sentence printed instead of what an absent file would give."""
         return note(f"Not shown: {self.gives}. {self.file} is absent or empty. {self.how}")
 
 

@@ -23,7 +23,7 @@ _MAX_LISTED, _MAX_POINTS, _MAX_GROUPS = 12, 3000, 12
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one look; the index of `rows` says in which row of the plot each point stands."""
+    """Points of one look; the index of `rows` is the row of the plot of each point."""
 
     rows: pd.DataFrame
     label: str | None = None

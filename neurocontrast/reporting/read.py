@@ -67,7 +67,7 @@ class Results:
 
     @property
     def headline(self) -> str | None:
-        """The metric that the page leads with; None where there is none."""
+        """The metric that the page leads with, or None without any metric."""
         return next(iter(self.leading), None)
 
     def describe(self: Any, metric: str) -> wording.Metric:
@@ -315,7 +315,7 @@ def _read_explanation(folder: Path) -> Explanation | None:
 
 
 def external_part(files: EvaluationFiles) -> EvaluationFiles | None:
-    """Return the external test set as an evaluation of its own, for the same figures; None where there is none."""
+    """Return the external test set as an evaluation of its own, for the same figures; None without one."""
     external = files.summary.external
     if external is None:
         return None

@@ -39,7 +39,7 @@ _LIMITS = (
     (
         "CJV and EFC",
         "They follow MRIQC's definitions, on images that were stripped and resampled: compare them within this page, "
-        "not with MRIQC's. Without maps of grey and white matter, three classes of intensity stand for the tissues.",
+        "not with MRIQC's. Without maps of grey and white matter, three classes of intensity replace the tissues.",
     ),
     (
         "A flag",

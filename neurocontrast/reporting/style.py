@@ -28,7 +28,7 @@ MAIN, BASELINE, VOXELS, REGIONAL = "#0072B2", "#B34700", "#7A5195", "#00785A"
 CHANCE, INK, MUTED = "#767676", "#1f2933", "#5f6b76"
 
 WIDTH = 5.2
-"""Width of a figure in inches: two stand side by side on a desktop page, one fills a telephone's."""
+"""Width of a figure in inches: two fit side by side on a desktop page, one fills a telephone's."""
 
 _LOOK = matplotlib.rc_params_from_file(
     Path(__file__).with_name("templates") / "report.mplstyle", use_default_template=False
@@ -39,7 +39,7 @@ _LOOK = matplotlib.rc_params_from_file(
 class Picture:
     """A figure of the report.
 
-    `name` names its files, `alt` says what it shows with its numbers, `caption` stands under it, and
+    `name` names its files, `alt` says what it shows with its numbers, `caption` is printed under it, and
     `numbers` is what was drawn, without identifiers of participants.
     """
 

@@ -17,7 +17,7 @@ class Column:
     """How one value of each row is shown.
 
     `kind` is ``number``, ``count``, ``share``, ``p``, ``text``, ``heading`` or ``interval``; an interval is that of
-    `key`, in ``<key>_low`` and ``<key>_high``. With `interval`, the interval stands under the number, with
+    `key`, in ``<key>_low`` and ``<key>_high``. With `interval`, the interval is printed under the number, with
     ``<key>_n`` where there is one. `reason` says why a value is absent, unless the row has ``<key>_reason``.
     """
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 DASH = "–"
-"""Stands for an absent value; a reason stands beside it."""
+"""Printed for an absent value, beside its reason."""
 
 SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "sensitivity", "specificity"})
 """Metrics that are written in per cent for images, as the field does."""

@@ -143,7 +143,7 @@ def plan_finetuning(
     if from_scratch:
         info |= {"pretraining_subjects": [], "objective": _SCRATCH, "training_metrics": None}
     folds = None if chosen.split_file is None else read_split_file(chosen.split_file)
-    rows = np.arange(len(listed), dtype=float)[:, None]  # in place of features: where each scan stands in the table
+    rows = np.arange(len(listed), dtype=float)[:, None]  # instead of features: the row of each scan in the table
     study = plan_study(listed.table, rows, settings=chosen, info=info, split_rows=folds)
     name, weights = ("network from scratch", "random") if from_scratch else ("fine-tuned network", "pretrained")
     text = f"{encoder.settings.name}, {weights} weights to begin with"

@@ -34,7 +34,7 @@ _SECONDS_TO_END = 30.0
 """How long the other processes may take to save and end when one has failed."""
 _LOST = (
     "another process of this run has ended, and this one cannot go on alone. If it has not said why, it was killed, "
-    "perhaps for lack of memory. The last checkpoint, if there is one, stands: continue with --resume."
+    "perhaps for lack of memory. The last checkpoint, if there is one, is kept: continue with --resume."
 )
 
 Made = TypeVar("Made")
@@ -76,7 +76,7 @@ def is_run_elsewhere(
     if code < 0:
         raise TrainingError(
             f"process {rank} of this run's {n_processes} was ended by {signal.Signals(-code).name}, perhaps for lack "
-            "of memory, and the others with it. The last checkpoint, if there is one, stands: continue with --resume."
+            "of memory, and the others with it. The last checkpoint, if there is one, is kept: continue with --resume."
         )
     raise OtherProcessEnded("the processes of this run have ended, and say why on standard error.", code, is_shown=True)
 

@@ -237,7 +237,7 @@ def read_preprocessing(folder: Path, source: AnySource) -> AnySource | None:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Read a run's ``metrics.csv``: finite numbers, and None where there is none."""
+    """Read a run's ``metrics.csv``: finite numbers, and None for empty cells."""
     path = folder / "metrics.csv"
     if not path.is_file():
         return []

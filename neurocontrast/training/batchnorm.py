@@ -1,4 +1,4 @@
-"""Batch normalisation in training: statistics that stand still, and statistics of all processes."""
+"""Batch normalisation in training: frozen statistics, and statistics of all processes."""
 
 from __future__ import annotations
 

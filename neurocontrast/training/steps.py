@@ -187,6 +187,6 @@ def _refuse(
     raise TrainingError(
         f"the {what} is {value} in epoch {position.epoch + 1}, batch {position.batch + 1} "
         f"(learning rate {session.optimizer.param_groups[0]['lr']:g}). {who} "
-        "Nothing was overwritten: the last checkpoint, if there is one, stands. Look at these with "
+        "Nothing was overwritten: the last checkpoint, if there is one, is kept. Look at these with "
         f"`neurocontrast check`; if they are sound, {advice}."
     )

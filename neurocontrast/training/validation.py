@@ -111,7 +111,7 @@ def _check_finite(session: Session, rows: Sequence[int], representations: torch.
         raise TrainingError(
             f"after the epoch's last step (learning rate {rate:g}) the embeddings of {len(broken)} of the {len(rows)} "
             f"samples that are measured are not finite: {', '.join(broken[:20])}. Nothing was overwritten: the last "
-            "checkpoint, if there is one, stands. If it is not these (look at them with `neurocontrast check`), "
+            "checkpoint, if there is one, is kept. If it is not these (look at them with `neurocontrast check`), "
             "lower training.learning_rate, or set training.warmup_epochs or training.clip_norm."
         )
 

@@ -50,7 +50,7 @@ class AugmentSettings(_Operations):
         The same for maps of tissue, as another scanner or segmentation makes them; off by default, applied before blur.
     transforms : list of mapping or None
         Random transforms of MONAI or of this package, each a mapping with a ``_target_``, in place of the operations
-        (`neurocontrast.transforms.build_transforms`). ``[{_target_: python}]`` stands for transforms given as objects.
+        (`neurocontrast.transforms.build_transforms`). ``[{_target_: python}]`` means transforms given as objects.
 
     Examples
     --------

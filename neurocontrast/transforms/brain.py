@@ -31,7 +31,7 @@ class MarkBraind(MapTransform):
 
     Parameters
     ----------
-    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
+    keys, allow_missing_keys : see `monai.transforms.MapTransform`
         The item that is a skull-stripped image (C, D, H, W).
     mask_key : str
         Item to add: 1 where any channel of the image is not 0, float32.
@@ -79,7 +79,7 @@ class KeepBraind(MapTransform):
 
     Parameters
     ----------
-    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
+    keys, allow_missing_keys : see `monai.transforms.MapTransform`
         The item that is an image (C, D, H, W).
     mask_key : str
         Item that is its mask (`MarkBraind`), resampled with it; becomes the mask of what is kept, of 0 and 1.

@@ -91,7 +91,7 @@ class CheckFieldOfViewd(EachImage):
 
     Parameters
     ----------
-    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
+    keys, allow_missing_keys : see `monai.transforms.MapTransform`
         Items that are images (C, D, H, W).
     shape : sequence of 3 int
         Voxels of the box along the axes to the right, to the front and upwards.

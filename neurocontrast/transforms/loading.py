@@ -62,7 +62,7 @@ class LoadScand(EachImage):
 
     Parameters
     ----------
-    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
+    keys, allow_missing_keys : see `monai.transforms.MapTransform`
         Items that are paths, or lists of paths.
     spacing_mm : float
         Voxel size of a ``.npy`` array, which has no header; its axes are taken to be in RAS order, and its centre to

@@ -130,7 +130,7 @@ class ZScoreBraind(_InsideBraind):
 
     Parameters
     ----------
-    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
+    keys, allow_missing_keys : see `monai.transforms.MapTransform`
         Items that are skull-stripped images (C, D, H, W).
     mask_key : str or None
         Item that is the brain's mask; None takes the voxels that are not 0.

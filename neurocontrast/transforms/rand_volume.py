@@ -33,7 +33,7 @@ signal by itself; between `ToSignald` and `FromSignald` it is found once for all
 
 Parameters
 ----------
-keys, allow_missing_keys : as of `monai.transforms.MapTransform`
+keys, allow_missing_keys : see `monai.transforms.MapTransform`
     The volumes (channels, D, H, W).
 prob : float, optional
     How often the operation is applied.

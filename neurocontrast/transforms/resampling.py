@@ -121,7 +121,7 @@ class ResampleByAread(EachImage, OntoGrid):
 
     Parameters
     ----------
-    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
+    keys, allow_missing_keys : see `monai.transforms.MapTransform`
         Items that are images (C, D, H, W); one without an affine has voxels of 1 mm.
     spacing_mm : float or None
         Voxel size of the new grid, the same along each axis; None keeps each image's own.

@@ -44,7 +44,7 @@ class Signal(NamedTuple):
 
 
 def to_signal(x_CDHW: Tensor) -> Signal | None:
-    """Return a float32 volume as signal; None where nothing stands out of the background."""
+    """Return a float32 volume as signal; None where nothing is brighter than the background."""
     background = corner_median(x_CDHW)
     brain_CDHW = x_CDHW != background
     low, bright = x_CDHW.amin((1, 2, 3), keepdim=True), _bright(x_CDHW, brain_CDHW)
@@ -79,13 +79,13 @@ class ToSignald(MapTransform):
     """Replace volumes by their signal, for transforms that work on a scanner's intensities or move brain and image.
 
     The transforms of this package that need the signal find it by themselves. Between `ToSignald` and `FromSignald`
-    they share one; transforms of MONAI can stand among them, on ``image`` and, where they move voxels, on its mask
-    ``image_brain`` too (with ``mode="nearest"``). A volume in which nothing stands out of the background stays as it
+    they share one; transforms of MONAI can be among them, on ``image`` and, where they move voxels, on its mask
+    ``image_brain`` too (with ``mode="nearest"``). A volume in which nothing is brighter than the background stays as it
     is.
 
     Parameters
     ----------
-    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
+    keys, allow_missing_keys : see `monai.transforms.MapTransform`
         The volumes (channels, D, H, W).
     at_once : bool
         Whether the signal is made here, as transforms of MONAI need it; otherwise by the first of this package's
@@ -145,7 +145,7 @@ def is_open(data: Mapping[Hashable, Any], key: Hashable) -> bool:
 
 
 def open_signal(d: dict[Hashable, Any], key: Hashable) -> Signal | None:
-    """Put the signal in a volume's place, unless there already; return it, None where nothing stands out."""
+    """Replace a volume by its signal, once, and return that; None where nothing is brighter than the background."""
     scale = d.get(_scale_key(key), "later")
     if scale == "later":
         signal = to_signal(plain_volume(d[key], key))

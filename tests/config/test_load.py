@@ -90,10 +90,10 @@ def test_missing_file_names_its_neighbours(tmp_path):
     ("text", "message"),
     [
         ("seed: 1\ntraining: {epochs: 2\n", r"not valid YAML: line 3, column 1: .*expected ',' or '}'"),
-        ("seed: 1\nseed: 2\n", r"line 2: key 'seed' stands twice \(first in line 1\)"),
+        ("seed: 1\nseed: 2\n", r"line 2: key 'seed' is given twice \(first in line 1\)"),
         (
             "data:\n  shape: [1]\n  n_workers: 1\n  shape: [2]\n",
-            r"line 4: key 'shape' stands twice \(first in line 2\)",
+            r"line 4: key 'shape' is given twice \(first in line 2\)",
         ),
         ("- 1\n", r"must hold sections .*, found a list"),
         ("hello\n", r"must hold sections .*, found 'hello'"),

@@ -300,7 +300,7 @@ class TestLeaks:
         table["subject_id"] = table["participant_id"]
         for part in pair:
             table.loc[np.flatnonzero(table["split"] == part)[0], "subject_id"] = "cat"
-        with pytest.raises(LeakageError, match=f"1 subjects stand in {pair[0]} and in {pair[1]} .cat"):
+        with pytest.raises(LeakageError, match=f"1 subjects are in {pair[0]} and in {pair[1]} .cat"):
             plan(table, features)
 
 

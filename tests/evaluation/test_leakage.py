@@ -35,7 +35,7 @@ def test_one_image_under_two_names_is_caught():
     features = np.random.default_rng(0).normal(size=(4, 5))
     assert check_duplicates(TABLE, features) == []
     features[3] = features[1]
-    with pytest.raises(LeakageError, match=r"1 images stand under the names of several subjects.*b = d"):
+    with pytest.raises(LeakageError, match=r"1 images have the names of several subjects.*b = d"):
         check_duplicates(TABLE, features)
     (notice,) = check_duplicates(TABLE, features, allow_overlap=True)
     assert notice.code == "duplicate_overlap"

@@ -190,7 +190,7 @@ def test_the_split_file_makes_another_seed_comparable(folder, tmp_path):
     ("arguments", "message"),
     [
         ({"evaluations": ["weak"]}, "needs two or more, got 1"),
-        ({"evaluations": ["weak", "weak"]}, "'weak' stands twice"),
+        ({"evaluations": ["weak", "weak"]}, "'weak' is given twice"),
         ({"names": ["a"]}, "one for each of the 2 evaluations is needed, got 1"),
         ({"evaluations": ["weak", "nowhere"]}, "it has no evaluation.json"),
         ({"n_bootstraps": 0}, "n_bootstraps must be 1 or more"),

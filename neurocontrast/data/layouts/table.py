@@ -86,7 +86,7 @@ def _decode(source: Path) -> str:
 
 def _split(source: Path, text: str) -> list[_Row]:
     if source.suffix.lower() != ".csv":
-        # Tabs cannot stand inside a BIDS cell, so a quotation mark never joins cells or lines;
+        # A BIDS cell cannot hold tabs, so a quotation mark never joins cells or lines;
         # spreadsheet programs still wrap some cells in quotes, which are taken off.
         lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         return [(n, [_unquoted(cell.strip()) for cell in line.split("\t")]) for n, line in enumerate(lines, start=1)]

@@ -31,7 +31,7 @@ def read_measures(
     Parameters
     ----------
     participants : path
-        Table of people, as of `read_cohort`; it needs no images.
+        Table of people, as for `read_cohort`; it needs no images.
     measures : path or sequence of path, optional
         Tables of measures in any format of `neurocontrast.data.measures`, or folders of them; by default
         ``measures.tsv`` beside `participants`.

@@ -27,7 +27,7 @@ _PALETTE = np.array(
     ],
     dtype=np.int64,
 )
-"""The ten colours of ColorMNIST's released code: Tableau's, as of matplotlib's "tab10"."""
+"""The ten colours of ColorMNIST's released code: Tableau's, matplotlib's "tab10"."""
 _RESERVED = ("participant_id", "subject_id", "session", "path", "split", "label", "file", "cluster")
 _FLAGS = {"true": "1", "false": "0"}
 
@@ -101,7 +101,7 @@ def _add_clusters(table: pd.DataFrame, settings: ImagesSettings) -> None:
 def stratified_order(names: Sequence[str], labels: Sequence[str], *, seed: int) -> npt.NDArray[np.int64]:
     """Return positions in an order whose first m are a stratified sample, and part of every larger one.
 
-    Within a class images stand in the order of a number drawn from (seed, name), and thus depend on no other image;
+    Within a class images are in the order of a number drawn from (seed, name), and thus depend on no other image;
     the k-th of a class of n comes at (k - ½)/n.
     """
     keys = np.array([derive_seed("image order", seed, name) for name in names], dtype=np.int64)

@@ -30,7 +30,7 @@ Rows = npt.NDArray[np.intp]
 N_FOLDS = 5
 """Levels with fewer subjects are left out: they could not be in every fold."""
 MIN_SUBJECTS = 20
-"""A number is predicted from so many subjects on."""
+"""Fewest subjects for the prediction of a number."""
 MAX_CLASSES = 5
 """With more classes, covariates are predicted in all scans only."""
 MAX_SCANS = 1500

@@ -44,7 +44,7 @@ class Notice:
 
 
 class Section(BaseModel):
-    """A section of the file. Null stands for a key that is absent; keys of other versions are skipped in reading."""
+    """A section of the file. Null means that a key is absent; keys of other versions are skipped in reading."""
 
     model_config = ConfigDict(frozen=True, protected_namespaces=())
 

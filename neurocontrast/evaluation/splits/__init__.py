@@ -1,4 +1,4 @@
-"""Folds in which no subject stands on both sides: dealt, held out by site, by a file, a column, or any splitter."""
+"""Folds in which no subject is on both sides: dealt, held out by site, by a file, a column, or any splitter."""
 
 from neurocontrast.evaluation.splits.splitters import (
     LeaveSiteOut,

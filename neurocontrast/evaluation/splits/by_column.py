@@ -146,7 +146,7 @@ def look_at_twins(features: npt.NDArray[np.floating], split: Split) -> tuple[int
         return 0, []
     text = (
         f"{len(twins)} of {len(split.test)} rows of test have the features of a row of train or validation to the last "
-        "bit: one image stands in both. Official sets have a few; many would flatter every figure."
+        "bit: one image is in both. Official sets have a few; many would flatter every figure."
     )
     explanation = "The same image on both sides is learned by heart, not recognised: the figures below may be too good."
     return len(twins), [Notice("duplicate_overlap", text, explanation)]
@@ -172,7 +172,7 @@ def _check_subjects(parts: Mapping[str, Rows], subjects: npt.NDArray[np.object_]
         shared = sorted(map(str, owners[one] & owners[other]))
         if shared:
             raise LeakageError(
-                f"split_column: {len(shared)} subjects stand in {one} and in {other} ({', '.join(shared[:5])}"
+                f"split_column: {len(shared)} subjects are in {one} and in {other} ({', '.join(shared[:5])}"
                 f"{' …' if len(shared) > 5 else ''}). Put all rows of a subject_id into one part, or leave subject_id "
                 "out where every row is an image of its own."
             )

@@ -86,7 +86,7 @@ def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
         straddling = list(n_folds.index[n_folds > 1])
         if straddling:
             raise LeakageError(
-                f"split_file: in repeat {repeat} scans of {len(straddling)} subjects stand in different folds "
+                f"split_file: in repeat {repeat} scans of {len(straddling)} subjects are in different folds "
                 f"({', '.join(straddling[:5])}). Give all scans of a subject the same fold."
             )
     return splits

@@ -289,7 +289,7 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[npt.N
     if unknown:
         raise DataError(
             f"groups: the subject is missing in {len(unknown)} of {len(subjects)} rows (first: {unknown[:5]}). Name a "
-            "subject in every row, so that nobody stands on both sides of a split."
+            "subject in every row, so that nobody is on both sides of a split."
         )
     return np.array(subjects, dtype=object), cell_texts(pd.Series(site_column, dtype=object))
 
@@ -320,7 +320,7 @@ def check_splits(splits: Sequence[Split], target: Target, subjects: npt.ArrayLik
         shared = sorted(set(owners[split.train]) & set(owners[split.test]))
         if shared:
             raise LeakageError(
-                f"repeat {split.repeat}, fold {split.fold}: {len(shared)} subjects stand on both sides "
+                f"repeat {split.repeat}, fold {split.fold}: {len(shared)} subjects are on both sides "
                 f"({', '.join(shared[:5])}). Put all scans of a subject into one fold."
             )
         if target.kind == "continuous":

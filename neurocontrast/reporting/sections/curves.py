@@ -95,7 +95,7 @@ def _build_calibration(files: EvaluationFiles) -> Section:
     shown = pictures(*(_draw_calibration(files, files.calibration, name) for name in files.classes if name in known))
     lead = (
         "Whether a predicted probability can be read as one: of scans given 0.8, do 8 of 10 belong to the class? "
-        "Slope, intercept and scores stand in the table of all metrics."
+        "Slope, intercept and scores are in the table of all metrics."
     )
     return Section("calibration", "Calibration", shown or [_INPUT.missing()], lead=lead)
 

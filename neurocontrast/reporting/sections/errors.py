@@ -212,8 +212,8 @@ def _build_worst(files: EvaluationFiles) -> Section:
         Column("Predicted", "given", number, 1),
         Column(score, "score", digits=1 if continuous else 2, signed=continuous),
     )
-    hidden = "Scans stand under pseudonyms and ages are rounded; with the evaluation folder, `--show-ids` names them."
-    about = "Scans stand under their identifiers." if files.show_ids else hidden
+    hidden = "Scans have pseudonyms and ages are rounded; with the evaluation folder, `--show-ids` names them."
+    about = "Scans have their identifiers." if files.show_ids else hidden
     lead = (
         "Look at these scans first: a wrong label, a failed registration or segmentation and a truly hard case look "
         "alike here. The list is no estimate of anything."

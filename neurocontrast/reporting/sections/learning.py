@@ -52,7 +52,7 @@ def _tabulate(curve: LearningCurve, metric: str) -> pd.DataFrame:
 
 @style.styled
 def draw_learning(files: Results, words: Words, rows: pd.DataFrame, metric: str, *, how: str) -> style.Picture | None:
-    """Draw a metric of every model over the number of training scans; None where there is none.
+    """Draw a metric of every model over the number of training scans; None without a learning curve.
 
     `rows` holds ``model, metric, n_train, mean, sd``; `how` says over what means and spreads are taken.
     """
@@ -95,7 +95,7 @@ def _build_training(files: EvaluationFiles) -> Section | None:
 
 @style.styled
 def _draw_training(table: pd.DataFrame, ending: str) -> style.Picture | None:
-    """Draw the logged quantities whose names end so over the epochs; None where there is none."""
+    """Draw the logged quantities whose names end so over the epochs; None if none was logged."""
     table = table.dropna(axis="columns", how="all")
     columns = [name for name in map(str, table.select_dtypes("number").columns) if name.endswith(ending)]
     if not columns:

@@ -112,7 +112,7 @@ def _why_not(files: EvaluationFiles) -> Paragraph:
 
 
 def new_site_metric(files: EvaluationFiles) -> str | None:
-    """Return the metric that the panel leads with; None where there is none."""
+    """Return the metric that the panel leads with, or None without any metric."""
     block, table = files.summary.new_site, files.new_sites
     if block is None or table is None:
         return None

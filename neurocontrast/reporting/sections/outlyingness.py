@@ -123,8 +123,8 @@ def _table_furthest(files: EvaluationFiles) -> Block:
         Column("Mahalanobis distance", "mahalanobis", digits=1),
         Column("Percentile", "mahalanobis_percentile", digits=1),
     )
-    hidden = "Scans stand under the pseudonyms of Worst errors; with the evaluation folder, `--show-ids` names them."
-    about = "Scans stand under their identifiers." if files.show_ids else hidden
+    hidden = "Scans have the pseudonyms of Worst errors; with the evaluation folder, `--show-ids` names them."
+    about = "Scans have their identifiers." if files.show_ids else hidden
     caption = (
         f"The {len(rows)} scans furthest outside. Look at them: a failed registration or segmentation ends up here too."
     )

@@ -32,7 +32,7 @@ class RandImageViewd(RandBatchTransform):
 
     Parameters
     ----------
-    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
+    keys, allow_missing_keys : see `monai.transforms.MapTransform`
         Where images (3, H, W) are in a dictionary: RGB, uint8 or floating-point in [0, 1].
     settings : ImageAugmentSettings, optional
         The operations; by default SupCon's.

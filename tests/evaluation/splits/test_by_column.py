@@ -98,6 +98,6 @@ def test_five_of_more_subjects_in_two_parts_are_named():
     split = fixed_split(table_of([*["train"] * 7, *["test"] * 7]), "split")
     twice = np.array([f"s{row % 7}" for row in range(14)], dtype=object)
     target = ages(*range(14))
-    with pytest.raises(LeakageError, match=r"7 subjects stand in train and in test \(s0, s1, s2, s3, s4( …)?\)"):
+    with pytest.raises(LeakageError, match=r"7 subjects are in train and in test \(s0, s1, s2, s3, s4( …)?\)"):
         check_fixed(split, target, twice)
     assert check_fixed(split, target, np.arange(14).astype(str).astype(object)) is None

@@ -64,7 +64,7 @@ def test_scans_without_a_fold_are_trained_on_and_never_tested(cohort, folds, tmp
 
 def test_a_subject_in_two_folds_is_refused(cohort, folds, tmp_path):
     folds.loc[3, "fold"] = 0
-    with pytest.raises(LeakageError, match=r"scans of 1 subjects stand in different folds \(sub-0003\)"):
+    with pytest.raises(LeakageError, match=r"scans of 1 subjects are in different folds \(sub-0003\)"):
         study_of(cohort, write(tmp_path / "splits.tsv", folds))
 
 

@@ -15,7 +15,7 @@ def binary(codes) -> Target:
 def test_a_planted_leak_is_caught():
     subjects = np.array(["x", "y", "x", "z"], dtype=object)
     leaking = Split(0, 3, np.array([0, 1]), np.array([2, 3]))
-    with pytest.raises(LeakageError, match=r"fold 3: 1 subjects stand on both sides \(x\)"):
+    with pytest.raises(LeakageError, match=r"fold 3: 1 subjects are on both sides \(x\)"):
         check_splits([leaking], binary([0, 1, 0, 1]), subjects)
 
 

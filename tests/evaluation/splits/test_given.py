@@ -91,7 +91,7 @@ def test_scans_that_no_split_tests_are_said(cohort):
 
 
 def test_a_splitter_that_parts_the_sessions_of_a_subject_is_refused(sessions):
-    with pytest.raises(LeakageError, match="stand on both sides"):
+    with pytest.raises(LeakageError, match="are on both sides"):
         study_of(sessions, KFold(5))
 
 

@@ -10,7 +10,7 @@ say of people and sessions, `check` reads every image and lists all problems at 
 # A BIDS tree
 # -----------
 #
-# Made here of eight brains of the sample cohort. Ages stand in ``participants.tsv``; one is missing, as happens.
+# Made here of eight brains of the sample cohort. Ages are in ``participants.tsv``; one is missing, as happens.
 import shutil
 import tempfile
 from pathlib import Path

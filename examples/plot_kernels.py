@@ -10,7 +10,7 @@ will pull together, and what the bandwidth σ changes. Then free points on a sph
 # People, ordered by sex and age
 # ------------------------------
 #
-# Categories are integer codes, numbers are as they stand in the table.
+# Categories are integer codes, numbers are those of the table.
 import matplotlib.pyplot as plt
 import torch
 

@@ -2,7 +2,7 @@
 Your MONAI transforms
 =====================
 
-Any MONAI ``Compose`` can stand in place of the preprocessing, and another in place of the random views: in Python as
+Any MONAI ``Compose`` can replace the preprocessing, and another in place of the random views: in Python as
 objects, or in a recipe as a list. Here both are seen at work on real brains, and an encoder is trained with them.
 """
 

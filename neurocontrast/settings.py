@@ -114,7 +114,7 @@ def choose(
     """Return a section as the settings of the component that one of its keys names; settings stay as they are.
 
     `find` returns the settings of a name, or None; `names` are those that a message offers; `from_json` says that lists
-    stand for tuples.
+    are read as tuples.
     """
     if isinstance(given, BaseModel):
         return given

@@ -56,7 +56,7 @@ def draw_subjects(table: pd.DataFrame, *, target: str, sizes: Sequence[int], see
 
 
 def write_draws(path: str | Path, *, target: str, sizes: Sequence[int], seeds: Sequence[int], out: str | Path) -> None:
-    """Write a table of scans with a column of yes and no for each size and seed, as of `column_of`."""
+    """Write a table of scans with a column of yes and no for each size and seed, named by `column_of`."""
     table = read_participants(path, target=target)
     owners = table["subject_id" if "subject_id" in table else "participant_id"]
     for seed in seeds:

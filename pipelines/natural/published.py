@@ -37,7 +37,7 @@ def published_here(experiment: Experiment) -> dict[str, list[str]]:
 
 
 def published_elsewhere(experiment: Experiment) -> dict[str, dict[str, list[str]]]:
-    """Return, for each other data set by its name, columns as of `published_here`."""
+    """Return, for each other data set by its name, columns like those of `published_here`."""
     known = dict.fromkeys(name for variant in experiment.variants.values() for name in variant.published)
     known.pop(dataset_of(experiment), None)
     return {_NAMES.get(name, name): _columns(experiment, name) for name in known}

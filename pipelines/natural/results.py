@@ -40,7 +40,7 @@ def summarise_experiment(folder: str | Path, *, experiment: Experiment) -> pd.Da
     Returns
     -------
     DataFrame
-        ``results.tsv``, as of `summarise_seeds`.
+        ``results.tsv``, see `summarise_seeds`.
 
     Raises
     ------

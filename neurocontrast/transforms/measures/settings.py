@@ -57,7 +57,7 @@ class MeasureAugmentSettings(Replaceable):
     corruption, site_shift, noise : settings or None
         Each operation's range.
     transforms : list of mapping or None
-        As of `neurocontrast.transforms.AugmentSettings`; the image is a tensor (n_measures, 1).
+        See `neurocontrast.transforms.AugmentSettings`; the image is a tensor (n_measures, 1).
 
     Examples
     --------

@@ -93,7 +93,7 @@ class ImageAugmentSettings(Replaceable):
     flip, colour_jitter, grayscale, blur : settings or None
         Each operation's probability and range.
     transforms : list of mapping or None
-        As of `neurocontrast.transforms.AugmentSettings`.
+        See `neurocontrast.transforms.AugmentSettings`.
 
     Examples
     --------

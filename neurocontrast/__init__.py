@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         bundle,
         check,
         compare,
+        convert,
         doctor,
         embed,
         evaluate,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         export_weights,
         finetune,
         import_weights,
+        index,
         join,
         predict,
         prepare_images,
@@ -37,6 +39,7 @@ __all__ = [
     "bundle",
     "check",
     "compare",
+    "convert",
     "doctor",
     "embed",
     "evaluate",
@@ -44,6 +47,7 @@ __all__ = [
     "export_weights",
     "finetune",
     "import_weights",
+    "index",
     "join",
     "load_config",
     "predict",
@@ -54,7 +58,8 @@ __all__ = [
     "simulate",
 ]
 
-_MODULES = ["datasets", "weights"]
+_MODULES = ["data", "datasets", "embedding", "encoders", "evaluation", "kernels", "losses", "training", "transforms",
+            "weights"]  # fmt: skip
 _STAGES = [name for name in __all__ if name != "load_config"]
 _find = lazy_exports(__name__, {"config": ["load_config"], "stages": _STAGES, "provenance": ["version"]})
 
@@ -66,4 +71,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__, *_MODULES, "__version__"]
+    return sorted({*__all__, *_MODULES, *(name for name in globals() if name.startswith("__"))})

@@ -7,6 +7,7 @@ so packages that also hold what needs it export their names this way.
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
@@ -20,8 +21,8 @@ __all__ = ["is_installed", "lazy_exports", "load", "require"]
 def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return a module-level ``__getattr__`` that finds the names of the package `package` in its modules.
 
-    `places` maps a module below the package to the names it holds. A module that begins with a dot is found from the
-    package's parent, as in ``from ..room import name``.
+    ``dir`` of the package lists its ``__all__``, loaded or not. `places` maps a module below the package to the names
+    it holds. A module that begins with a dot is found from the package's parent, as in ``from ..room import name``.
     """
     module_of = {name: module for module, names in places.items() for name in names}
 
@@ -30,6 +31,8 @@ def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
         return getattr(import_module(f".{module_of[name]}", package), name)
 
+    names = vars(sys.modules[package])
+    names["__dir__"] = lambda: sorted({*names["__all__"], *(name for name in names if name.startswith("__"))})
     return find
 
 

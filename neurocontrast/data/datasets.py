@@ -14,7 +14,7 @@ from monai.data import Dataset
 from monai.transforms import Compose, RandomizableTrait, Transform
 
 from neurocontrast.data.cache import VolumeCache, VolumeTransforms
-from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.columns import text_of
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import ScanFiles, files_of
@@ -35,8 +35,8 @@ class CohortDataset(Dataset):
 
     Parameters
     ----------
-    cohort : Cohort
-        Its rows are the items, in its order (`neurocontrast.data.read_cohort`).
+    cohort : Cohort or path
+        Its rows are the items, in its order; of a participants table, what `neurocontrast.data.read_cohort` reads.
     transform : Compose, callable, sequence of callables or Preprocessing, optional
         Applied to ``{"image": path, …}``; `neurocontrast.transforms.brain_transforms` at its defaults if not given.
         Its own loader comes first, for instance `neurocontrast.transforms.LoadScand` or `monai.transforms.LoadImaged`.
@@ -66,7 +66,7 @@ class CohortDataset(Dataset):
 
     def __init__(
         self,
-        cohort: Cohort,
+        cohort: Cohort | str | Path,
         transform: Compose | Callable[..., Any] | Sequence[Callable[..., Any]] | VolumeTransforms | None = None,
         cache_dir: str | Path | None = None,
         *,
@@ -74,6 +74,7 @@ class CohortDataset(Dataset):
     ) -> None:
         known: Any = Preprocessing() if transform is None else transform
         of_settings = hasattr(known, "compose")
+        cohort = cohort if isinstance(cohort, Cohort) else read_cohort(cohort)
         self.scans = cohort.scans
         super().__init__(_Items(cohort, self.scans), known.compose() if of_settings else known)
         self.transform: Compose

@@ -7,10 +7,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.seeds import derive_seed
 
 __all__ = ["Block", "Kernel", "Kind", "Metadata", "Product", "WeightedSum", "column_of"]
 
@@ -20,6 +22,7 @@ Block = Callable[[slice, slice], Tensor]
 """``block(i, j)``: the weights of row scans ``i`` with column scans ``j``, a fresh (n_i, n_j) tensor."""
 
 _EVERYTHING = slice(None)
+_MISSING = ("None", "nan", "NaT", "<NA>")
 
 
 class Kernel(nn.Module):
@@ -28,7 +31,8 @@ class Kernel(nn.Module):
     ``kernel(metadata)`` is the (n, n) matrix of a batch, ``kernel(rows, cols)`` a rectangular (n, m) part of it.
     Kernels compose: ``a * b`` is their product, ``2.0 * a + b`` a weighted sum. Metadata is a dictionary of tensors on
     one device: continuous columns (n,) or (n, p) with NaN where a value is missing, categorical columns integer codes
-    (n,) with -1 where missing. Weights carry no gradient.
+    (n,) with -1 where missing. Lists, arrays and the columns of a DataFrame are taken too, categories then also as
+    words, of which None, NaN, "" and "n/a" are missing. Weights carry no gradient.
     """
 
     columns: dict[str, Kind]
@@ -90,17 +94,35 @@ class Kernel(nn.Module):
         return WeightedSum(self, other)
 
 
-def column_of(metadata: Metadata | None, name: str, *, needed_by: str) -> Tensor:
-    """Return a column of one or two dimensions, or refuse metadata without it."""
+def column_of(metadata: Metadata | None, name: str, *, needed_by: str, words: bool = False) -> Tensor:
+    """Return a column of one or two dimensions, or refuse metadata without it; with `words`, words become codes."""
     if metadata is None or name not in metadata:
         given = "metadata was not given" if metadata is None else f"it has {one_of(metadata) or 'none'}"
         near = suggestion(name, metadata or ())
         raise DataError(f"metadata has no column '{name}', which {needed_by} needs; {given}.{near}")
-    column = metadata[name]
-    if not isinstance(column, Tensor) or column.ndim not in (1, 2):
-        found = f"shape {tuple(column.shape)}" if isinstance(column, Tensor) else type(column).__name__
-        raise DataError(f"metadata['{name}'] must be a tensor of shape (n,) or (n, p), got {found}.")
+    column = _as_tensor(metadata[name], name, words=words)
+    if column.ndim not in (1, 2):
+        raise DataError(f"metadata['{name}'] must have shape (n,) or (n, p), got shape {tuple(column.shape)}.")
     return column
+
+
+def _as_tensor(given: Any, name: str, *, words: bool) -> Tensor:
+    """Return what was given as a tensor: numbers as they are, words as codes that are the same in every batch."""
+    if isinstance(given, Tensor):
+        return given
+    values = np.asarray(given)
+    values = np.asarray(given, dtype=object) if values.dtype.kind in "US" else values  # else NaN is the word "nan"
+    if values.dtype.kind in "biuf":
+        return torch.as_tensor(values if values.dtype.kind == "f" else values.astype(np.int64))
+    cells = [None if not isinstance(value, str) and str(value) in _MISSING else value for value in values.ravel()]
+    try:
+        if words:
+            codes = [-1 if cell in (None, "", "n/a") else derive_seed("category", str(cell)) for cell in cells]
+            return torch.tensor(codes).reshape(values.shape)
+        return torch.tensor([math.nan if cell is None else float(cell) for cell in cells]).reshape(values.shape)
+    except (TypeError, ValueError):
+        allowed = "numbers, or words of categories," if words else "numbers"
+        raise DataError(f"metadata['{name}'] must hold {allowed} one a sample, got {given!r:.80}.") from None
 
 
 class _Composite(Kernel):

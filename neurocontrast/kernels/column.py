@@ -57,7 +57,9 @@ class ColumnKernel(Configurable, Kernel):
 
     def values(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
         """The column as (n, p), or an error that names it."""
-        column = column_of(metadata, self.column, needed_by=type(self).__name__).detach()
+        column = column_of(
+            metadata, self.column, needed_by=type(self).__name__, words=self.kind == "categorical"
+        ).detach()
         if self.kind == "continuous":
             if dtype is None:
                 dtype = column.dtype if column.dtype in (torch.float32, torch.float64) else torch.float32

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, TypeVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -102,7 +103,8 @@ class Objective(Configurable, nn.Module):
     ) -> Tensor:
         """Return the loss of the embeddings (n, d) of two views, of any norm, and of the metadata ``columns``.
 
-        Views are given as ``z1`` and ``z2``, or as a list in place of ``z1``.
+        Views are given as ``z1`` and ``z2``, or as a list in place of ``z1``. Metadata are a dictionary or DataFrame of
+        the columns, as kernels take them (`neurocontrast.kernels.Kernel`), for instance a batch of a `CohortDataset`.
         """
         return self._with_pool(self.value, z1, z2, metadata)
 
@@ -154,7 +156,10 @@ class Objective(Configurable, nn.Module):
             allowed = f"{fewest} views" if fewest == most else f"at least {fewest} views"
             raise DataError(f"{type(self).__name__} takes {allowed} of every scan, got {len(views)}.")
         with torch.autocast(views[0].device.type, enabled=False):
-            columns = {name: _column(metadata, name, kind, views[0]) for name, kind in self.columns.items()}
+            columns = {
+                name: _column(metadata, name, kind, views[0], words=self.contrasts)
+                for name, kind in self.columns.items()
+            }
             rows = normalise(*views) if self.normalise else torch.stack(views).to(_at_least_float32(views[0]))
             rows = self.carry_temperature(rows)
             processes = Processes()
@@ -206,9 +211,12 @@ def _at_least_float32(tensor: Tensor) -> torch.dtype:
 
 
 def _views(z1: Tensor | Sequence[Tensor], z2: Tensor | None) -> list[Tensor]:
-    views = {f"z1[{k}]": z for k, z in enumerate(z1)} if not isinstance(z1, Tensor) else {"z1": z1}
+    views: dict[str, Any] = (
+        {"z1": z1} if isinstance(z1, Tensor | np.ndarray) else {f"z1[{k}]": z for k, z in enumerate(z1)}
+    )
     if z2 is not None:
         views["z2"] = z2
+    views = {name: torch.as_tensor(z) if isinstance(z, np.ndarray) else z for name, z in views.items()}
     if not views:
         raise DataError("z1 must be a tensor or a list of views, got an empty list.")
     (first, reference), *others = views.items()
@@ -226,8 +234,10 @@ def _views(z1: Tensor | Sequence[Tensor], z2: Tensor | None) -> list[Tensor]:
     return list(views.values())
 
 
-def _column(metadata: Metadata | None, name: str, kind: Kind, view: Tensor) -> Tensor:
-    column = column_of(metadata, name, needed_by="the loss")
+def _column(metadata: Metadata | None, name: str, kind: Kind, view: Tensor, *, words: bool) -> Tensor:
+    column = column_of(metadata, name, needed_by="the loss", words=words and kind == "categorical")
+    if metadata is not None and not isinstance(metadata[name], Tensor):
+        column = column.to(view.device)
     if len(column) != len(view):
         found = f"n = {len(view)}; got shape {tuple(column.shape)}"
         raise DataError(f"metadata['{name}'] must be a tensor with one row a sample, {found}.")

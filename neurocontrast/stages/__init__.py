@@ -14,6 +14,7 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.stages.bundle import bundle
     from neurocontrast.stages.check import check
+    from neurocontrast.stages.convert import convert
     from neurocontrast.stages.doctor import doctor
     from neurocontrast.stages.embed import embed
     from neurocontrast.stages.evaluate import evaluate

@@ -241,6 +241,10 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         self.run, self.images_root, self.cache_dir = run, images_root, cache_dir
         self.layer, self.batch_size, self.n_jobs = layer, batch_size, n_jobs
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled, with the run's absolute path: it may be loaded from another working directory."""
+        return {**super().__getstate__(), "run": os.path.abspath(self.run)}
+
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check that the run can be loaded and is one of brain scans; neither argument is looked at."""
         del X, y

@@ -13,6 +13,8 @@ from monai.transforms import Compose, Lambdad, LoadImaged, MapTransform, RandFli
 from neurocontrast.data import CohortDataset, VolumeCache, datasets, read_cohort
 from neurocontrast.data.batches import read_batches
 from neurocontrast.exceptions import DataError
+from neurocontrast.kernels import Categorical, Gaussian
+from neurocontrast.losses import YAwareInfoNCE
 from neurocontrast.transforms import LoadScand, Preprocessing, ResampleByAread, brain_transforms, load_volume
 
 SETTINGS = {"spacing_mm": 2.5, "shape": (20, 22, 16)}
@@ -53,6 +55,21 @@ def test_an_item_is_an_image_and_every_column(cohort, tmp_path):
     np.testing.assert_array_equal(item["image"], load_volume(tmp_path / "s0.nii.gz", Preprocessing(**SETTINGS)))
     assert np.isnan(dataset[1]["age"])
     assert (dataset[1]["site"], dataset[2]["sex"]) == ("", "")
+
+
+def test_a_path_of_participants_is_read(cohort, tmp_path):
+    dataset = CohortDataset(str(cohort.source), brain_transforms(**SETTINGS))
+    assert [item["participant_id"] for item in dataset] == ["s0", "s1", "s2", "s3"]
+    with pytest.raises(DataError, match=r"absent\.tsv"):
+        CohortDataset(tmp_path / "absent.tsv")
+
+
+def test_a_batch_of_a_loader_is_the_metadata_of_a_loss(cohort):
+    batch = next(iter(DataLoader(CohortDataset(cohort, brain_transforms(**SETTINGS)), batch_size=4, num_workers=0)))
+    z = torch.randn(2, 4, 8)
+    kernel = Gaussian("age", sigma=5.0, missing="marginal") * Categorical("sex", missing="marginal")
+    known = {"age": torch.tensor([34.2, np.nan, 50, 61]), "sex": torch.tensor([0, 1, -1, 0])}
+    assert torch.equal(YAwareInfoNCE(kernel)(*z, batch), YAwareInfoNCE(kernel)(*z, known))
 
 
 def test_without_a_transform_it_is_the_default_preprocessing(cohort):

@@ -1,3 +1,5 @@
+import pickle
+
 import nibabel as nib
 import numpy as np
 import pandas as pd
@@ -100,6 +102,13 @@ def test_sites_are_left_out_in_several_processes(embedder, table):
         model, table, table["diagnosis"], cv=LeaveSiteOut(), groups=table[["subject_id", "site"]], n_jobs=2
     )
     assert np.isfinite(found["test_score"]).all()
+
+
+def test_what_is_pickled_finds_its_run_from_another_working_directory(folder, run, paths, features, monkeypatch):
+    monkeypatch.chdir(folder)
+    kept = pickle.dumps(ScanEmbedder(run.name, cache_dir=folder / "cache").fit())
+    monkeypatch.chdir("/")
+    np.testing.assert_array_equal(pickle.loads(kept).transform(paths[:2]), features[:2])
 
 
 def test_a_clone_is_not_fitted_and_has_the_same_parameters(embedder):

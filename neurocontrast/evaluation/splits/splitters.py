@@ -150,8 +150,8 @@ class LeaveSiteOut(BaseCrossValidator):
 
     Notes
     -----
-    `split` takes subjects and sites as that of `SiteStratifiedGroupKFold` does. A row without a site is refused, since
-    it could belong to the site held out.
+    `split` takes subjects and sites as that of `SiteStratifiedGroupKFold` does, or sites alone as `groups`, if nobody
+    was scanned at two of them. A row without a site is refused, since it could belong to the site held out.
 
     Examples
     --------
@@ -169,12 +169,12 @@ class LeaveSiteOut(BaseCrossValidator):
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None) -> int:
         """Return the number of sites."""
         del X, y
-        return len(set(subjects_and_sites(groups, sites, splitter=type(self).__name__)[1]))
+        return len(set(subjects_and_sites(*_of_site(groups, sites), splitter=type(self).__name__)[1]))
 
     def split(self, X: Any, y: Any = None, groups: Any = None, sites: Any = None) -> Iterator[tuple[Rows, Rows]]:
         """Yield the rows of training and of test, site after site; of `X` and `y` only the length counts."""
         indexable(X, y, groups, sites)
-        owners, places = subjects_and_sites(groups, sites, splitter=type(self).__name__)
+        owners, places = subjects_and_sites(*_of_site(groups, sites), splitter=type(self).__name__)
         for split in leave_site_out(places, owners, names=[f"row {row}" for row in range(len(owners))]):
             yield split.train, split.test
 
@@ -292,6 +292,14 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[npt.N
             "subject in every row, so that nobody is on both sides of a split."
         )
     return np.array(subjects, dtype=object), cell_texts(pd.Series(site_column, dtype=object))
+
+
+def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
+    """Return subjects and sites; groups of one column are sites, and every row a subject of its own."""
+    column = None if groups is None or sites is not None else np.asarray(groups, dtype=object).squeeze()
+    if column is None or column.ndim != 1 or (isinstance(groups, pd.DataFrame) and groups.shape[1] > 1):
+        return groups, sites
+    return np.arange(len(column)), column
 
 
 def _two_columns(groups: Any, splitter: str) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.object_]]:

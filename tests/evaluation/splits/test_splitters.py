@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate, permutation_test_score
 
 from neurocontrast.evaluation import EvaluationSettings, LeaveSiteOut, SiteStratifiedGroupKFold, plan_study
 from neurocontrast.evaluation.splits.splitters import subjects_and_sites
@@ -130,3 +130,23 @@ def test_arguments_that_cannot_be_are_refused(groups):
         list(splitter.split(range(4), [0, 1, 0, 1], groups=[["a", "x"], ["a", "x"], ["b", "x"], ["b", "x"]]))
     with pytest.raises(DataError, match="needs the target"):
         list(splitter.split(groups, groups=groups))
+
+
+@pytest.mark.parametrize("column", [list("aabbcc"), np.array(list("aabbcc")), pd.DataFrame({"site": list("aabbcc")})])
+def test_one_column_of_groups_is_the_site(column):
+    splitter = LeaveSiteOut()
+    assert splitter.get_n_splits(groups=column) == 3
+    assert [test.tolist() for _, test in splitter.split(np.zeros((6, 2)), groups=column)] == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_permutation_tests_take_both_splitters(cohort, groups):
+    y = (cohort.table["age"] > cohort.table["age"].median()).to_numpy()
+    of_both = {"params": {"groups": groups["subject_id"], "sites": groups["site"]}}
+    ways = ((LeaveSiteOut(), {"groups": groups["site"]}), (SiteStratifiedGroupKFold(3, random_state=0), of_both))
+    for splitter, given in ways:
+        with sklearn.config_context(enable_metadata_routing="params" in given):
+            _, scores, p = permutation_test_score(
+                LogisticRegression(), cohort.features, y, **given, cv=splitter, n_permutations=5, random_state=0
+            )
+        assert len(scores) == 5
+        assert 0 < p <= 1

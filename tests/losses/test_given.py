@@ -1,0 +1,91 @@
+"""Losses and kernels take metadata as people have them: lists, arrays, words, a DataFrame, a batch of a DataLoader."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.kernels import Categorical, Different, Gaussian
+from neurocontrast.losses import (
+    SINCERE,
+    ConditionalAlignmentUniformity,
+    FairCCLK,
+    SupCon,
+    Supervised,
+    Triplet,
+    WeaklySupervisedCCLK,
+    YAwareInfoNCE,
+)
+
+AGES, SEXES, SITES = [20, 31, 45, 62, 33, 50], ["F", "M", "F", "F", "M", "M"], list("aabbca")
+TENSORS = {
+    "age": torch.tensor(AGES, dtype=torch.float32),
+    "sex": torch.tensor([0, 1, 0, 0, 1, 1]),
+    "site": torch.tensor([0, 0, 1, 1, 2, 0]),
+}
+KINDS = {
+    "lists": {"age": AGES, "sex": SEXES, "site": SITES},
+    "arrays": {"age": np.array(AGES), "sex": np.array(SEXES), "site": np.array(SITES, dtype=object)},
+    "DataFrame": pd.DataFrame({"age": AGES, "sex": pd.Categorical(SEXES), "site": SITES}),
+    "mixed": {"age": TENSORS["age"].double(), "sex": np.array(SEXES) == "M", "site": tuple(SITES)},
+}
+KERNEL = Gaussian("age", sigma=5.0) * Categorical("sex")
+LOSSES = [
+    YAwareInfoNCE(KERNEL),
+    ConditionalAlignmentUniformity(KERNEL),
+    YAwareInfoNCE(Gaussian("age", sigma=5.0) * Different("site")),
+    SupCon("site"),
+    SINCERE("sex"),
+    Triplet("sex"),
+    FairCCLK(Categorical("site")),
+    WeaklySupervisedCCLK(Gaussian("age", sigma=9.0)),
+]
+
+
+@pytest.fixture
+def views():
+    torch.manual_seed(0)
+    return torch.randn(2, len(AGES), 8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_a_loss_is_the_same_however_metadata_are_given(loss, kind, views):
+    assert torch.equal(loss(*views, KINDS[kind]), loss(*views, TENSORS))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kernel_is_the_same_however_metadata_are_given(kind):
+    given, kernel = KINDS[kind], Gaussian("age", sigma=5.0) * Categorical("sex") * Different("site")
+    assert torch.allclose(kernel(given).float(), kernel(TENSORS))
+    site, few = Categorical("site"), {"site": list(given["site"])[:2]}
+    assert torch.equal(site(few, given), site(TENSORS)[:2])  # a word is the same code in rows and in columns
+
+
+def test_embeddings_may_be_arrays(views):
+    loss = YAwareInfoNCE(KERNEL)
+    assert loss(*views.numpy(), TENSORS) == loss(*views, TENSORS)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), "", "n/a", pd.NA])
+def test_missing_words_and_numbers_are_missing(missing):
+    with pytest.raises(DataError, match="sex"):
+        Categorical("sex")({"sex": ["F", missing, "M"]})
+    weights = Categorical("sex", missing="marginal")({"sex": ["F", missing, "F", "M"]})
+    assert weights[0, 1] == pytest.approx(1 / 3)
+    if not isinstance(missing, str):
+        with pytest.raises(DataError, match="age"):
+            Gaussian("age", sigma=5.0)({"age": [20, missing, 30]})
+
+
+@pytest.mark.parametrize("ages", [["20", "35-40"], ["young", "old"], [[20], [30, 40]]])
+def test_words_are_no_numbers(ages, views):
+    for refused in (Gaussian("age", sigma=5.0), YAwareInfoNCE(Gaussian("age", sigma=5.0))):
+        with pytest.raises((DataError, ValueError), match=r"age|inhomogeneous"):
+            refused({"age": ages}) if isinstance(refused, Gaussian) else refused(*views[:, :2], {"age": ages})
+
+
+def test_classes_to_predict_must_be_codes(views):
+    with pytest.raises(DataError, match="metadata\\['sex'\\] must hold numbers"):
+        Supervised("sex", error="cross-entropy")(*views[..., :2], {"sex": SEXES})

@@ -243,7 +243,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled, with the run's absolute path: it may be loaded from another working directory."""
-        return {**super().__getstate__(), "run": os.path.abspath(self.run)}
+        return {**super().__getstate__(), "run": str(Path(self.run).absolute())}
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check that the run can be loaded and is one of brain scans; neither argument is looked at."""

@@ -49,7 +49,6 @@ from monai.transforms import (
 )
 
 import neurocontrast
-from neurocontrast.data import fit_preprocessing
 from neurocontrast.data.batches import read_batches
 from neurocontrast.data.cache import VolumeCache
 from neurocontrast.data.cohort import read_cohort
@@ -229,20 +228,14 @@ def inside_the_brain(paths: list[str], preprocessing: Preprocessing, repeats: in
         "`zscore`, the whole box": {"normalise": "zscore"},
         "`zscore-brain`": {"normalise": "zscore-brain"},
         "`percentile`": {"normalise": "percentile"},
-        "`white-matter`": {"normalise": "white-matter"},
-        "`histogram`": {"normalise": "histogram"},
         f"`zscore`, `erode_mm: {2 * spacing:g}`": erode,
-        "`white-matter`, eroded": {"normalise": "white-matter", **erode},
-        "`histogram`, eroded": {"normalise": "histogram", **erode},
     }
     box = {"spacing_mm": preprocessing.spacing_mm, "shape": preprocessing.shape}
-    fitted = {name: fit_preprocessing(Preprocessing(**box, **keys), paths) for name, keys in asked.items()}
+    fitted = {name: Preprocessing(**box, **keys) for name, keys in asked.items()}
     first, *_ = asked
-    ratios: dict[str, list[float]] = {name: [] for name in [*asked, "fitting `histogram`, a scan"]}
+    ratios: dict[str, list[float]] = {name: [] for name in asked}
     for path in paths:
         calls: dict[str, Timed] = {name: functools.partial(load_volume, path, each) for name, each in fitted.items()}
-        unfitted = Preprocessing(**box, normalise="histogram")
-        calls["fitting `histogram`, a scan"] = functools.partial(fit_preprocessing, unfitted, [path])
         least = {name: min(values) for name, values in in_turn(calls, repeats, time.process_time).items()}
         for name, value in least.items():
             ratios[name].append(value / least[first])

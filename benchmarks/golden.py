@@ -39,13 +39,13 @@ NO_VIEWS = {"flip": None, "blur": None, "noise": None, "cutout": None, "crop": N
 RUNS: dict[str, dict[str, Any]] = {
     "zscore": {"data": {"normalise": "zscore"}, "augment": NO_VIEWS},
     "eroded": {"data": {"normalise": "zscore-brain", "erode_mm": 6.0}, "augment": NO_VIEWS},
-    "histogram": {
-        "data": {"normalise": "histogram", "erode_mm": 6.0},
+    "percentile": {
+        "data": {"normalise": "percentile", "erode_mm": 6.0},
         "augment": NO_VIEWS,
         "training": TRAINING | {"epochs": 0},
     },
     "conditional": {
-        "data": {"normalise": "white-matter"},
+        "data": {"normalise": "percentile"},
         "augment": NO_VIEWS,
         "objective": {"loss": "conditional", "kernel": [{"column": "age", "type": "gaussian", "sigma": 5.0}]},
     },

@@ -33,7 +33,6 @@ from sklearn.decomposition import PCA
 
 import neurocontrast
 from neurocontrast.cli.output import console_progress
-from neurocontrast.data.fitting import fit_preprocessing
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.files import write_table
@@ -175,7 +174,7 @@ def _components(config: neurocontrast.Config, table: pd.DataFrame) -> np.ndarray
     """Return 60 principal components of the pretraining scans' voxels, for all scans."""
     is_known = (table["use"] == "pretrain").to_numpy()
     paths = table["path"].to_numpy(dtype=object)
-    preprocessing = fit_preprocessing(config.data.preprocessing, list(paths[is_known]))
+    preprocessing = config.data.preprocessing
     voxels = np.stack([load_volume(path, preprocessing).ravel() for path in paths])
     return PCA(60, random_state=0).fit(voxels[is_known]).transform(voxels)
 

@@ -34,7 +34,7 @@ REPAIRS = ("intensity", "rim", "sharpness", "registration")
 def conditions() -> list[Condition]:
     found = []
     for name, more in (("whole", {}), ("6 mm eroded", E6)):
-        for normalise in ("zscore", "zscore-brain", "percentile", "white-matter", "histogram"):
+        for normalise in ("zscore", "zscore-brain", "percentile"):
             found.append(Condition(f"intensity, {name}", normalise, {"normalise": normalise, **more}))
         for label, settings, change in (
             ("slow field divided out, zscore-brain", BRAIN, "without-bias"),
@@ -117,7 +117,6 @@ def directions(products: Products, seeds: int) -> pd.DataFrame:
         "z-score of the brain": BRAIN,
         "z-score, eroded": ERODED,
         "percentiles, eroded": {**PERCENTILE, **E6},
-        "white matter, eroded": {"normalise": "white-matter", **E6},
     }
     rows = []
     for design, (known, home, new) in designs.items():

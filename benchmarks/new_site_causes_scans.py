@@ -9,18 +9,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from monai.data import MetaTensor
 from nilearn.datasets import load_mni152_brain_mask
 from nilearn.image import resample_img
 from scipy import ndimage
 from scipy.stats import rankdata
+from white_matter import deep_part, white_matter_peak
 
-from neurocontrast.data.fitting import landmarks_of
 from neurocontrast.transforms import LoadScand, ResampleByAread
-from neurocontrast.transforms.brain import deep_part, erode, fill_largest
+from neurocontrast.transforms.brain import erode, fill_largest
 from neurocontrast.transforms.compose import boxing
 from neurocontrast.transforms.images import affine_of, spacing_of, to_image, voxels_of
-from neurocontrast.transforms.intensity import standard_landmarks, white_matter_peak
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["CHANGES", "Cohort", "Condition", "describe", "gram", "images", "read_cohort", "without_bias", "zones_of"]
@@ -113,7 +111,7 @@ def images(cohort: Cohort, condition: Condition) -> np.ndarray:
     """Return every scan as the models see it, a row each: changed, then preprocessed."""
     affine = np.diag([*cohort.spacing_mm, 1.0])
     scans = [to_image(_changed(cohort, i, condition)[None], affine, name=name) for i, name in enumerate(cohort.names)]
-    compose = _fitted(cohort, condition, scans).compose()
+    compose = Preprocessing(**{"spacing_mm": None, "shape": SHAPE, **condition.settings}).compose()
     rows = [voxels_of(compose({"image": scan}, start=1)["image"]) for scan in scans]
     return np.stack(rows).reshape(len(rows), -1)
 
@@ -123,16 +121,6 @@ def _changed(cohort: Cohort, i: int, condition: Condition) -> np.ndarray:
     for change in condition.changes:
         voxels = CHANGES[change](cohort, i, voxels)
     return voxels
-
-
-def _fitted(cohort: Cohort, condition: Condition, scans: Sequence[MetaTensor]) -> Preprocessing:
-    """Fit on the sites that are known, as `pretrain` does."""
-    settings = {"spacing_mm": None, "shape": SHAPE, **condition.settings}
-    preprocessing = Preprocessing(**settings)
-    if not preprocessing.is_fitted:
-        found = [landmarks_of(scans[i], preprocessing) for i in np.flatnonzero(cohort.known)]
-        preprocessing = preprocessing.model_copy(update={"landmarks": standard_landmarks(found)})
-    return preprocessing
 
 
 def gram(cohort: Cohort, condition: Condition) -> np.ndarray:

@@ -10,10 +10,9 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.data.cache import VolumeCache
     from neurocontrast.data.datasets import CohortDataset
-    from neurocontrast.data.fitting import fit_preprocessing
     from neurocontrast.data.measures.reading import read_measures
 
-__all__ = ["Cohort", "CohortDataset", "Kind", "VolumeCache", "fit_preprocessing", "read_cohort", "read_measures"]
+__all__ = ["Cohort", "CohortDataset", "Kind", "VolumeCache", "read_cohort", "read_measures"]
 
 # Loaded when asked for: a report needs the cohort, and neither torch nor nibabel.
 __getattr__ = lazy_exports(
@@ -21,7 +20,6 @@ __getattr__ = lazy_exports(
     {
         "cache": ["VolumeCache"],
         "datasets": ["CohortDataset"],
-        "fitting": ["fit_preprocessing"],
         "measures.reading": ["read_measures"],
     },
 )

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.fitting import landmarks_of
 from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import ScanFiles, as_scan, digest_of_file, files_of
@@ -46,10 +45,7 @@ def inspect_scan(
         spacing_mm = None if preprocessing is None else preprocessing.spacing_mm
         image = LoadScand("image", spacing_mm=spacing_mm or 1.0)({"image": name})["image"]
         if preprocessing is not None:
-            if preprocessing.is_fitted:
-                apply(preprocessing.compose(), {"image": image}, start=1)
-            else:
-                landmarks_of(image, preprocessing)
+            apply(preprocessing.compose(), {"image": image}, start=1)
         doubts = tuple(filter(None, (_mask_doubt(in_memory_order(channel)[0]) for channel in image.numpy())))
         digest = "-".join(digest_of_file(path) for path in files)
         return Finding(name, warnings=warnings + doubts, header=headers[0], digest=digest)

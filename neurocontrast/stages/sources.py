@@ -12,7 +12,7 @@ import numpy as np
 from monai.transforms import Compose, Transform
 
 from neurocontrast.config import AnyDataSettings, Config, DataSettings, ImageDataSettings, MeasureDataSettings
-from neurocontrast.data import Cohort, CohortDataset, VolumeCache, fit_preprocessing
+from neurocontrast.data import Cohort, CohortDataset, VolumeCache
 from neurocontrast.data.batches import Images
 from neurocontrast.data.cache import VolumeTransforms, signature_of
 from neurocontrast.data.cohort import columns_of
@@ -112,18 +112,9 @@ class BrainVolumes(ImageSource):
         return replace(found, targets=None if is_given else targets)
 
     def fitted(self, cohort: Cohort, training: Sequence[int], validation: Sequence[int], progress: Progress) -> Self:
-        """Return the source fitted on the rows of training; all unusable scans, of either side, are one error."""
-        if self.transforms.is_fitted:
-            return self
-        assert isinstance(self.transforms, Preprocessing)  # a user's transforms are complete
-        preprocessing = fit_preprocessing(
-            self.transforms,
-            self._of(self.channels, cohort.subset(list(training))).scans,
-            others=self._of(self.channels, cohort.subset(list(validation))).scans,
-            n_workers=self.data.n_workers,
-            progress=progress,
-        )
-        return replace(self, transforms=preprocessing)
+        """Return the source: no preprocessing of scans is fitted on a cohort."""
+        del cohort, training, validation, progress
+        return self
 
     def as_in_run(self, contract: Mapping[str, Any]) -> Self:
         """Return the source with a run's preprocessing, or a run's description of a user's transforms."""
@@ -177,7 +168,7 @@ class BrainVolumes(ImageSource):
 
     def _cache_of_maps(self) -> VolumeCache:
         """Return the cache of the maps on the grid of the preprocessed scans, otherwise as they are."""
-        changes = {"normalise": "none", "erode_mm": 0.0, "landmarks": None, "n_channels": len(self.data.maps)}
+        changes = {"normalise": "none", "erode_mm": 0.0, "n_channels": len(self.data.maps)}
         assert isinstance(self.transforms, Preprocessing)
         return self._cache_of(self.transforms.model_copy(update=changes))
 

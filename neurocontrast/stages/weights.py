@@ -105,10 +105,7 @@ def _source(known: Architecture, settings: Config, progress: Progress) -> BrainV
             "121×145×121 voxels, zscore); say otherwise with --config or, for instance, --set data.spacing_mm=2."
         )
     data = as_config({"data": {**known.data, **given}}).data
-    source = BrainVolumes(data).prepared(None)
-    if not source.transforms.is_fitted:
-        raise ConfigError(f"data.normalise: '{data.normalise}' is fitted to scans of a cohort. Choose another.")
-    return source
+    return BrainVolumes(data).prepared(None)
 
 
 def _objective(known: Architecture) -> dict[str, Any] | None:

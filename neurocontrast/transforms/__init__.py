@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.natural.views import RandImageViewd
     from neurocontrast.transforms.normalising import (
         CheckVariesd,
-        MatchHistogramd,
         ScaleByBrainPercentilesd,
-        ScaleByWhiteMatterd,
         SmoothByFwhmd,
         ZScoreBraind,
         ZScored,
@@ -51,7 +49,7 @@ _PLACES = {
     "natural.settings": ["ImageAugmentSettings"],
     "natural.views": ["RandImageViewd"],
     "normalising": [
-        *["CheckVariesd", "MatchHistogramd", "ScaleByBrainPercentilesd", "ScaleByWhiteMatterd", "SmoothByFwhmd"],
+        *["CheckVariesd", "ScaleByBrainPercentilesd", "SmoothByFwhmd"],
         *["ZScoreBraind", "ZScored"],
     ],
     "operation": ["Operation"],

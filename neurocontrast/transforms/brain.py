@@ -17,7 +17,6 @@ from neurocontrast.transforms.limits import check_erosion
 
 N_BRAIN_VOXELS_MIN = 500  # a scan with fewer is refused by what is computed inside the brain
 _HALF_COVERED = 0.499  # of a voxel of a new grid that is brain; a little less, since sums of weights are rounded
-_DEEP_PART = 0.2
 _ROUNDING = 1e-6
 _BRAIN_LITRES_MAX = 3.0
 
@@ -172,17 +171,6 @@ def erode(mask: Mask, radius_mm: float, spacing_mm: Sequence[float]) -> Mask:
             distance = scipy.ndimage.distance_transform_edt(mask[wide], sampling=spacing_mm)
             eroded[wide] = mask[wide] & (distance > radius_mm * (1 + _ROUNDING))
     return eroded
-
-
-def deep_part(inside: Mask, spacing_mm: Sequence[float]) -> Mask:
-    """Return the voxels in the middle of a cube of brain, of half-width a fifth of the radius of a ball as large."""
-    deep = np.zeros_like(inside)
-    for within in _bounds(inside):
-        n_mm3 = np.count_nonzero(inside) * float(np.prod(spacing_mm))
-        depth_mm = _DEEP_PART * (3 * n_mm3 / (4 * np.pi)) ** (1 / 3)
-        sides = [2 * max(1, round(depth_mm / step)) + 1 for step in spacing_mm]
-        deep[within] = scipy.ndimage.minimum_filter(inside[within], sides, mode="constant", cval=0)
-    return deep
 
 
 def _bounds(mask: Mask) -> list[tuple[slice, ...]]:

@@ -17,9 +17,7 @@ from neurocontrast.transforms.images import apply, voxels_of
 from neurocontrast.transforms.loading import LoadScand
 from neurocontrast.transforms.normalising import (
     CheckVariesd,
-    MatchHistogramd,
     ScaleByBrainPercentilesd,
-    ScaleByWhiteMatterd,
     SmoothByFwhmd,
     ZScoreBraind,
     ZScored,
@@ -58,11 +56,6 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
         preprocessing = Preprocessing.from_settings(settings, "brain_transforms")
     elif settings:
         raise DataError(f"brain_transforms: give a preprocessing or settings, not both; got {', '.join(settings)} too.")
-    if not preprocessing.is_fitted:
-        raise DataError(
-            "the preprocessing has no landmarks yet, which `pretrain` fits on its scans. Fit it first "
-            "(neurocontrast.data.fit_preprocessing), or take that of an encoder."
-        )
     return _composed(brain_steps(preprocessing, key))
 
 
@@ -126,10 +119,5 @@ def _to_intensities(preprocessing: Preprocessing, key: str) -> list[Step]:
             return [(ZScoreBraind, {"keys": key})]
         case "percentile":
             return [(ScaleByBrainPercentilesd, inside | percentiles)]
-        case "white-matter":
-            return [(ScaleByWhiteMatterd, inside)]
-        case "histogram":
-            assert preprocessing.landmarks is not None
-            return [(MatchHistogramd, inside | percentiles | {"landmarks": preprocessing.landmarks})]
         case "none":
             return [(CheckVariesd, {"keys": key})]

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, ClassVar
+from typing import Any
 
 import monai
 import numpy as np
@@ -186,7 +186,6 @@ class DescribedTransforms:
     transforms: Compose  # from {"image": path} to {"image": MetaTensor (C, D, H, W)}; none of them random
     image_shape: tuple[int, ...]  # of every image they make, (C, D, H, W)
     targets: Description | None = None
-    is_fitted: ClassVar[bool] = True
 
     def contract(self) -> dict[str, Any]:
         """Return the transforms, one description each, with the versions of what they are made of."""

@@ -6,7 +6,6 @@ SPACING_LIMITS_MM = (0.1, 20.0)  # voxel sizes outside these are taken for a dam
 SAME_SPACING = 1e-3  # spacings that differ by less than this part are the same
 N_VOXELS_MIN = 8  # a scan with fewer voxels along an axis is a slice or a thumbnail, not a volume
 FWHM_PER_SIGMA = 2.3548200450309493
-N_LANDMARKS = 11  # of a histogram: the lower percentile, each tenth, the upper percentile
 
 
 def check_erosion(erode_mm: float, spacing_mm: float | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,19 +22,12 @@ from neurocontrast.transforms.images import (
     times,
     voxels_of,
 )
-from neurocontrast.transforms.intensity import (
-    find_landmarks,
-    map_landmarks,
-    scale_by_percentiles,
-    white_matter_scale,
-    zscore,
-)
-from neurocontrast.transforms.limits import FWHM_PER_SIGMA, N_LANDMARKS
+from neurocontrast.transforms.intensity import scale_by_percentiles, zscore
+from neurocontrast.transforms.limits import FWHM_PER_SIGMA
 
 _LITTLE = 0.02  # of brain about a place; where there is less, smoothed values fade to 0
 
 Values = npt.NDArray[np.float32]
-Mask = npt.NDArray[np.bool_]
 
 
 class CheckVariesd(EachImage):
@@ -110,14 +103,14 @@ class _InsideBraind(MapTransform):
             given = None if self.mask_key is None else voxels_of(settled(item[self.mask_key]))[0] != 0
             for channel in voxels:
                 inside = channel != 0 if given is None else given
-                values = self._normalised(channel[inside], channel, inside, image)
+                values = self._normalised(channel[inside])
                 if values is None:
                     raise _nothing_varies(image)
                 channel[inside] = values
             item[key] = image_like(image, voxels, affine_of(image))
         return item
 
-    def _normalised(self, values: Values, channel: Values, inside: Mask, image: Any) -> Values | None:
+    def _normalised(self, values: Values) -> Values | None:
         """Return the new intensities inside the brain, or None where nothing varies."""
         raise NotImplementedError
 
@@ -146,24 +139,8 @@ class ZScoreBraind(_InsideBraind):
     (True, 0.0)
     """
 
-    def _normalised(self, values: Values, *_: Any) -> Values | None:
+    def _normalised(self, values: Values) -> Values | None:
         return zscore(values)
-
-
-class ScaleByWhiteMatterd(_InsideBraind):
-    """Scale T1-weighted brains so that the peak of white matter, looked for deep in the brain, is 1 and 0 stays 0.
-
-    A DataError names an image in which no such peak is found. Keywords are those of `ZScoreBraind`.
-
-    Examples
-    --------
-    >>> from neurocontrast.transforms import ScaleByWhiteMatterd
-    >>> scale = ScaleByWhiteMatterd("image", mask_key="brain")
-    """
-
-    def _normalised(self, values: Values, channel: Values, inside: Mask, image: Any) -> Values | None:
-        spacing = spacing_of(affine_of(image))
-        return values * np.float32(1 / white_matter_scale(channel, inside, spacing, name_of(image)))
 
 
 class ScaleByBrainPercentilesd(_InsideBraind):
@@ -190,38 +167,8 @@ class ScaleByBrainPercentilesd(_InsideBraind):
             )
         self.percentiles = (float(percentiles[0]), float(percentiles[1]))
 
-    def _normalised(self, values: Values, *_: Any) -> Values | None:
+    def _normalised(self, values: Values) -> Values | None:
         return scale_by_percentiles(values, self.percentiles)
-
-
-class MatchHistogramd(ScaleByBrainPercentilesd):
-    """Bring the landmarks of the brain's histogram to those of a cohort, straight in between, clipped beyond.
-
-    Landmarks are eleven intensities that do not fall, as `fit_preprocessing` fits them: at the two percentiles of
-    `ScaleByBrainPercentilesd`, whose keywords are taken too, and at each tenth percentile.
-
-    References
-    ----------
-    Nyúl, Udupa & Zhang (2000), New variants of a method of MRI scale standardization.
-
-    Examples
-    --------
-    >>> from neurocontrast.transforms import MatchHistogramd
-    >>> match = MatchHistogramd("image", landmarks=[0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
-    """
-
-    def __init__(self, keys: KeysCollection, *, landmarks: Sequence[float], **of_percentiles: Any) -> None:
-        super().__init__(keys, **of_percentiles)
-        steps = np.diff(landmarks)
-        if len(steps) != N_LANDMARKS - 1 or not (steps >= 0).all():
-            raise ConfigError(
-                f"MatchHistogramd: landmarks are {N_LANDMARKS} numbers that do not fall, got {list(landmarks)!r}."
-            )
-        self.landmarks = tuple(float(each) for each in landmarks)
-
-    def _normalised(self, values: Values, *_: Any) -> Values | None:
-        found = find_landmarks(values, self.percentiles)
-        return None if found is None else map_landmarks(values, found, self.landmarks)
 
 
 class SmoothByFwhmd(EachImage):

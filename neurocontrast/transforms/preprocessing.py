@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import digest_of
 from neurocontrast.settings import Settings
-from neurocontrast.transforms.limits import N_LANDMARKS, N_VOXELS_MIN, SPACING_LIMITS_MM, check_erosion
+from neurocontrast.transforms.limits import N_VOXELS_MIN, SPACING_LIMITS_MM, check_erosion
 
 if TYPE_CHECKING:
     from monai.transforms import Compose
@@ -37,7 +36,7 @@ class ScanSettings(Settings):
 
     spacing_mm: Annotated[float, Field(ge=SPACING_LIMITS_MM[0], le=SPACING_LIMITS_MM[1])] | None = 1.5
     shape: tuple[_Length, _Length, _Length] = (121, 145, 121)
-    normalise: Literal["zscore", "zscore-brain", "percentile", "white-matter", "histogram", "none"] = "zscore"
+    normalise: Literal["zscore", "zscore-brain", "percentile", "none"] = "zscore"
     percentiles: tuple[Annotated[float, Field(ge=0, lt=10)], Annotated[float, Field(gt=90, le=100)]] = (1.0, 99.0)
     erode_mm: Annotated[float, Field(ge=0, le=30)] = 0.0
     smooth_mm: Annotated[float, Field(ge=0, le=60)] = 0.0
@@ -59,23 +58,19 @@ class Preprocessing(ScanSettings):
         Voxel size to resample to, the same along each axis; None keeps each scan's own.
     shape : tuple of int
         Voxels to the right, to the front and upwards; what lies outside is cropped, what is missing padded.
-    normalise : {"zscore", "zscore-brain", "percentile", "white-matter", "histogram", "none"}
+    normalise : {"zscore", "zscore-brain", "percentile", "none"}
         Mean 0 and deviation 1 over the whole box; over its non-zero voxels alone, zeros staying 0
-        (for skull-stripped scans); the brain's `percentiles` to 0 and 1, clipped; the peak of white
-        matter in a T1w brain to 1; the brain's histogram to the `landmarks` of the cohort; or
-        intensities as they are.
+        (for skull-stripped scans); the brain's `percentiles` to 0 and 1, clipped; or intensities as they are.
     orientation : {"RAS"}
         Axes go to the right, to the front, upwards.
     percentiles : tuple of float
-        The outer two of "percentile" and "histogram".
+        The two of "percentile".
     erode_mm : float
         How much of the brain's edge is taken away; 0 for none.
     smooth_mm : float
         Full width at half maximum of the Gaussian that smooths each channel, in millimetres; 0 for none.
     n_channels : int
         Files of a scan, each a channel, for instance maps of grey and white matter.
-    landmarks : tuple of float or None
-        Fitted for "histogram" (`neurocontrast.data.fit_preprocessing`).
 
     Examples
     --------
@@ -86,17 +81,6 @@ class Preprocessing(ScanSettings):
 
     orientation: Literal["RAS"] = "RAS"
     n_channels: Annotated[int, Field(ge=1)] = 1
-    landmarks: tuple[float, ...] | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.landmarks is not None:
-            steps = np.diff(self.landmarks)
-            if self.normalise != "histogram" or len(steps) != N_LANDMARKS - 1 or not (steps >= 0).all():
-                raise ValueError(
-                    f"landmarks are {N_LANDMARKS} numbers that do not fall, and belong to normalise 'histogram'"
-                )
-        return self
 
     @property
     def image_shape(self) -> tuple[int, int, int, int]:
@@ -106,25 +90,18 @@ class Preprocessing(ScanSettings):
     @property
     def inside_brain(self) -> bool:
         """Whether anything asks where the brain is; what is not brain then becomes 0."""
-        of_intensity = self.normalise in ("percentile", "white-matter", "histogram")
-        return of_intensity or self.erode_mm > 0
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether a scan can be preprocessed; otherwise `landmarks` are to be fitted on a cohort before."""
-        return self.normalise != "histogram" or self.landmarks is not None
+        return self.normalise == "percentile" or self.erode_mm > 0
 
     def contract(self) -> dict[str, Any]:
-        """Return what an encoder's JSON holds: the settings in use, what was fitted, and the transform's version.
+        """Return what an encoder's JSON holds: the settings in use, and the transform's version.
 
         What is switched off is left out, so that contracts (and caches) from before it existed are the same.
         """
         used = {
-            "percentiles": self.normalise in ("percentile", "histogram"),
+            "percentiles": self.normalise == "percentile",
             "erode_mm": self.erode_mm > 0,
             "smooth_mm": self.smooth_mm > 0,
             "n_channels": self.n_channels > 1,
-            "landmarks": self.landmarks is not None,
         }
         settings = self.model_dump(mode="json", exclude={key for key, is_used in used.items() if not is_used})
         return {"transform_version": TRANSFORM_VERSION, **settings}
@@ -133,10 +110,12 @@ class Preprocessing(ScanSettings):
     def from_contract(cls, contract: Mapping[str, Any]) -> Preprocessing:
         """Return the settings of a contract; a DataError names what this installation does not know."""
         check_version(contract)
-        if "common_view" in contract:
+        gone = [key for key in ("common_view", "landmarks") if key in contract]
+        gone += [name for name in ("white-matter", "histogram") if contract.get("normalise") == name]
+        if gone:
             raise DataError(
-                f"preprocessing contract: common_view is {contract['common_view']!r}, which neurocontrast has no more "
-                "from version 0.3 on; install the version the encoder was trained with."
+                f"preprocessing contract: {one_of(gone)} is no more in neurocontrast from version 0.3 on; install the "
+                "version the encoder was trained with."
             )
         settings = {key: value for key, value in contract.items() if key != "transform_version"}
         return cls.from_settings(settings, "preprocessing contract")

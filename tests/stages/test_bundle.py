@@ -31,7 +31,6 @@ from neurocontrast.transforms.described import DescribedTransforms, build_transf
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
 FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "C": (1e-2, 1.0)}
 BOX = {"spacing_mm": 7.0, "shape": (24, 32, 24)}
-LANDMARKS = tuple(float(each) for each in np.linspace(0, 1, 11) ** 2)
 ENCODERS = {
     "lenet": EncoderSettings(name="lenet"),
     "grid": EncoderSettings(name="lenet", norm="group", read_out=ReadOut(blocks=(1, 3), grid=(2, 3, 2))),
@@ -42,8 +41,6 @@ PREPARED = {
     "zscore": Preprocessing(**BOX),
     "brain": Preprocessing(**BOX, normalise="zscore-brain"),
     "percentile": Preprocessing(**BOX, normalise="percentile", erode_mm=8.0, smooth_mm=6.0),
-    "white-matter": Preprocessing(**BOX, normalise="white-matter"),
-    "histogram": Preprocessing(**BOX, normalise="histogram", landmarks=LANDMARKS),
     "own-spacing": Preprocessing(spacing_mm=None, shape=(24, 30, 24)),
     "larger": Preprocessing(spacing_mm=5.0, shape=(40, 48, 40)),
 }

@@ -11,8 +11,6 @@ from neurocontrast.data.simulation import SimulationSettings, draw_person, rende
 from neurocontrast.transforms.images import to_image
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-LANDMARKS = tuple(np.linspace(0.0, 100.0, 11).tolist())
-
 
 @functools.lru_cache(maxsize=4)
 def _raw_brain(index: int) -> np.ndarray:
@@ -24,8 +22,6 @@ def _raw_brain(index: int) -> np.ndarray:
 def _brain(normalise: str, index: int) -> torch.Tensor:
     voxels = _raw_brain(index)
     settings = {"spacing_mm": None, "shape": voxels.shape, "normalise": normalise}
-    if normalise == "histogram":
-        settings["landmarks"] = LANDMARKS
     image = to_image(voxels[np.newaxis], np.diag([6.0, 6.0, 6.0, 1.0]))
     made = Preprocessing.model_validate(settings).compose()({"image": image}, start=1)
     return made["image"].as_tensor().half().float()

@@ -258,7 +258,7 @@ def test_default_strengths_keep_the_anatomy(normalised_brain):
 def test_brain_extraction_changes_the_rim_alone(normalised_brain):
     from scipy import ndimage
 
-    x = normalised_brain("white-matter", 0)
+    x = normalised_brain("none", 0)
     deep = torch.from_numpy(ndimage.distance_transform_edt((x != 0)[0].numpy()) > 5)[None]
     for name in ("tight_mask", "mask_edge"):
         view = view_of(x, only(name))

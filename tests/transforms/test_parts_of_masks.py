@@ -7,7 +7,7 @@ import pytest
 import scipy.ndimage
 
 from neurocontrast.transforms import KeepBraind, MarkBraind, ResampleByAread
-from neurocontrast.transforms.brain import deep_part, erode, fill_largest
+from neurocontrast.transforms.brain import erode, fill_largest
 from neurocontrast.transforms.images import to_image
 
 
@@ -76,14 +76,3 @@ def test_on_another_grid_a_voxel_is_brain_when_half_of_it_is():
     np.testing.assert_array_equal(np.argwhere(mask).min(axis=0), [4, 4, 4])
     fine = brain_of(voxels, 1.0, (64, 64, 64), 0.5)
     assert fine.sum() == 32**3 - 8  # its corners
-
-
-def test_deep_is_what_a_cube_around_it_says(lumps):
-    filled = fill_largest(lumps)
-    radius = (3 * filled.sum() * 8 / (4 * np.pi)) ** (1 / 3)
-    n = round(0.2 * radius / 2)
-    assert n >= 2
-    expected = scipy.ndimage.binary_erosion(filled, np.ones((2 * n + 1,) * 3))
-    assert expected.any()
-    np.testing.assert_array_equal(deep_part(filled, (2.0, 2.0, 2.0)), expected)
-    assert not deep_part(np.zeros((9, 9, 9), bool), (1.0, 1.0, 1.0)).any()

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from neurocontrast.exceptions import DataError
 from neurocontrast.transforms import AugmentSettings, Preprocessing
-from neurocontrast.transforms.limits import N_LANDMARKS
 
 
 def test_the_reference_protocol_is_the_published_one():
@@ -127,17 +127,44 @@ CHANGES = {
     "erode_mm": 6.0,
     "smooth_mm": 8.0,
     "n_channels": 2,
-    "landmarks": tuple(map(float, range(N_LANDMARKS))),
 }
 
 
 def test_every_field_of_the_preprocessing_is_in_its_digest():
     """What is in use and not in the digest would give scans of other settings from the cache."""
     assert set(Preprocessing.model_fields) == {*CHANGES, "orientation"}  # which has one value
-    plain = Preprocessing(normalise="histogram")
+    plain = Preprocessing(normalise="percentile")
     digests = {plain.digest()}
     for field, value in CHANGES.items():
-        changed = Preprocessing(**{"normalise": "histogram", field: value})
+        changed = Preprocessing(**{"normalise": "percentile", field: value})
         digests.add(changed.digest())
         assert Preprocessing.from_contract(changed.contract()) == changed
     assert len(digests) == 1 + len(CHANGES)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"landmarks": [0.0, 1.0]}, "'landmarks' is no more in neurocontrast from version 0.3"),
+        ({"normalise": "histogram"}, "'histogram' is no more in neurocontrast from version 0.3"),
+        ({"normalise": "white-matter"}, "'white-matter' is no more in neurocontrast from version 0.3"),
+        ({"common_view": "cohort", "view": "eJw"}, "'common_view' is no more in neurocontrast from version 0.3"),
+        ({"erode_mm": 0.5}, r"data.erode_mm must be 0 or at least the spacing \(1.5 mm\), got 0.5"),
+        ({"percentiles": [20, 99]}, "percentiles.0: .*less than 10"),
+    ],
+)
+def test_a_contract_of_what_is_gone_or_damaged_is_refused(changed, words):
+    with pytest.raises(DataError, match=words):
+        Preprocessing.from_contract(Preprocessing(normalise="percentile").contract() | changed)
+
+
+def test_what_is_off_leaves_contracts_as_they_were():
+    assert Preprocessing().contract() == {
+        "transform_version": 1,
+        "spacing_mm": 1.5,
+        "shape": [121, 145, 121],
+        "normalise": "zscore",
+        "orientation": "RAS",
+    }
+    # Of an installation before there was anything to fit: its cache is found again.
+    assert Preprocessing().digest() == "df60c0f5378511d908490fae5f1c36ba"

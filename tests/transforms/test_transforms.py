@@ -12,16 +12,13 @@ from neurocontrast import transforms
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.transforms.images import to_image
 
-LANDMARKS = np.linspace(0, 1, 11)
 ALL = {
     "CheckFieldOfViewd": {"shape": (24, 28, 20)},
     "CheckVariesd": {},
     "KeepBraind": {},
     "MarkBraind": {},
-    "MatchHistogramd": {"landmarks": LANDMARKS},
     "ResampleByAread": {"spacing_mm": 3.0},
     "ScaleByBrainPercentilesd": {},
-    "ScaleByWhiteMatterd": {},
     "ZScoreBraind": {},
     "ZScored": {},
 }
@@ -96,7 +93,6 @@ def test_axes_are_turned_and_the_background_is_the_one_asked_for(brain):
         (lambda: transforms.KeepBraind("image", erode_mm=-1), "erode_mm must be between 0 and 30, got -1"),
         (lambda: transforms.KeepBraind(("image", "two")), "keys must be one image"),
         (lambda: transforms.MarkBraind("image", mask_key="image"), "keys must be one image, and mask_key another"),
-        (lambda: transforms.MatchHistogramd("image", landmarks=[1, 0]), "landmarks are 11 numbers that do not fall"),
         (lambda: transforms.ScaleByBrainPercentilesd("image", percentiles=(99, 1)), "two numbers from 0 to 100"),
     ],
 )

@@ -56,7 +56,10 @@ RUNS: dict[str, dict[str, Any]] = {
         "training": TRAINING | {"micro_batch_size": 4, "epochs": 1},
     },
     "views": {"data": {"normalise": "zscore-brain"}, "augment": {"blur": {}, "noise": {}, "flip": {}, "crop": {}}},
-    "site_views": {"data": {"normalise": "zscore-brain", "erode_mm": 6.0}, "augment": "configs/brain/yaware.yaml"},
+    "site_views": {
+        "data": {"normalise": "zscore-brain", "erode_mm": 6.0},
+        "augment": "neurocontrast/recipes/brain/yaware.yaml",
+    },
 }
 EVALUATIONS: dict[str, dict[str, Any]] = {
     "diagnosis": {"target": "diagnosis", "n_permutations": 20},

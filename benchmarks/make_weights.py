@@ -3,7 +3,7 @@
     neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED --spacing-mm 2 --imitations 3
     python benchmarks/make_weights.py --prepared PREPARED --work WORK
 
-The encoder is configs/brain/tissue_discriminants.yaml, fitted to PREPARED/imitations.tsv: all healthy people of london
+The encoder is neurocontrast/recipes/brain/tissue_discriminants.yaml, fitted to PREPARED/imitations.tsv: all healthy people of london
 and ucla, each as four acquisitions. Probes of age (ridge) and of sex (logistic regression) are fitted to the real scans
 of the same people. novosibirsk, a scanner that nothing was learned from, is what the card's figures are of. Voxels
 where hardly anybody has tissue are left out, and weights are stored in half precision. The same PREPARED, seed and
@@ -43,7 +43,7 @@ def make_run(prepared: Path, work: Path) -> Path:
     """Fit the encoder, unless that is done."""
     overrides = [f"data.participants={prepared / 'imitations.tsv'}", f"seed={SEED}", "data.n_workers=1"]
     overrides += [f"data.cache_dir={work / 'cache'}", f"data.where={{site: [{', '.join(LEARNED_FROM)}]}}"]
-    config = neurocontrast.load_config(ROOT / "configs/brain/tissue_discriminants.yaml", overrides)
+    config = neurocontrast.load_config(ROOT / "neurocontrast/recipes/brain/tissue_discriminants.yaml", overrides)
     return neurocontrast.pretrain(config, out=work / "run", resume=True)
 
 

@@ -18,7 +18,6 @@ import pandas as pd
 
 import neurocontrast
 
-REPOSITORY = Path(neurocontrast.__file__).parents[1]
 folder = Path(tempfile.mkdtemp(prefix="neurocontrast-example-"))
 scanners = {"n_sites": 3, "spacing_mm": 6.0, "site_seed": 0}
 healthy = neurocontrast.simulate(folder / "healthy", n_subjects=60, patients=0.0, seed=0, **scanners)
@@ -33,7 +32,7 @@ print(neurocontrast.check(study).to_text())
 # Pretrain on the healthy; every key of the recipe can be overridden
 # ------------------------------------------------------------------
 config = neurocontrast.load_config(
-    REPOSITORY / "configs" / "brain" / "yaware.yaml",
+    "yaware",
     [
         f"data.participants={healthy}",
         f"data.cache_dir={folder / 'cache'}",

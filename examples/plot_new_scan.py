@@ -21,7 +21,7 @@ from neurocontrast.datasets import load_sample
 
 sample = load_sample()
 folder = Path(tempfile.mkdtemp(prefix="neurocontrast-example-"))
-recipe = Path(neurocontrast.__file__).parents[1] / "configs" / "brain" / "tissue_linear.yaml"
+recipe = "tissue_linear"
 changes = [f"data.cache_dir={folder / 'cache'}", "encoder={name: pca, n_components: 20}", "data.channels=[gm,wm]"]
 config = neurocontrast.load_config(
     recipe, [*changes, f"data.participants={sample.participants}", "data.where={split: [train]}"]

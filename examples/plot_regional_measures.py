@@ -34,7 +34,7 @@ people[120:].to_csv(work / "studied.tsv", sep="\t", index=False)
 #
 # A cohort of one age says little of age: its people are 18 to 26. Sites are not recorded, and a report says so.
 config = neurocontrast.load_config(
-    sample.parent / "configs" / "brain" / "measures.yaml",
+    "measures",
     [f"data.participants={work / 'learned.tsv'}", f"data.measures={json.dumps(tables)}", "training.epochs=20"],
 )
 run = neurocontrast.pretrain(config, out=work / "run")

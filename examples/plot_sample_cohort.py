@@ -33,7 +33,7 @@ inputs = {
     "intensities": ["data.channels=[t1]", "data.normalise=zscore-brain", "data.smooth_mm=0"],
     "smoothed maps of tissue": ["data.channels=[gm,wm]"],
 }
-recipe = Path(neurocontrast.__file__).parents[1] / "configs" / "brain" / "tissue_linear.yaml"
+recipe = "tissue_linear"
 found = {}
 for name, changes in inputs.items():
     learned = [f"data.participants={sample.participants}", "data.where={split: [train]}"]

@@ -21,7 +21,7 @@ run neurocontrast check "$out/study/participants.tsv"
 pretrain() {
     name=$1
     shift
-    run neurocontrast pretrain --config "$here/../configs/brain/small.yaml" \
+    run neurocontrast pretrain --config small \
         --participants "$out/healthy/participants.tsv" --out "$out/$name" --set "data.cache_dir=$out/cache" \
         --set data.spacing_mm=6 --set "data.shape=[32,36,32]" --set training.probe_every=0 "$@"
 }

@@ -21,7 +21,7 @@ run neurocontrast prepare "$sample" --out "$out/prepared" --spacing-mm 4 --no-re
 pretrain() {
     name=$1 recipe=$2 table=$3
     shift 3
-    run neurocontrast pretrain --config "$root/configs/brain/$recipe.yaml" --participants "$out/prepared/$table.tsv" \
+    run neurocontrast pretrain --config "$recipe" --participants "$out/prepared/$table.tsv" \
         --out "$out/$name" --set "data.where={split: [train]}" --set "data.cache_dir=$out/cache" "$@"
 }
 small="--set data.val_fraction=0 --set training.probe_every=0"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Pretraining on a SLURM cluster, over as many jobs as it takes, to the weights of one that was never stopped:
 #
-#   sbatch pipelines/slurm_pretrain.sh RUN --config configs/brain/yaware.yaml --participants participants.tsv
+#   sbatch pipelines/slurm_pretrain.sh RUN --config yaware --participants participants.tsv
 #
 # Five minutes before the time is over SLURM signals the tasks; they finish the batch, save, and end with code 75.
 # The job is then queued again and goes on with --resume, as it does after preemption or the failure of a node.

@@ -16,7 +16,7 @@ TURNS = {
     "(whence|whilst|amongst|upon|heretofore)": "use the plain word",
 }
 KINDS = {".py", ".md", ".yaml", ".rst"}
-PLACES = ("neurocontrast", "configs", "docs", "examples", "pipelines", "*.md", "benchmarks/README.md")
+PLACES = ("neurocontrast", "docs", "examples", "pipelines", "*.md", "benchmarks/README.md")
 
 
 def pages() -> list[str]:

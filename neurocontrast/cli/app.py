@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from neurocontrast.cli.command import command
+from neurocontrast.cli.config_commands import copy_recipe, list_recipes, show_recipe, show_schema
 from neurocontrast.cli.data_commands import check, convert, images, index, prepare, qc, simulate
 from neurocontrast.cli.evaluation_commands import compare, evaluate, join, predict, report
 from neurocontrast.cli.network_commands import bundle, doctor, embed, explain, finetune, pretrain
@@ -42,6 +43,12 @@ weights.command("import")(command(import_weights))
 weights.command("export")(command(export_weights))
 weights.command("path")(command(find_weights))
 app.add_typer(weights, name="weights")
+recipes = typer.Typer(no_args_is_help=True, context_settings=_HELP, help="List, show and copy the recipes of --config.")
+recipes.command("list")(command(list_recipes))
+recipes.command("show")(command(show_recipe))
+recipes.command("copy")(command(copy_recipe))
+recipes.command("schema")(command(show_schema))
+app.add_typer(recipes, name="config")
 
 
 def _show_version(value: bool) -> None:

@@ -65,7 +65,9 @@ class Given:
 class Configured(Given):
     """The options of every command, and those of a configuration."""
 
-    config: Annotated[Path | None, option("YAML configuration file.", "--config", metavar="FILE")] = None
+    config: Annotated[
+        Path | None, option("YAML file, or the name of a recipe (`config list`).", "--config", metavar="FILE")
+    ] = None
     overrides: Annotated[
         list[str] | None,
         option("Override one key, e.g. training.epochs=10; may be repeated.", "--set", metavar="KEY=VALUE"),

@@ -17,6 +17,7 @@ import pydantic
 import yaml
 from pydantic_core import to_jsonable_python
 
+from neurocontrast.config.recipes import find_config
 from neurocontrast.config.schema import (
     DEFAULT_OBJECTIVE,
     OBJECTIVE_AS_GIVEN,
@@ -51,8 +52,8 @@ def load_config(
 
     Parameters
     ----------
-    path : path, optional
-        YAML file; a section that is absent has its defaults.
+    path : path or str, optional
+        YAML file, or the name of a recipe, such as ``"yaware"``; a section that is absent has its defaults.
     overrides : sequence of str
         ``dotted.key=value``, for instance ``training.epochs=10``, ``data.shape=[32,36,32]``, ``augment.noise=null`` or
         ``objective.kernel.0.sigma=3``; the value is YAML, and replaces that of the file.
@@ -60,7 +61,7 @@ def load_config(
         False leaves the section ``objective`` as it is given, for commands that train nothing: its settings are those
         of the loss, which need PyTorch.
     """
-    content = read_yaml(Path(path)) if path is not None else {}
+    content = read_yaml(find_config(path)) if path is not None else {}
     # What else can be said depends on the kind of images.
     for override in sorted(overrides, key=lambda each: not each.replace(" ", "").startswith(_KIND)):
         content = _override(content, override)

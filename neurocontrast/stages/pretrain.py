@@ -91,7 +91,7 @@ def pretrain(
     Examples
     --------
     >>> import neurocontrast
-    >>> run = neurocontrast.pretrain("configs/brain/yaware.yaml", out="runs/first")  # doctest: +SKIP
+    >>> run = neurocontrast.pretrain("yaware", out="runs/first")  # doctest: +SKIP
     """
     folder, alone = Path(out), launched().by is None
     is_new = check_new(folder, resume=resume) if alone else not (folder / "config.yaml").is_file()

@@ -24,7 +24,6 @@ from neurocontrast.transforms.images import (
     times,
     voxels_of,
 )
-from neurocontrast.transforms.intensity import mean_of
 from neurocontrast.transforms.limits import SAME_SPACING
 from neurocontrast.transforms.loading import read_scan_header
 
@@ -160,3 +159,11 @@ class CheckFieldOfViewd(EachImage):
                 f"{what}{lost:.0%} of the voxels above its mean would be cropped away, at most "
                 f"{_FOREGROUND_LOST_MAX[kind]:.0%} of a {kind} may. {advice}"
             )
+
+
+def mean_of(values: npt.NDArray[np.float32]) -> float:
+    """Return a mean that float32 cannot overflow."""
+    # NumPy adds float32 pairwise, in about seven digits, at several times the speed of float64.
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = float(np.ascontiguousarray(values).reshape(-1).mean())
+    return mean if np.isfinite(mean) else float(values.mean(dtype=np.float64))

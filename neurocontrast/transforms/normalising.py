@@ -12,6 +12,7 @@ from monai.config import KeysCollection
 from monai.transforms import MapTransform, NormalizeIntensityd
 
 from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.transforms.grids import mean_of
 from neurocontrast.transforms.images import (
     EachImage,
     affine_of,
@@ -22,12 +23,15 @@ from neurocontrast.transforms.images import (
     times,
     voxels_of,
 )
-from neurocontrast.transforms.intensity import scale_by_percentiles, zscore
 from neurocontrast.transforms.limits import FWHM_PER_SIGMA
 
 _LITTLE = 0.02  # of brain about a place; where there is less, smoothed values fade to 0
 
 Values = npt.NDArray[np.float32]
+
+
+_N_TOGETHER = 2**15
+"""Voxels that stay in a core's cache while they are squared and added."""
 
 
 class CheckVariesd(EachImage):
@@ -203,3 +207,37 @@ class SmoothByFwhmd(EachImage):
         brain = (voxels != 0).any(axis=0).astype(np.float32)
         smooth = [scipy.ndimage.gaussian_filter(each, sigma, mode="constant") for each in (*voxels, brain)]
         return image_like(image, np.stack(smooth[:-1]) / (smooth[-1] + _LITTLE), affine)
+
+
+def zscore(values: Values) -> Values | None:
+    """Return values with mean 0 and deviation 1; None where nothing varies.
+
+    Intensities whose sums or squares float32 does not hold are normalised all the same.
+    """
+    if values.size == 0 or values.min() == values.max():
+        return None
+    centred = values - np.float32(mean_of(values))
+    deviation = np.sqrt(_mean_square(centred))
+    if deviation == 0:
+        return None
+    centred /= np.float32(deviation)
+    return centred
+
+
+def scale_by_percentiles(values: Values, percentiles: tuple[float, float]) -> Values | None:
+    """Map the lower percentile to 0 and the upper one to 1, and clip beyond; None where they are the same."""
+    low, high = np.percentile(values, percentiles)
+    if not high > low:
+        return None
+    scaled = (values - np.float32(low)) * np.float32(1 / (high - low))
+    return np.clip(scaled, 0, 1, out=scaled)
+
+
+def _mean_square(centred: Values) -> float:
+    flat = centred.reshape(-1)
+    parts = (flat[start : start + _N_TOGETHER] for start in range(0, flat.size, _N_TOGETHER))
+    with np.errstate(over="ignore", under="ignore"):
+        total = sum(float(np.square(part).sum()) for part in parts)
+    if not np.isfinite(total) or total < np.finfo(np.float32).tiny:  # squares that float32 does not hold
+        total = float(np.square(flat, dtype=np.float64).sum())
+    return total / flat.size

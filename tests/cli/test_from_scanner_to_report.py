@@ -33,15 +33,14 @@ def test_the_commands_of_the_page_lead_to_a_report(shared_folder, tmp_path, monk
     pytest.importorskip("deepbet")
     monkeypatch.chdir(tmp_path)
     write_bids(tmp_path / "bids", shared_folder / "data" / "brains", n_volunteers=4, n_study=12)
-    recipe = (ROOT / "configs" / "brain" / "yaware.yaml").read_text(encoding="utf-8")
-    # The recipe at the place that the page names, made small: the page's commands stay as they are.
+    recipe = (ROOT / "neurocontrast" / "recipes" / "brain" / "yaware.yaml").read_text(encoding="utf-8")
+    # A file of the name that the page gives is read in place of the recipe: the page's commands stay as they are.
     small = {"epochs: 50": "epochs: 2", "name: densenet121": "name: lenet", "batch_size: 32": "batch_size: 4"}
     small["val_fraction: 0.1"] = "val_fraction: 0"
     for line, smaller in small.items():
         assert line in recipe
         recipe = recipe.replace(line, smaller)
-    (tmp_path / "configs" / "brain").mkdir(parents=True)
-    (tmp_path / "configs" / "brain" / "yaware.yaml").write_text(recipe, encoding="utf-8")
+    (tmp_path / "yaware").write_text(recipe, encoding="utf-8")
     codes = {" ".join(words): run(words[1:]) for words in commands_of(PAGE)}
     assert codes == dict.fromkeys(codes, 0)
     quality = pd.read_csv(tmp_path / "brains" / "quality.tsv", sep="\t")

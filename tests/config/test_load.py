@@ -238,7 +238,9 @@ def test_mapping_and_path_are_configurations_too(tmp_path):
         as_config({"training": {"epochs": "x"}})
 
 
-@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "neurocontrast" / "recipes").rglob("*.yaml")), ids=lambda p: p.stem
+)
 def test_shipped_recipes_are_valid(path):
     load_config(path)
 

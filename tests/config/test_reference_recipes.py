@@ -8,7 +8,7 @@ import torch
 from neurocontrast.config import load_config
 from neurocontrast.encoders import build_model
 
-FOLDER = Path(__file__).parents[2] / "configs" / "brain"
+FOLDER = Path(__file__).parents[2] / "neurocontrast" / "recipes" / "brain"
 AGE = ("gaussian", "age", 5.0)
 LOSSES = {
     "yaware": ("yaware", [AGE]),

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from snakemake_runs import ROOT, link_repository, planned, run_snakemake
 
 SHIPPED = ["uniformity_small", "uniformity_full", "subjects_small", "subjects_full"]
-RECIPE = "configs/brain/conditional_reference.yaml"
+RECIPE = "neurocontrast/recipes/brain/conditional_reference.yaml"
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from pipelines.natural.experiment import EXPERIMENTS, load_experiment, load_natu
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "pipelines" / "natural").glob("*.yaml"))
-RECIPES = sorted((ROOT / "configs" / "natural").glob("*.yaml"))
+RECIPES = sorted((ROOT / "neurocontrast" / "recipes" / "natural").glob("*.yaml"))
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +99,7 @@ def test_a_wrong_command_line_is_named(config, said):
         ({"figures": ["epochs"]}, "milestones"),
         ({"orderings": [{"higher": "rbf", "lower": "fare", "source": "table 5"}]}, "there is no 'fare'"),
         ({"orderings": [{"higher": "rbf", "lower": "infonce"}]}, "source"),
-        ({"recipe": "configs/natural/none.yaml"}, "none.yaml"),
+        ({"recipe": "neurocontrast/recipes/natural/none.yaml"}, "none.yaml"),
         ({"recipe": None}, "fair_cclk"),
         ({"variants": {"../a": {"label": "a"}}, "reference": "../a"}, "letters, digits"),
         ({"variants": {"infonce": {"label": "a", "series": "b"}}}, "give at"),

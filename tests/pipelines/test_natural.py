@@ -55,7 +55,7 @@ def test_from_digits_to_a_table_with_simulated_attributes(repository):
     classes = {f"digit {digit}": [int(digit in (0, 6, 8, 9)), int(digit in (1, 4, 7))] for digit in range(10)}
     supcon = {"objective": {"loss": "supcon", "label": "cluster_2"}}
     content = {
-        "title": "Tiny", "question": "Does it run?", "recipe": "configs/natural/fair_cclk_small.yaml",
+        "title": "Tiny", "question": "Does it run?", "recipe": "neurocontrast/recipes/natural/fair_cclk_small.yaml",
         "images": {"clusters": {"columns": ["attr_*"], "n_clusters": [2, 3]},
                    "n_train": 200, "n_validation": 60, "n_test": 60},
         "annotation": {"columns": ["attr_round", "attr_line"], "flip": 0.1, "classes": classes},

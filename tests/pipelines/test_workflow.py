@@ -13,7 +13,7 @@ from neurocontrast.exceptions import ConfigError
 from pipelines.workflow import load_workflow
 
 ROOT = Path(__file__).resolve().parents[2]
-RECIPE = ROOT / "configs" / "brain" / "yaware.yaml"
+RECIPE = ROOT / "neurocontrast" / "recipes" / "brain" / "yaware.yaml"
 
 
 def _tiny(**changes):

@@ -13,7 +13,7 @@ from neurocontrast.config import load_config
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.exceptions import ConfigError, DataError
 
-RECIPES = Path(__file__).parents[2] / "configs" / "brain"
+RECIPES = Path(__file__).parents[2] / "neurocontrast" / "recipes" / "brain"
 SMALL = (
     "data.spacing_mm=10",
     "data.erode_mm=0",

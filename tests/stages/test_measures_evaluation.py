@@ -32,7 +32,7 @@ def folder(tmp_path_factory):
         arguments = [
             "pretrain",
             "--config",
-            ROOT / f"configs/brain/{recipe}.yaml",
+            ROOT / f"neurocontrast/recipes/brain/{recipe}.yaml",
             "--participants",
             place / "train.tsv",
         ]

@@ -1,0 +1,43 @@
+"""Recipes that come with the package, by their names: those of brains as they are, others as ``natural/simclr``."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from neurocontrast.exceptions import ConfigError, suggestion
+
+__all__ = ["describe_recipe", "find_config", "list_recipes"]
+
+_FOLDER = Path(__file__).parents[1] / "recipes"
+
+
+def list_recipes() -> dict[str, Path]:
+    """Return the file of each recipe by its name."""
+    files = sorted(_FOLDER.glob("*/*.yaml"))
+    return {f"{'' if file.parent.name == 'brain' else file.parent.name + '/'}{file.stem}": file for file in files}
+
+
+def describe_recipe(file: Path) -> str:
+    """Return the beginning of a recipe's comment, up to a full stop, colon or semicolon."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    end = min(lines.index(line) for line in ("#", "") if line in lines)
+    comment = " ".join(line.removeprefix("# ") for line in lines[:end])
+    return re.split(r"(?<!et al)(?<!eq)[.:;] |[.:]$", comment)[0]
+
+
+def find_config(given: str | os.PathLike[str]) -> Path:
+    """Return the file of a configuration that is given as a path or as the name of a recipe.
+
+    What ends with ``.yaml``, or is a file, is a path.
+    """
+    path, recipes = Path(given), list_recipes()
+    name = path.as_posix()
+    if path.suffix or path.is_file() or path.is_absolute():
+        return path
+    if name not in recipes:
+        raise ConfigError(
+            f"'{name}' is neither a file nor a recipe.{suggestion(name, recipes)} Recipes: neurocontrast config list."
+        )
+    return recipes[name]

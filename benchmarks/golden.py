@@ -58,7 +58,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "views": {"data": {"normalise": "zscore-brain"}, "augment": {"blur": {}, "noise": {}, "flip": {}, "crop": {}}},
     "site_views": {
         "data": {"normalise": "zscore-brain", "erode_mm": 6.0},
-        "augment": "neurocontrast/recipes/brain/yaware.yaml",
+        "augment": "yaware",
     },
 }
 EVALUATIONS: dict[str, dict[str, Any]] = {

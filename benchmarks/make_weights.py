@@ -3,8 +3,8 @@
     neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED --spacing-mm 2 --imitations 3
     python benchmarks/make_weights.py --prepared PREPARED --work WORK
 
-The encoder is neurocontrast/recipes/brain/tissue_discriminants.yaml, fitted to PREPARED/imitations.tsv: all healthy people of london
-and ucla, each as four acquisitions. Probes of age (ridge) and of sex (logistic regression) are fitted to the real scans
+The encoder is the recipe tissue_discriminants, fitted to PREPARED/imitations.tsv: all healthy people of london and
+ucla, each as four acquisitions. Probes of age (ridge) and of sex (logistic regression) are fitted to the real scans
 of the same people. novosibirsk, a scanner that nothing was learned from, is what the card's figures are of. Voxels
 where hardly anybody has tissue are left out, and weights are stored in half precision. The same PREPARED, seed and
 versions give the same bytes of weights.

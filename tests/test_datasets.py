@@ -1,5 +1,6 @@
 """The sample cohort: its files are whole, licensed and as small as promised, and wheels do without it."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -139,3 +140,26 @@ def test_a_wheel_does_not_hold_the_sample_and_says_where_it_is(tmp_path):
     assert done.stdout.startswith(str(tmp_path))
     assert "DataError: load_sample: the folder" in done.stderr
     assert "clone the repository" in done.stderr
+    check_recipes_of_an_installation(tmp_path / "elsewhere", environment)
+
+
+def check_recipes_of_an_installation(folder, environment):
+    """Run commands outside of the repository, as whoever installed the wheel does."""
+    folder.mkdir()
+
+    def run(*words):
+        command = [sys.executable, "-P", "-m", "neurocontrast", *words]
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+    recipes = {file.stem for file in (ROOT / "neurocontrast" / "recipes" / "brain").glob("*.yaml")}
+    assert recipes <= set(json.loads(run("config", "list", "--json").stdout)["recipes"])
+    assert run("config", "copy", "small").returncode == 0
+    assert run("simulate", "made", "--n-subjects", "8", "--n-sites", "2", "--spacing-mm", "8").returncode == 0
+    changes = ["data.spacing_mm=8", "data.shape=[24,28,24]", "training.epochs=1", "training.probe_every=0"]
+    changes += ["encoder={name: lenet}", "data.n_workers=1", "data.erode_mm=0", "data.val_fraction=0"]
+    for name in ("small", "small.yaml"):
+        flags = [flag for change in changes for flag in ("--set", change)]
+        out = f"run-{len(list(folder.iterdir()))}"
+        done = run("pretrain", "--config", name, "--participants", "made/participants.tsv", "--out", out, *flags)
+        assert done.returncode == 0, done.stderr
+        assert (folder / out / "encoder.safetensors").is_file()

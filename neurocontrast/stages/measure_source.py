@@ -99,7 +99,7 @@ class RegionalMeasures(ImageSource):
         del folder
         if not isinstance(given, pd.DataFrame):
             raise DataError(
-                "X: of this run, which was trained on regional measures, must be a DataFrame with one row a scan and "
+                "X: of this run, which was trained on regional measures, must be a DataFrame with one row a person and "
                 f"one column a region, got {type(given).__name__}."
             )
         if not len(given):

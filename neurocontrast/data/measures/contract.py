@@ -159,8 +159,6 @@ class MeasuresContract:
         if self.log_volumes:
             volumes = np.flatnonzero(self.is_volume)
             raw[:, volumes] = np.log(np.maximum(raw[:, volumes], _SMALLEST))
-        elif self.head_size == "proportion":
-            raise DataError("data.head_size: 'proportion' is a difference of logarithms; set data.log_volumes to true.")
         return raw
 
     def _head(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

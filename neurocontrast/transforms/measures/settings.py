@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from neurocontrast.settings import Settings
 from neurocontrast.transforms.description import Replaceable
@@ -42,6 +42,12 @@ class MeasureSettings(Settings):
     head_size: Literal["keep", "residual", "proportion"] = "keep"
     max_missing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.02
     clip: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] = 6.0
+
+    @model_validator(mode="after")
+    def _check_head_size(self) -> Self:
+        if self.head_size == "proportion" and not self.log_volumes:
+            raise ValueError("head_size: 'proportion' is a difference of logarithms; set log_volumes to true")
+        return self
 
 
 class MeasureAugmentSettings(Replaceable):

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from neurocontrast.cli import run
+from neurocontrast.config import load_config
 from neurocontrast.data.measures import read_tables, rows_of
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import ConfigError, DataError
 
 
 @pytest.fixture
@@ -137,3 +139,20 @@ def test_damaged_and_foreign_files_are_refused_by_name(table, name, content, sai
 def test_a_column_to_keep_must_be_there(table):
     with pytest.raises(DataError, match=r"keep: no table of measures has a column 'scor'\. Did you mean 'score'"):
         read_tables(table("participant_id\tLhippo\tscore\nsub-1\t4000\t1\n"), keep=["scor"])
+
+
+def test_a_proportion_without_logarithms_is_refused_by_the_settings():
+    changes = ["data.kind=measures", "data.head_size=proportion", "data.log_volumes=false"]
+    with pytest.raises(ConfigError, match=r"data.*'proportion' is a difference of logarithms; set log_volumes to true"):
+        load_config("measures", changes)
+    assert load_config("measures", changes[:2]).data.head_size == "proportion"
+
+
+@pytest.mark.parametrize("command", [["check"], ["qc", "--out", "quality"]])
+def test_who_asks_to_check_people_without_images_hears_what_reads_measures(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people.tsv").write_text("participant_id\tage\tsex\nsub-1\t30\tF\n")
+    assert run([command[0], "people.tsv", *command[1:]]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "People with regional measures and no images are read by index, pretrain, embed and predict" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["people.tsv"]

@@ -23,7 +23,7 @@ __all__ = [
     "suggestion",
 ]
 
-_N_NAMES, _N_OF_NAME, _N_SAID, _N_OF_LINE = 60, 120, 300, 2_900
+_N_NAMES, _N_OF_NAME, _N_SAID, _N_OF_LINE = 30, 120, 300, 2_900
 _UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
@@ -89,7 +89,7 @@ def suggestion(name: str, allowed: Iterable[str]) -> str:
 
 
 def one_of(allowed: Iterable[str]) -> str:
-    """Return the names as they are shown in a message, at most 60 of them: ``'a', 'b', 'c'``."""
+    """Return the names as they are shown in a message, at most 30 of them: ``'a', 'b', 'c'``."""
     names = list(allowed)
     more = f" and {len(names) - _N_NAMES} more" if len(names) > _N_NAMES else ""
     return ", ".join(f"'{_cut(str(name), _N_OF_NAME)}'" for name in names[:_N_NAMES]) + more

@@ -32,7 +32,7 @@ def test_missing_optional_package_names_the_extra():
 def test_messages_hold_no_escape_codes_and_not_fifty_thousand_names():
     message = str(exceptions.DataError("a\x1b[31mb\r\udcff\u2028\u202e: é 脳 \nnext"))
     assert message == "a\\x1b[31mb\\r\\udcff\\u2028\\u202e: é 脳 \nnext"
-    assert exceptions.one_of(map(str, range(50_000))).endswith("'58', '59' and 49940 more")
+    assert exceptions.one_of(map(str, range(50_000))).endswith("'28', '29' and 49970 more")
 
 
 def test_no_line_of_a_message_is_without_end():

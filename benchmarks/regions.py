@@ -4,12 +4,12 @@
     python benchmarks/regions.py --data ../shared/data/regions --out OUT --stages report   # what is there so far
 
 Healthy people of 39 sites. Eight sites choose hyper-parameters, one of each block of sites alike in size, drawn by a
-fixed seed before anything was trained: each system's first (temperature, or the supervised network's rate), then one
-more. The table is of the other sites of ten people or more, left out in five groups that are dealt anew for each seed;
-the choosing sites are always learned from there. A tenth of the people of every site learned from is held back, and
-tells how well site and age are read at known sites. Encoders are those of `neurocontrast.pretrain` with the recipe
-`measures` and the loss, temperature, width and share of corrupted values of each row; the supervised network, which
-predicts age and sex at once, and fine-tuning have a loop of their own on the same network and views.
+fixed seed before anything was trained: temperature, then rate, then one more, by the mean of two seeds. The table is of
+the other sites of ten people or more, left out in five groups that are dealt anew for each seed; the choosing sites are
+always learned from there. A tenth of the people of every site learned from is held back, and tells how well site and
+age are read at known sites. Encoders are those of `neurocontrast.pretrain` with the recipe `measures` and the settings
+of each row; the supervised network, which predicts age and sex at once, and fine-tuning have a loop of their own on the
+same network and views.
 
 Probes: ridge regression for age and for sex (−1 and 1), linear discriminants for the site. After k labelled people of a
 new site their summed error over k + 2 is taken out (2, the variance within a site over that between sites, was fixed
@@ -35,9 +35,9 @@ import torch
 from joblib import Parallel, delayed
 from regions_data import Fold, Journal, choosing_sites, deal_sites, logarithms, make_fold, read_people, standardise
 from regions_models import (
-    FIRST,
+    DEFAULTS,
     LOSSES,
-    SECOND,
+    TRIALS,
     components,
     encode,
     features_of,
@@ -59,7 +59,6 @@ Best = Callable[[str], dict[str, float]]
 STAGES = ("choose", "table", "autism", "weights", "curves")
 NETWORKS = (*LOSSES, "supervised")
 PLAIN = ("untrained", "PCA", "measures", "Gaussian process", "ComBat")
-N_COMPONENTS = (20, 60, 120)
 WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 CURVE = ("conditional A+U", "y-Aware", "NT-Xent", "supervised", "untrained", "measures")
 N_SITES, N_PEOPLE = (3, 8, 16), (100, 300, 1000)
@@ -157,21 +156,15 @@ def fill(journal: Journal, study: Study, cells: Iterable[Cell], n_jobs: int) -> 
 
 
 def choose(study: Study, journal: Journal, seeds: list[int], n_jobs: int) -> None:
-    """Try each system's first hyper-parameter, then its second, on the choosing sites."""
-    for place in (0, 1):
-        cells = []
-        for name in (*NETWORKS, "PCA"):
-            for trial in trials(name, place, study, journal):
-                cells += [
-                    (
-                        {"stage": "choose", "system": name, **trial, "seed": seed},
-                        chosen_fold(study, seed),
-                        name,
-                        trial,
-                        seed,
-                    )
-                    for seed in seeds[:2]
-                ]
+    """Try each system's settings on the choosing sites, one after the other, each at the best of those before."""
+    for place in range(max(map(len, TRIALS.values()))):
+        cells = [
+            ({"stage": "choose", "system": name, **trial, "seed": seed}, chosen_fold(study, seed), name, trial, seed)
+            for name, tried in TRIALS.items()
+            if place < len(tried)
+            for trial in trials(name, place, study, journal)
+            for seed in seeds[:2]
+        ]
         fill(journal, study, cells, n_jobs)
 
 
@@ -180,17 +173,9 @@ def chosen_fold(study: Study, seed: int) -> Fold:
 
 
 def trials(name: str, place: int, study: Study, journal: Journal) -> Iterator[dict[str, float]]:
-    """Yield the settings to try; the second hyper-parameter is tried at the best value of the first."""
-    if name == "PCA":
-        yield from ({"components": float(n)} for n in N_COMPONENTS if not place)
-        return
-    first, values = FIRST[name]
-    if not place:
-        yield from ({first: value} for value in values)
-        return
-    kept = {first: best_settings(name, study, journal)[first]}
-    second, values = SECOND[name]
-    yield from ({**kept, second: value} for value in values if value != {"sigma": 5.0, "corruption": 0.2}[second])
+    key, values = TRIALS[name][place]
+    best = best_settings(name, study, journal) if place else {}
+    yield from ({**best, key: value} for value in values if not place or value != DEFAULTS[key])
 
 
 def best_settings(name: str, study: Study, journal: Journal) -> dict[str, float]:

@@ -27,7 +27,7 @@ import neurocontrast
 from neurocontrast.embedding import ScanEmbedder
 from neurocontrast.encoders import load_encoder
 
-__all__ = ["FIRST", "LOSSES", "SECOND", "components", "encode", "features_of", "gaussian_process", "pretrain_run",
+__all__ = ["DEFAULTS", "LOSSES", "TRIALS", "components", "encode", "features_of", "gaussian_process", "pretrain_run",
            "probe", "site_accuracy", "supervise", "tune"]  # fmt: skip
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -38,12 +38,15 @@ MAX_MISSING = 0.1  # one person lacks 13 of 179 measures, all others at most 7
 KERNEL_LOSSES = ("conditional A+U", "y-Aware", "L^exp")
 LOSSES = (*KERNEL_LOSSES, "Rank-N-Contrast", "NT-Xent", "SupCon")
 DEFAULTS = {"temperature": 1.0, "sigma": 5.0, "corruption": 0.2, "rate": 1e-3, "weight": 1.0}
-FIRST = {**dict.fromkeys(LOSSES, ("temperature", (0.3, 1.0, 3.0, 10.0, 30.0))),
-         "supervised": ("rate", (3e-4, 1e-3, 3e-3, 1e-2))}  # fmt: skip
-SECOND = {
-    **dict.fromkeys(KERNEL_LOSSES, ("sigma", (2.0, 5.0, 10.0))),
-    **dict.fromkeys((*LOSSES[3:], "supervised"), ("corruption", (0.2, 0.4, 0.6))),
+_TEMPERATURES = ("temperature", (0.1, 0.3, 1.0, 3.0, 10.0, 30.0))
+_RATES, _SIGMAS, _SHARES = ("rate", (1e-3, 3e-3, 1e-2)), ("sigma", (2.0, 5.0, 10.0)), ("corruption", (0.2, 0.4, 0.6))
+TRIALS: dict[str, tuple[tuple[str, tuple[float, ...]], ...]] = {
+    **dict.fromkeys(KERNEL_LOSSES, (_TEMPERATURES, _RATES, _SIGMAS)),
+    **dict.fromkeys(LOSSES[3:], (_TEMPERATURES, _RATES, _SHARES)),
+    "supervised": (("rate", (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)), _SHARES),
+    "PCA": (("components", (20.0, 60.0, 120.0)),),
 }
+"""Settings tried one after the other, each at the best of those before."""
 
 
 def _objective(name: str, settings: Mapping[str, float]) -> dict[str, Any]:

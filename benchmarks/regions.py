@@ -4,7 +4,8 @@
     python benchmarks/regions.py --data ../shared/data/regions --out OUT --stages report   # what is there so far
 
 Healthy people of 39 sites. Eight sites choose hyper-parameters, one of each block of sites alike in size, drawn by a
-fixed seed before anything was trained: temperature, then rate, then one more, by the mean of two seeds. The table is of
+fixed seed before anything was trained: temperature, then one more, by the mean of two seeds; with --rates the rate, too,
+which the supervised network chooses anyway. The table is of
 the other sites of ten people or more, left out in five groups that are dealt anew for each seed; the choosing sites are
 always learned from there. A tenth of the people of every site learned from is held back, and tells how well site and
 age are read at known sites. Encoders are those of `neurocontrast.pretrain` with the recipe `measures` and the settings
@@ -38,6 +39,7 @@ from regions_models import (
     DEFAULTS,
     LOSSES,
     TRIALS,
+    WITH_RATES,
     components,
     encode,
     features_of,
@@ -140,6 +142,7 @@ def run(study: Study, fold: Fold, name: str, settings: dict[str, float], seed: i
     return {"systems": kind(study, fold, name, settings, seed), "seconds": round(time.process_time() - start, 2)}
 
 
+Tried = dict[str, tuple[tuple[str, tuple[float, ...]], ...]]
 Cell = tuple[dict[str, Any], Fold, str, dict[str, float], int]
 
 
@@ -155,14 +158,14 @@ def fill(journal: Journal, study: Study, cells: Iterable[Cell], n_jobs: int) -> 
         print(key, found["seconds"], flush=True)
 
 
-def choose(study: Study, journal: Journal, seeds: list[int], n_jobs: int) -> None:
+def choose(study: Study, journal: Journal, seeds: list[int], n_jobs: int, tried: Tried) -> None:
     """Try each system's settings on the choosing sites, one after the other, each at the best of those before."""
-    for place in range(max(map(len, TRIALS.values()))):
+    for place in range(max(map(len, tried.values()))):
         cells = [
             ({"stage": "choose", "system": name, **trial, "seed": seed}, chosen_fold(study, seed), name, trial, seed)
-            for name, tried in TRIALS.items()
-            if place < len(tried)
-            for trial in trials(name, place, study, journal)
+            for name, settings in tried.items()
+            if place < len(settings)
+            for trial in trials(name, place, tried, study, journal)
             for seed in seeds[:2]
         ]
         fill(journal, study, cells, n_jobs)
@@ -172,18 +175,20 @@ def chosen_fold(study: Study, seed: int) -> Fold:
     return make_fold(study.sites, choosing_sites(study.sites), seed)
 
 
-def trials(name: str, place: int, study: Study, journal: Journal) -> Iterator[dict[str, float]]:
-    key, values = TRIALS[name][place]
-    best = best_settings(name, study, journal) if place else {}
+def trials(name: str, place: int, tried: Tried, study: Study, journal: Journal) -> Iterator[dict[str, float]]:
+    """Yield the settings to try: values of one setting, at the best of the settings before it."""
+    before = {each for each, _ in tried[name][:place]}
+    best = best_settings(name, study, journal, before) if place else {}
+    key, values = tried[name][place]
     yield from ({**best, key: value} for value in values if not place or value != DEFAULTS[key])
 
 
-def best_settings(name: str, study: Study, journal: Journal) -> dict[str, float]:
-    """Return the settings of the smallest error at the choosing sites, the mean of the seeds."""
+def best_settings(name: str, study: Study, journal: Journal, of: set[str] | None = None) -> dict[str, float]:
+    """Return the settings, or those of the keys `of`, of the smallest error at the choosing sites, the mean of seeds."""
     errors: dict[str, list[float]] = {}
     for cell in journal.of_stage("choose"):
         key = {name: value for name, value in cell["key"].items() if name not in ("stage", "seed")}
-        if key.pop("system") == name:
+        if key.pop("system") == name and (of is None or set(key) <= of):
             new = chosen_fold(study, cell["key"]["seed"]).new
             off = np.array(cell["systems"]["alone"]["new"]["age"]) - study.age[new]
             errors.setdefault(json.dumps(key), []).append(float(np.abs(off).mean()))
@@ -298,6 +303,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="where cells, tables and figures are kept")
     parser.add_argument("--stages", nargs="+", default=[*STAGES, "report"], choices=[*STAGES, "report"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--rates", action="store_true", help="choose the rate of each loss, too; in an OUT of its own")
     parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -315,7 +321,7 @@ def main() -> None:
     for stage in options.stages:
         journal = Journal(options.out / f"{stage}.jsonl")
         if stage == "choose":
-            choose(study, chosen, options.seeds, options.jobs)
+            choose(study, chosen, options.seeds, options.jobs, WITH_RATES if options.rates else TRIALS)
         elif stage == "report":
             from regions_tables import report
 

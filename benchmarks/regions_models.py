@@ -27,8 +27,8 @@ import neurocontrast
 from neurocontrast.embedding import ScanEmbedder
 from neurocontrast.encoders import load_encoder
 
-__all__ = ["DEFAULTS", "LOSSES", "TRIALS", "components", "encode", "features_of", "gaussian_process", "pretrain_run",
-           "probe", "site_accuracy", "supervise", "tune"]  # fmt: skip
+__all__ = ["DEFAULTS", "LOSSES", "TRIALS", "WITH_RATES", "components", "encode", "features_of", "gaussian_process",
+           "pretrain_run", "probe", "site_accuracy", "supervise", "tune"]  # fmt: skip
 
 Floats = npt.NDArray[np.floating[Any]]
 Rows = npt.NDArray[np.intp]
@@ -41,12 +41,13 @@ DEFAULTS = {"temperature": 1.0, "sigma": 5.0, "corruption": 0.2, "rate": 1e-3, "
 _TEMPERATURES = ("temperature", (0.1, 0.3, 1.0, 3.0, 10.0, 30.0))
 _RATES, _SIGMAS, _SHARES = ("rate", (1e-3, 3e-3, 1e-2)), ("sigma", (2.0, 5.0, 10.0)), ("corruption", (0.2, 0.4, 0.6))
 TRIALS: dict[str, tuple[tuple[str, tuple[float, ...]], ...]] = {
-    **dict.fromkeys(KERNEL_LOSSES, (_TEMPERATURES, _RATES, _SIGMAS)),
-    **dict.fromkeys(LOSSES[3:], (_TEMPERATURES, _RATES, _SHARES)),
+    **dict.fromkeys(KERNEL_LOSSES, (_TEMPERATURES, _SIGMAS)),
+    **dict.fromkeys(LOSSES[3:], (_TEMPERATURES, _SHARES)),
     "supervised": (("rate", (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)), _SHARES),
     "PCA": (("components", (20.0, 60.0, 120.0)),),
 }
 """Settings tried one after the other, each at the best of those before."""
+WITH_RATES = {**TRIALS, **{name: (TRIALS[name][0], _RATES, TRIALS[name][1]) for name in LOSSES}}
 
 
 def _objective(name: str, settings: Mapping[str, float]) -> dict[str, Any]:

@@ -4,13 +4,12 @@
     python benchmarks/regions.py --data ../shared/data/regions --out OUT --stages report   # what is there so far
 
 Healthy people of 39 sites. Eight sites choose hyper-parameters, one of each block of sites alike in size, drawn by a
-fixed seed before anything was trained: temperature, then one more, by the mean of two seeds; with --rates the rate, too,
-which the supervised network chooses anyway. The table is of
-the other sites of ten people or more, left out in five groups that are dealt anew for each seed; the choosing sites are
-always learned from there. A tenth of the people of every site learned from is held back, and tells how well site and
-age are read at known sites. Encoders are those of `neurocontrast.pretrain` with the recipe `measures` and the settings
-of each row; the supervised network, which predicts age and sex at once, and fine-tuning have a loop of their own on the
-same network and views.
+fixed seed before anything was trained: temperature, then one more, by the mean of two seeds; with --rates the rate,
+too, which the supervised network chooses anyway. The table is of the other sites of ten people or more, left out in
+five groups that are dealt anew for each seed; the choosing sites are always learned from there. A tenth of the people
+of every site learned from is held back, and tells how well site and age are read at known sites. Encoders are those of
+`neurocontrast.pretrain` with the recipe `measures` and the settings of each row; the supervised network, which predicts
+age and sex at once, and fine-tuning have a loop of their own on the same network and views.
 
 Probes: ridge regression for age and for sex (−1 and 1), linear discriminants for the site. After k labelled people of a
 new site their summed error over k + 2 is taken out (2, the variance within a site over that between sites, was fixed
@@ -184,7 +183,7 @@ def trials(name: str, place: int, tried: Tried, study: Study, journal: Journal) 
 
 
 def best_settings(name: str, study: Study, journal: Journal, of: set[str] | None = None) -> dict[str, float]:
-    """Return the settings, or those of the keys `of`, of the smallest error at the choosing sites, the mean of seeds."""
+    """Return the settings, or those of the keys `of`, with the smallest mean error at the choosing sites."""
     errors: dict[str, list[float]] = {}
     for cell in journal.of_stage("choose"):
         key = {name: value for name, value in cell["key"].items() if name not in ("stage", "seed")}

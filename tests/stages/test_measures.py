@@ -157,7 +157,7 @@ def test_rows_of_other_measures_are_refused_by_name(run, people):
     twice = pd.concat([measures, measures[["Left-Hippocampus"]]], axis=1)
     with pytest.raises(DataError, match="several columns 'Left-Hippocampus'"):
         embedder.transform(twice)
-    with pytest.raises(DataError, match=r"DataFrame with one row a scan .*, got ndarray"):
+    with pytest.raises(DataError, match=r"DataFrame with one row a person .*, got ndarray"):
         embedder.transform(measures.to_numpy())
 
 

@@ -296,9 +296,16 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[npt.N
 
 def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
     """Return subjects and sites; groups of one column are sites, and every row a subject of its own."""
-    column = None if groups is None or sites is not None else np.asarray(groups, dtype=object).squeeze()
-    if column is None or column.ndim != 1 or (isinstance(groups, pd.DataFrame) and groups.shape[1] > 1):
+    column = np.asarray(groups, dtype=object)
+    column = column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
+    if sites is not None or column.ndim != 1:
         return groups, sites
+    name = str(getattr(groups, "name", None) or next(iter(getattr(groups, "columns", [])), ""))
+    if name in ("subject_id", "participant_id") or len(set(map(str, column))) == len(column) > 1:
+        raise DataError(
+            "groups: LeaveSiteOut takes one column as sites, and these are subjects, or each row is a site of its "
+            "own. Give table[['subject_id', 'site']], or the sites."
+        )
     return np.arange(len(column)), column
 
 

@@ -139,6 +139,15 @@ def test_one_column_of_groups_is_the_site(column):
     assert [test.tolist() for _, test in splitter.split(np.zeros((6, 2)), groups=column)] == [[0, 1], [2, 3], [4, 5]]
 
 
+@pytest.mark.parametrize(
+    "column",
+    [list("abcdef"), pd.Series(list("aabbcc"), name="subject_id"), pd.DataFrame({"participant_id": list("aabbcc")})],
+)
+def test_one_column_of_subjects_is_not_taken_for_sites(column):
+    with pytest.raises(DataError, match="takes one column as sites, and these are subjects"):
+        list(LeaveSiteOut().split(np.zeros((6, 2)), groups=column))
+
+
 def test_permutation_tests_take_both_splitters(cohort, groups):
     y = (cohort.table["age"] > cohort.table["age"].median()).to_numpy()
     of_both = {"params": {"groups": groups["subject_id"], "sites": groups["site"]}}

@@ -17,7 +17,7 @@ from types import MappingProxyType
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "neurocontrast"
 
-MAX_LINES = 46_060
+MAX_LINES = 45_950
 MAX_FILES = 282
 """Lines of all Python files, and their number; the target is 32,000 lines in 230 files."""
 MAX_FILES_IN_FOLDER = 32

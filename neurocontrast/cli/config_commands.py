@@ -10,6 +10,7 @@ from neurocontrast.cli.command import Given, argument
 from neurocontrast.cli.output import Result
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import write_text
+from neurocontrast.reading import read_json
 
 __all__ = ["copy_recipe", "list_recipes", "show_recipe", "show_schema"]
 
@@ -48,11 +49,14 @@ def copy_recipe(
     del given
     source = find_config(name)
     target = file or Path(source.name)
-    if target.exists():
-        raise ConfigError(f"'{target}' exists. Name another file: neurocontrast config copy {name} FILE.")
-    write_text(target.parent / _SCHEMA, _schema())
+    schema, made = target.parent / _SCHEMA, _schema()
+    if target.exists() or target.name == _SCHEMA:
+        raise ConfigError(f"'{target}' exists, or is the schema's. Name another file: config copy {name} FILE.")
+    if schema.exists() and read_json(schema).get("title") != json.loads(made)["title"]:
+        raise ConfigError(f"'{schema}' exists and is no schema of configurations. Copy into another folder.")
+    write_text(schema, made)
     write_text(target, f"# yaml-language-server: $schema={_SCHEMA}\n{source.read_text(encoding='utf-8')}")
-    return Result({"schema": str(target.parent / _SCHEMA)}, path=target)
+    return Result({"schema": str(schema)}, path=target)
 
 
 def show_schema(given: Given) -> Result:

@@ -34,7 +34,12 @@ def find_config(given: str | os.PathLike[str]) -> Path:
     """
     path, recipes = Path(given), list_recipes()
     name = path.as_posix()
-    if path.suffix or path.is_file() or path.is_absolute():
+    if path.is_file() or path.is_absolute():
+        return path
+    if path.suffix:
+        known = path.with_suffix("").as_posix()
+        if path.suffix in (".yaml", ".yml") and known in recipes:
+            raise ConfigError(f"{name}: there is no such configuration file. Did you mean the recipe '{known}'?")
         return path
     if name not in recipes:
         raise ConfigError(

@@ -32,9 +32,10 @@ def test_a_file_of_that_name_is_read_in_its_place(tmp_path, monkeypatch):
     (tmp_path / "natural").mkdir()
     assert neurocontrast.load_config("yaware").seed == 7
     assert find_config("natural/simclr") == list_recipes()["natural/simclr"]
-    assert find_config("yaware.yaml").name == "yaware.yaml"  # a path, though no file is there
-    with pytest.raises(ConfigError, match=r"yaware\.yaml"):
-        neurocontrast.load_config("yaware.yaml")
+    with pytest.raises(ConfigError, match=r"small\.yaml: there is no such .* Did you mean the recipe 'small'\?"):
+        neurocontrast.load_config("small.yaml")
+    with pytest.raises(ConfigError, match=r"mine\.yaml: there is no such"):
+        neurocontrast.load_config("mine.yaml")
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,10 @@ def test_a_copy_is_the_recipe_beside_its_schema_and_replaces_nothing(tmp_path, m
     assert (tmp_path / "measures.yaml").read_text() == "seed: 3\n"
     assert run(["config", "copy", "natural/simclr", "mine.yaml"]) == 0
     assert (tmp_path / "mine.yaml").is_file()
+    assert run(["config", "copy", "yaware", schema.name]) == 2
+    schema.write_text('{"mine": 1}')
+    assert run(["config", "copy", "yaware"]) == 2
+    assert (schema.read_text(), (tmp_path / "yaware.yaml").exists()) == ('{"mine": 1}', False)
 
 
 def test_the_schema_knows_the_sections_of_every_recipe(capsys):

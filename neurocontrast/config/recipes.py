@@ -20,11 +20,12 @@ def list_recipes() -> dict[str, Path]:
 
 
 def describe_recipe(file: Path) -> str:
-    """Return the beginning of a recipe's comment, up to a full stop, colon or semicolon."""
+    """Return the beginning of a recipe's comment, up to a full stop, colon or semicolon outside of brackets."""
     lines = file.read_text(encoding="utf-8").splitlines()
     end = min(lines.index(line) for line in ("#", "") if line in lines)
     comment = " ".join(line.removeprefix("# ") for line in lines[:end])
-    return re.split(r"(?<!et al)(?<!eq)[.:;] |[.:]$", comment)[0]
+    ends = (match.start() for match in re.finditer(r"(?<!et al)(?<!eq)[.:;](?= |$)", comment))
+    return next((comment[:end] for end in ends if comment[:end].count("(") == comment[:end].count(")")), comment)
 
 
 def find_config(given: str | os.PathLike[str]) -> Path:

@@ -16,7 +16,8 @@ def test_every_recipe_has_a_name_and_says_what_it_is():
     assert {"yaware", "conditional", "small", "measures", "natural/simclr"} <= set(recipes)
     said = {name: describe_recipe(file) for name, file in recipes.items()}
     assert all(10 < len(each) < 300 for each in said.values())
-    assert said["tissue_linear"] == "The linear anchor"
+    assert said["tissue_linear"] == "Principal components of smoothed maps of grey and white matter"
+    assert all(each.count("(") == each.count(")") for each in said.values())
     assert said["yaware_plain"].startswith("y-Aware contrastive pretraining (Dufumier et al. 2021) with little")
 
 

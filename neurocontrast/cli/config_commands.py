@@ -62,7 +62,8 @@ def copy_recipe(
 def show_schema(given: Given) -> Result:
     """Print the JSON schema of configurations, by which editors complete and check them."""
     del given
-    return Result({"schema": json.loads(_schema())}, notes=[_schema()])
+    schema = _schema()
+    return Result({"schema": json.loads(schema)}, notes=[schema])
 
 
 def _schema() -> str:

@@ -31,12 +31,12 @@ def describe_recipe(file: Path) -> str:
 def find_config(given: str | os.PathLike[str]) -> Path:
     """Return the file of a configuration that is given as a path or as the name of a recipe.
 
-    What ends with ``.yaml``, or is a file, is a path.
+    What is a file, absolute, or has a suffix such as ``.yaml`` is a path.
     """
-    path, recipes = Path(given), list_recipes()
-    name = path.as_posix()
+    path = Path(given)
     if path.is_file() or path.is_absolute():
         return path
+    name, recipes = path.as_posix(), list_recipes()
     if path.suffix:
         known = path.with_suffix("").as_posix()
         if path.suffix in (".yaml", ".yml") and known in recipes:

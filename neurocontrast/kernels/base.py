@@ -16,7 +16,8 @@ from neurocontrast.seeds import derive_seed
 
 __all__ = ["Block", "Kernel", "Kind", "Metadata", "Product", "WeightedSum", "column_of"]
 
-Metadata = Mapping[str, Tensor]
+Metadata = Mapping[str, Any]
+"""Columns by name: tensors, or what `column_of` makes tensors of."""
 Kind = Literal["continuous", "categorical"]
 Block = Callable[[slice, slice], Tensor]
 """``block(i, j)``: the weights of row scans ``i`` with column scans ``j``, a fresh (n_i, n_j) tensor."""

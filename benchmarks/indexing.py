@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from neurocontrast.stages import index
+from neurocontrast import index
 
 OTHERS = {
     "pybids, index alone": "import bids; print(len(bids.BIDSLayout(root).get(suffix='T1w', extension='.nii.gz')))",

@@ -29,11 +29,11 @@ import numpy as np
 import pandas as pd
 
 import neurocontrast
+from neurocontrast.commands.check import check
 from neurocontrast.config import as_config
 from neurocontrast.data import read_cohort
 from neurocontrast.embedding import read_embeddings, write_embeddings
 from neurocontrast.progress import SILENT
-from neurocontrast.stages.check import check
 from neurocontrast.stages.embed import embed
 from neurocontrast.stages.pretrain import pretrain
 from neurocontrast.stages.sources import source_of

@@ -12,28 +12,23 @@ from typing import TYPE_CHECKING, Any
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from neurocontrast.commands.check import check
+    from neurocontrast.commands.convert import convert
+    from neurocontrast.commands.doctor import doctor
+    from neurocontrast.commands.index import index
+    from neurocontrast.commands.predict import predict
+    from neurocontrast.commands.qc import qc
     from neurocontrast.config import load_config
-    from neurocontrast.stages import (
-        bundle,
-        check,
-        compare,
-        convert,
-        doctor,
-        embed,
-        evaluate,
-        explain,
-        export_weights,
-        finetune,
-        import_weights,
-        index,
-        join,
-        predict,
-        prepare_images,
-        pretrain,
-        qc,
-        report,
-        simulate,
-    )
+    from neurocontrast.stages.bundle import bundle
+    from neurocontrast.stages.embed import embed
+    from neurocontrast.stages.evaluate import evaluate
+    from neurocontrast.stages.explain import explain
+    from neurocontrast.stages.finetune import finetune
+    from neurocontrast.stages.join import join
+    from neurocontrast.stages.make_data import prepare_images, simulate
+    from neurocontrast.stages.pretrain import pretrain
+    from neurocontrast.stages.report import compare, report
+    from neurocontrast.stages.weights import export_weights, import_weights
 
 __all__ = [
     "bundle",
@@ -60,8 +55,27 @@ __all__ = [
 
 _MODULES = ["data", "datasets", "embedding", "encoders", "evaluation", "kernels", "losses", "training", "transforms",
             "weights"]  # fmt: skip
-_STAGES = [name for name in __all__ if name != "load_config"]
-_find = lazy_exports(__name__, {"config": ["load_config"], "stages": _STAGES, "provenance": ["version"]})
+_PLACES = {
+    "config": ["load_config"],
+    "provenance": ["version"],
+    "commands.check": ["check"],
+    "commands.convert": ["convert"],
+    "commands.doctor": ["doctor"],
+    "commands.index": ["index"],
+    "commands.predict": ["predict"],
+    "commands.qc": ["qc"],
+    "stages.bundle": ["bundle"],
+    "stages.embed": ["embed"],
+    "stages.evaluate": ["evaluate"],
+    "stages.explain": ["explain"],
+    "stages.finetune": ["finetune"],
+    "stages.join": ["join"],
+    "stages.make_data": ["prepare_images", "simulate"],
+    "stages.pretrain": ["pretrain"],
+    "stages.report": ["compare", "report"],
+    "stages.weights": ["export_weights", "import_weights"],
+}
+_find = lazy_exports(__name__, _PLACES)
 
 
 def __getattr__(name: str) -> Any:

@@ -8,8 +8,10 @@ import inspect
 import pytest
 from numpydoc.validate import validate
 
+import neurocontrast
+
 PACKAGES = ("config", "data", "embedding", "encoders", "evaluation", "explanation", "kernels", "losses", "reporting")
-PACKAGES += ("datasets", "stages", "training", "transforms")
+PACKAGES += ("datasets", "training", "transforms")
 NOT_ASKED = {
     "ES01",  # an extended summary
     "SA01",  # See Also
@@ -36,7 +38,8 @@ def path(item):
     return f"{item.__module__}.{item.__qualname__}"
 
 
-PUBLIC = sorted({path(item) for package in PACKAGES for item in public(package)})
+COMMANDS = {getattr(neurocontrast, name) for name in neurocontrast.__all__}
+PUBLIC = sorted({path(item) for package in PACKAGES for item in public(package)} | {path(item) for item in COMMANDS})
 
 
 def test_docstrings_follow_numpydoc():

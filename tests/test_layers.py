@@ -34,7 +34,9 @@ def test_evaluation_reporting_and_the_command_line_load_without_torch():
     assert done.stdout.strip() == "ok 4", done.stderr
 
 
-@pytest.mark.parametrize("package", ["stages", "data", "embedding", "config", "transforms", "encoders", "training"])
+@pytest.mark.parametrize(
+    "package", ["commands", "stages", "data", "embedding", "config", "transforms", "encoders", "training"]
+)
 def test_importing_a_package_does_not_load_torch(package):
     program = f"import sys, neurocontrast.{package}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

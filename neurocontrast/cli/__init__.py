@@ -1,4 +1,4 @@
-"""The command line: thin commands over ``neurocontrast.stages``, and the only place that prints."""
+"""The command line: thin commands over ``neurocontrast.commands``, and the only place that prints."""
 
 from __future__ import annotations
 

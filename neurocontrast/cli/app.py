@@ -8,12 +8,19 @@ from typing import Annotated
 import typer
 
 from neurocontrast.cli.command import command
-from neurocontrast.cli.config_commands import copy_recipe, list_recipes, show_recipe, show_schema
 from neurocontrast.cli.data_commands import check, convert, images, index, prepare, qc, simulate
 from neurocontrast.cli.evaluation_commands import compare, evaluate, join, predict, report
+from neurocontrast.cli.grouped_commands import (
+    copy_recipe,
+    export_weights,
+    find_weights,
+    import_weights,
+    list_recipes,
+    show_recipe,
+    show_schema,
+)
 from neurocontrast.cli.network_commands import bundle, doctor, embed, explain, finetune, pretrain
 from neurocontrast.cli.output import show_error, show_message, show_unexpected
-from neurocontrast.cli.weights_commands import export_weights, find_weights, import_weights
 from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded, TrainingSuspended
 
 __all__ = ["app", "run"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import neurocontrast
 from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Table, argument, option
 from neurocontrast.cli.output import Result
 
 if TYPE_CHECKING:
-    from neurocontrast.stages import Indexed
+    from neurocontrast.commands.index import Indexed
 
 __all__ = ["check", "convert", "images", "index", "prepare", "qc", "simulate"]
 
@@ -26,10 +27,8 @@ def simulate(
     overwrite: Overwrite = False,
 ) -> Result:
     """Simulate a multi-site cohort of brains with age, sex, disease and scanner effects (labelled as simulated)."""
-    from neurocontrast import stages
-
     settings = given.resolve("simulation", locals()).simulation
-    return _cohort_result(stages.simulate(out, settings, overwrite=overwrite, progress=given.progress))
+    return _cohort_result(neurocontrast.simulate(out, settings, overwrite=overwrite, progress=given.progress))
 
 
 def images(
@@ -49,16 +48,14 @@ def images(
 
     Splits, attributes and clusters are chosen in the section 'images' of the configuration, or by --set.
     """
-    from neurocontrast import stages
-
     settings = given.resolve("images", locals()).images
-    return _cohort_result(stages.prepare_images(out, settings, overwrite=overwrite, progress=given.progress))
+    return _cohort_result(neurocontrast.prepare_images(out, settings, overwrite=overwrite, progress=given.progress))
 
 
 def _cohort_result(participants: Path) -> Result:
     """Return how many scans, or images, a written table has of each site or split."""
+    from neurocontrast.commands.check import summarise
     from neurocontrast.data.cohort import read_cohort
-    from neurocontrast.stages.check import summarise
 
     counts = summarise(read_cohort(participants, check_images=False))
     table = counts.rename_axis("").reset_index()
@@ -83,9 +80,7 @@ def convert(
     One series a folder. All problems are listed at once (exit code 2), and nothing is written then.
     """
     options = _stage_options(locals())
-    from neurocontrast import stages
-
-    tree = stages.convert(**options)
+    tree = neurocontrast.convert(**options)
     notes = ["These images hold faces; what `prepare` writes does not."]
     return Result({"tree": str(tree)}, f"A BIDS tree: neurocontrast index {tree}", notes=notes, path=tree)
 
@@ -115,10 +110,8 @@ def index(
     once (exit code 2), and nothing is written then.
     """
     options = _stage_options(locals())
-    from neurocontrast import stages
-
     lists: dict[str, Any] = {name: options.pop(name) or () for name in ("choose", "keep")}
-    found = stages.index(phenotypes=options.pop("phenotype") or (), **lists, **options)
+    found = neurocontrast.index(phenotypes=options.pop("phenotype") or (), **lists, **options)
     table, left_out = found.index.table, found.index.left_out
     known = {name: int((table[name] != "").sum()) for name in ("age", "sex", "site", "diagnosis")}
     facts = {"scans": len(table), "people": int(table["subject_id"].nunique()), "left_out": len(left_out)}
@@ -165,9 +158,9 @@ def prepare(
     Raw inputs hold faces; only stripped images are written. Needs the extra `prepare`.
     """
     options = _stage_options(locals())
-    from neurocontrast import stages
+    from neurocontrast.commands.prepare import prepare as prepare_scans
 
-    table = stages.prepare(**options)
+    table = prepare_scans(**options)
     notes = ["Raw inputs hold faces; what was written does not."]
     return Result({"participants": str(table)}, "Brains in MNI space.", notes=notes, path=table)
 
@@ -184,9 +177,7 @@ def qc(
     qc.html shows every scan, the worst first, with its measures and flags. An interrupted call continues.
     """
     options = _stage_options(locals())
-    from neurocontrast import stages
-
-    found = stages.qc(**options)
+    found = neurocontrast.qc(**options)
     flagged = found.table[found.table["n_flags"] > 0]
     facts = {"n_scans": len(found.table), "n_flagged": len(flagged), "flagged": flagged["participant_id"].tolist()}
     notes = [f"{name}: {flags}" for name, flags in zip(flagged["participant_id"], flagged["flags"], strict=True)]
@@ -206,7 +197,6 @@ def check(
 
     With --config, or --set of what is done to scans (data.shape, data.normalise …), also whether each scan fits that.
     """
-    from neurocontrast import stages
     from neurocontrast.config import DataSettings
 
     settings = given.resolve("data", {"images_root": images_root}).data
@@ -214,7 +204,7 @@ def check(
     preprocessing = settings.preprocessing if isinstance(settings, DataSettings) else None
     if preprocessing is not None and given.config is None and stated.isdisjoint(preprocessing.model_dump()):
         preprocessing = None
-    found = stages.check(
+    found = neurocontrast.check(
         participants,
         images_root=settings.images_root,
         channels=getattr(settings, "channels", None),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
 
+import neurocontrast
 from neurocontrast.cli.command import Configured, Evaluated, Given, ImagesRoot, Overwrite, argument, option
 from neurocontrast.cli.output import Result, print_line
 from neurocontrast.exceptions import ConfigError
@@ -43,10 +44,9 @@ def join(
     overwrite: Overwrite = False,
 ) -> Result:
     """Join embeddings of the same scans by several encoders to one table, each encoder's features one block."""
-    from neurocontrast import stages
     from neurocontrast.embedding.table import read_embeddings
 
-    path = stages.join(
+    path = neurocontrast.join(
         embeddings,
         out=out,
         names=None if names is None else names.split(","),
@@ -85,10 +85,8 @@ def evaluate(
     overwrite: Overwrite = False,
 ) -> Result:
     """Predict a column from frozen embeddings by cross-validation, beside age, sex and site alone."""
-    from neurocontrast import stages
-
     options = {**locals(), "train_sizes": _sizes(train_sizes)}
-    folder = stages.evaluate(
+    folder = neurocontrast.evaluate(
         embeddings,
         settings=given.resolve("evaluation", options).evaluation,
         out=out,
@@ -125,13 +123,11 @@ def predict(
 
     Of scans, a bad one stops no other; the exit code is then 1. The same command continues after a kill.
     """
-    from neurocontrast import stages
-
     if run is None:
         given_for_scans = [name for name, value in (("--jsonl", jsonl), ("--images-root", images_root)) if value]
         if given_for_scans:
             raise ConfigError(f"{given_for_scans[0]}: is for scans. Say which run embeds them: --run RUN.")
-    path = stages.predict(
+    path = neurocontrast.predict(
         probe,
         embeddings,
         out=out,
@@ -168,11 +164,9 @@ def report(
     show_ids: Annotated[bool | None, option("Show participant identifiers.", "--show-ids/--hide-ids")] = None,
 ) -> Result:
     """Make one self-contained HTML report of an evaluation."""
-    from neurocontrast import stages
-
     if no_figures and figures is not None:
         raise ConfigError("--figures and --no-figures exclude each other. Give one of them.")
-    page = stages.report(
+    page = neurocontrast.report(
         evaluation,
         out=out,
         show_ids=given.resolve("report", {"show_ids": show_ids}).report.show_ids,
@@ -191,10 +185,8 @@ def compare(
     overwrite: Overwrite = False,
 ) -> Result:
     """Compare evaluations of the same scans in the same folds, with tests that know that folds overlap."""
-    from neurocontrast import stages
-
     settings = given.resolve().evaluation
-    folder = stages.compare(
+    folder = neurocontrast.compare(
         evaluations,
         out=out,
         names=None if names is None else [name.strip() for name in names.split(",")],

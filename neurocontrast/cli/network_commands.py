@@ -9,6 +9,7 @@ from typing import Annotated
 
 import pandas as pd
 
+import neurocontrast
 from neurocontrast.cli.command import (
     Configured,
     Evaluated,
@@ -39,7 +40,6 @@ def pretrain(
     resume: Annotated[bool, option("Continue a run that was stopped, to the same weights.", "--resume")] = False,
 ) -> Result:
     """Pretrain an encoder with a contrastive objective that knows age, sex, site or any other column."""
-    from neurocontrast import stages
     from neurocontrast.stages.run_folder import read_metrics
 
     # A run that is resumed has its own configuration, unless one is given again.
@@ -49,7 +49,7 @@ def pretrain(
     if init is not None:
         given = replace(given, overrides=[*(given.overrides or ()), f"training.init={json.dumps(str(init))}"])
     settings = None if nothing else given.resolve("data", {"participants": participants}, check_objective=True)
-    run = stages.pretrain(settings, out=out, resume=resume, progress=given.progress)
+    run = neurocontrast.pretrain(settings, out=out, resume=resume, progress=given.progress)
     rows = read_metrics(run)
     last = {name: value for name, value in (rows[-1] if rows else {}).items() if value is not None}
     shown = {
@@ -74,9 +74,7 @@ def embed(
     """
     import pyarrow.parquet
 
-    from neurocontrast import stages
-
-    written = stages.embed(
+    written = neurocontrast.embed(
         run,
         participants=participants,
         out=out,
@@ -112,9 +110,7 @@ def finetune(
     overwrite: Overwrite = False,
 ) -> Result:
     """Train a run's encoder end to end on a column in every training fold, writing what `evaluate` writes."""
-    from neurocontrast import stages
-
-    folder = stages.finetune(
+    folder = neurocontrast.finetune(
         run,
         participants=participants,
         out=out,
@@ -141,9 +137,7 @@ def explain(
     overwrite: Overwrite = False,
 ) -> Result:
     """Map where in the brain a change of the scan changes what the probe says, or rank measures, for `report`."""
-    from neurocontrast import stages
-
-    folder = stages.explain(
+    folder = neurocontrast.explain(
         evaluation,
         run=run,
         participants=participants,
@@ -171,9 +165,7 @@ def bundle(
     overwrite: Overwrite = False,
 ) -> Result:
     """Write an encoder, and the probe of an evaluation, as a MONAI bundle that runs without neurocontrast."""
-    from neurocontrast import stages
-
-    folder = stages.bundle(
+    folder = neurocontrast.bundle(
         run,
         evaluation,
         out=out,
@@ -198,8 +190,6 @@ def doctor(
     participants: _RunTable = None,
 ) -> Result:
     """Show versions, devices and memory, and what `pretrain` would refuse of a configuration (writes nothing)."""
-    from neurocontrast import stages
-
     settings = given.resolve("data", {"participants": participants}, check_objective=True)
-    found = stages.doctor(settings)
+    found = neurocontrast.doctor(settings)
     return Result(asdict(found), notes=[found.to_text()], exit_code=2 if found.problems else 0)

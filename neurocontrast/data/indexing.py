@@ -68,7 +68,7 @@ def index_scans(
     check_image: Callable[[Path], str] | None = None,
     progress: Progress = SILENT,
 ) -> Index:
-    """Find the scans below a folder and join what tables say of them; see `neurocontrast.stages.index`.
+    """Find the scans below a folder and join what tables say of them; see `neurocontrast.index`.
 
     `check_image`, given the path of each chosen image, returns what is wrong with it, or "".
     """

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
+import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,10 +20,9 @@ import pandas as pd
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path, write_json
 from neurocontrast.lazy import require
-from neurocontrast.prepare.names import holds_name
 from neurocontrast.reading import parse_json, problem_of_place
 
-__all__ = ["Series", "convert_series", "find_series_folders", "read_series"]
+__all__ = ["Series", "convert_series", "find_series_folders", "holds_name", "read_series"]
 
 KEPT = (
     *("Modality", "Manufacturer", "ManufacturersModelName", "MagneticFieldStrength", "MRAcquisitionType"),
@@ -41,6 +43,15 @@ _T1 = re.compile(r"t1|mp2?-?rage|bravo|spgr|tfe|tfl", re.IGNORECASE)
 _OTHER = re.compile(
     r"t2|flair|loc|scout|survey|dwi|dti|bold|swi|tof|post|contrast|gad|(?<![a-z])(?:gd|km)(?![a-z])", re.I
 )
+
+_ENCODINGS = ("utf-8", "iso8859-2", "iso8859-5", "iso8859-7", "gb18030")
+"""dcm2niix takes every name for Latin-1; others are tried too, since a wrong one gives words that no path holds."""
+_WORD = re.compile(r"[^\W\d_]+")
+_PLACEHOLDER = re.compile(r"anon|pseudo|patient|sub", re.IGNORECASE)
+_NO_NAMES = {*("mr", "ms", "mrs", "dr", "prof", "jr", "sr", "ii", "iii", "iv"),
+             *("de", "da", "di", "do", "el", "al", "la", "st", "van", "von", "der", "den", "del", "dos")}  # fmt: skip
+_LETTERS = str.maketrans({"ø": "o", "æ": "a", "œ": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ı": "i"})
+_DIGRAPHS = re.compile(r"(?<=[aou])e|(?<=a)a|(?<=s)s")
 
 
 @dataclass(frozen=True)
@@ -193,3 +204,57 @@ def _run(folder: Path, out: Path, *options: str) -> str:
     lines = (done.stdout + done.stderr).splitlines()
     told = [line.strip() for line in lines if line.startswith(("Warning", "Error")) and "Patient" not in line]
     return " ".join(told)
+
+
+def holds_name(parts: Sequence[str], name: str) -> bool:
+    """Tell whether the parts of a path hold a word of a name.
+
+    Case, accents, transliteration (``Müller``, ``Mueller``, ``Muller``), the order of the words and what is between
+    letters do not matter. Words of three letters are found anywhere in a part; shorter ones (``Li``, ``Wu``) as words
+    of their own or together. Titles and particles are no names, nor are ``anonymous`` and the like.
+    """
+    words = {_folded(word) for reading in _readings(name) for word in _WORD.findall(reading) if _is_name(word)}
+    long = {one + other for one, other in itertools.permutations(words, 2) if _is_long(one + other, 4)}
+    long |= {word for word in words if _is_long(word, 3)}
+    for part in parts:
+        parted = _WORD.findall(_apart(part))
+        tokens = [_folded(word) for word in parted]
+        texts = "".join(tokens), _folded("".join(parted))  # M.u.e.l.l.e.r has its digraph only when joined
+        if words.intersection(tokens) or any(word in text for word in long for text in texts):
+            return True
+    return False
+
+
+def _readings(name: str) -> list[str]:
+    found = [name]
+    for encoding in _ENCODINGS:
+        try:
+            found.append(name.encode("latin-1").decode(encoding))
+        except UnicodeError:
+            continue
+    return found
+
+
+def _is_name(word: str) -> bool:
+    initial = len(word) == 1 and word.isascii()
+    return not initial and word.casefold() not in _NO_NAMES and not _PLACEHOLDER.match(word)
+
+
+def _is_long(word: str, least: int) -> bool:
+    return len(word) >= (least if word.isascii() else 2)
+
+
+def _apart(text: str) -> str:
+    """Return a text with a space where a capital follows a small letter."""
+    text = unicodedata.normalize("NFC", text)
+    return "".join(
+        f" {letter}" if before.islower() and letter.isupper() else letter
+        for before, letter in zip(f" {text}", text, strict=False)
+    )
+
+
+def _folded(word: str) -> str:
+    """Return letters without case and accents; ``ae``, ``oe``, ``ue``, ``aa`` and ``ss`` become one letter."""
+    plain = unicodedata.normalize("NFKD", word.casefold())
+    plain = "".join(letter for letter in plain if not unicodedata.combining(letter)).translate(_LETTERS)
+    return _DIGRAPHS.sub("", plain)

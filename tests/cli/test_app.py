@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from neurocontrast import stages
 from neurocontrast.cli import run
 from neurocontrast.cli.app import _explain
 from neurocontrast.exceptions import DataError, TrainingError
@@ -56,7 +55,7 @@ def test_errors_become_one_message_and_an_exit_code(error, code, said, capsys, m
     def fail(*_arguments, **_options):
         raise error
 
-    monkeypatch.setattr(stages, "report", fail)
+    monkeypatch.setattr("neurocontrast.report", fail)
     assert run(["report", "somewhere"]) == code
     shown = capsys.readouterr()
     assert said in shown.err.replace("\n", " ")

@@ -148,5 +148,5 @@ def test_an_interruption_says_so_and_leaves_nothing(tmp_path, capsys, monkeypatc
     def interrupted(*_arguments, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("neurocontrast.stages.simulate", interrupted)
+    monkeypatch.setattr("neurocontrast.simulate", interrupted)
     refused(["simulate", tmp_path / "out"], capsys, "interrupted", code=130)

@@ -6,9 +6,9 @@ import os
 import pandas as pd
 import pytest
 
+from neurocontrast import index
 from neurocontrast.data import read_cohort
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.stages import index
 
 
 def put(root, path, content="image"):

@@ -4,9 +4,9 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from neurocontrast import check, index
 from neurocontrast.data import read_cohort
 from neurocontrast.exceptions import DataError
-from neurocontrast.stages import check, index
 from neurocontrast.transforms.loading import read_scan
 from tests.trees import TIV_ML, WRITERS, people_of, write_empty_bids
 

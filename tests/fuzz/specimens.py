@@ -17,6 +17,7 @@ import pandas as pd
 import torch
 from evaluation_folders import make_binary
 
+from neurocontrast.commands.predict_scans import Journal
 from neurocontrast.config import load_config
 from neurocontrast.data.cache import VolumeCache
 from neurocontrast.data.cohort import inspect_cohort
@@ -40,7 +41,6 @@ from neurocontrast.files import digest_of_file
 from neurocontrast.reading import read_array, read_arrays
 from neurocontrast.reporting import read as reporting
 from neurocontrast.stages import make_data, run_folder, voxels
-from neurocontrast.stages.predict_scans import Journal
 from neurocontrast.tables import read_parquet, read_workbook
 from neurocontrast.training.checkpoints import load_checkpoint, save_checkpoint
 from neurocontrast.training.session import Position
@@ -189,7 +189,7 @@ def _images(root: Path) -> dict[str, Specimen]:
     found["store"] = Specimen(folder / "store.npy", ImageStore.open)
     measures = json.dumps({"mean": 0.5})
     np.savez(folder / "qc.npz", measures=measures, vector=np.zeros(3), thumbnail=np.zeros(4, np.uint8))
-    found["qc"] = Specimen(folder / "qc.npz", importlib.import_module("neurocontrast.stages.qc")._is_kept)
+    found["qc"] = Specimen(folder / "qc.npz", importlib.import_module("neurocontrast.commands.qc")._is_kept)
     from PIL import Image
 
     picture = io.BytesIO()

@@ -13,7 +13,8 @@ pytest.importorskip("SimpleITK")
 pytest.importorskip("dcm2niix")
 pytest.importorskip("pydicom")
 
-from neurocontrast.stages import convert, prepare
+from neurocontrast import convert
+from neurocontrast.commands.prepare import prepare
 from tests.dicom_series import write_series
 
 pytestmark = pytest.mark.slow
@@ -26,7 +27,7 @@ OTHER = FAST | {"spacing_mm": 7.0, "imitations": 1}
 
 def call(name, paths, options, kill_at=0):
     """Call a stage; files count that are written beside its output."""
-    return kills.call("neurocontrast.stages", name, paths, options, paths[1].parent, kill_at)
+    return kills.call(f"neurocontrast.commands.{name}", name, paths, options, paths[1].parent, kill_at)
 
 
 def contents(folder):

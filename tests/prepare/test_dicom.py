@@ -14,12 +14,11 @@ import pytest
 pytest.importorskip("dcm2niix")
 pytest.importorskip("pydicom")
 
+from neurocontrast import convert, index
 from neurocontrast.cli.app import run
 from neurocontrast.data import read_cohort
 from neurocontrast.exceptions import DataError, MissingDependencyError
-from neurocontrast.prepare.dicom import Series
-from neurocontrast.prepare.names import holds_name
-from neurocontrast.stages import convert, index
+from neurocontrast.prepare.dicom import Series, holds_name
 from tests.dicom_series import SECRETS, write_series
 
 

@@ -14,11 +14,12 @@ pytest.importorskip("SimpleITK")
 
 from nilearn.datasets import load_mni152_brain_mask
 
+from neurocontrast import simulate
 from neurocontrast.cli.app import run
+from neurocontrast.commands.prepare import prepare
 from neurocontrast.data import read_cohort
 from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.stages import prepare, simulate
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,7 @@ def test_a_tiv_of_the_table_is_kept_and_none_is_made_up(study, tmp_path):
 
 @pytest.mark.parametrize(("installed", "extraction"), [(True, "deepbet"), (False, "template")])
 def test_deepbet_is_used_where_it_is_installed(study, tmp_path, monkeypatch, installed, extraction):
-    stage = importlib.import_module("neurocontrast.stages.prepare")
+    stage = importlib.import_module("neurocontrast.commands.prepare")
     monkeypatch.setattr(stage, "is_installed", lambda _: installed)
     out = stage.prepare(study[0], tmp_path / "out", spacing_mm=6.0, bias=False, tissue=False, n_workers=0)
     record = json.loads((out.parent / "prepare.json").read_text())

@@ -15,11 +15,11 @@ from filelock import FileLock
 
 pytest.importorskip("SimpleITK")
 
+from neurocontrast.commands.prepare import prepare
 from neurocontrast.data import read_cohort
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.prepare import records, scan
 from neurocontrast.progress import SILENT
-from neurocontrast.stages import prepare
 
 FAST = {"spacing_mm": 8.0, "bias": False, "registration": False, "n_workers": 0}
 
@@ -270,7 +270,7 @@ def test_what_a_killed_call_left_is_removed_and_a_living_one_is_respected(study,
         path.write_bytes(b"half")
     prepare(study, prepared, **FAST)
     assert not any(path.exists() for path in left)
-    monkeypatch.setattr(importlib.import_module("neurocontrast.stages.prepare"), "_PATIENCE", 0)
+    monkeypatch.setattr(importlib.import_module("neurocontrast.commands.prepare"), "_PATIENCE", 0)
     with FileLock(prepared / ".prepare.lock"), pytest.raises(ConfigError, match="another process is preparing scans"):
         prepare(study, prepared, **FAST)
     assert len(read_cohort(prepared / "participants.tsv")) == 2

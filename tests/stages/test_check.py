@@ -6,9 +6,9 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from neurocontrast.commands.check import check
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.exceptions import DataError
-from neurocontrast.stages.check import check
 from neurocontrast.transforms import Preprocessing
 
 

@@ -12,7 +12,7 @@ from neurocontrast.cli import run as run_cli
 from neurocontrast.exceptions import ConfigError, DataError
 
 # The function has its module's name, so the module is found among those imported.
-MODULE = importlib.import_module("neurocontrast.stages.doctor")
+MODULE = importlib.import_module("neurocontrast.commands.doctor")
 TINY = {
     "data": {"spacing_mm": 8, "shape": [24, 28, 24], "n_workers": 1, "val_fraction": 0.25},
     "encoder": {"name": "lenet"},

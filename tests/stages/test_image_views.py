@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from neurocontrast import prepare_images, pretrain
 from neurocontrast.exceptions import MissingDependencyError
-from neurocontrast.stages import prepare_images, pretrain
 
 
 def test_without_kornia_nothing_is_written(tmp_path, monkeypatch):

@@ -190,7 +190,7 @@ def test_new_people_are_predicted_from_tables_of_measures(run, embeddings, probe
 
 
 def test_a_person_who_lacks_measures_stops_no_other_and_a_call_continues(run, people, probe, tmp_path, monkeypatch):
-    from neurocontrast.stages import predict_scans
+    from neurocontrast.commands import predict_scans
 
     table = people.measures.values.head(4).assign(participant_id=["sub-a", "sub-b", "c", "d"])
     table.iloc[1, :9] = np.nan

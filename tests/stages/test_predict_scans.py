@@ -133,7 +133,7 @@ def test_what_was_finished_is_not_predicted_again(whole, evaluation, inbox, tmp_
     for name in ("p.tsv", "p.json"):
         (tmp_path / name).unlink()
     embedded = []
-    from neurocontrast.stages import predict_scans
+    from neurocontrast.commands import predict_scans
 
     extract = predict_scans.extract_features
     monkeypatch.setattr(predict_scans, "extract_features", lambda *a, **k: embedded.append(1) or extract(*a, **k))

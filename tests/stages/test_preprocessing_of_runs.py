@@ -9,9 +9,9 @@ import pytest
 from small_run import metrics
 
 import neurocontrast
+from neurocontrast import check
 from neurocontrast.data import read_cohort
 from neurocontrast.exceptions import CheckpointError, DataError
-from neurocontrast.stages import check
 from neurocontrast.transforms import Preprocessing, load_volume
 
 

@@ -1,8 +1,4 @@
-import importlib
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -160,12 +156,3 @@ def test_selection_leaves_the_others_out_of_the_run(settings, cohort, tmp_path):
     chosen = read_cohort(cohort).select({"site": [site]})
     provenance = json.loads((run / "provenance.json").read_text())
     assert provenance["pretraining_subjects"] == chosen.subject_digests()
-
-
-def test_stages_are_functions_however_they_are_imported():
-    program = "import sys, neurocontrast\nfrom neurocontrast import stages\nassert 'torch' not in sys.modules\n"
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parent)
-    importlib.import_module("neurocontrast.stages.embed")
-    made = importlib.import_module("neurocontrast.stages.pretrain").pretrain
-    assert neurocontrast.stages.pretrain is made is neurocontrast.pretrain
-    assert callable(neurocontrast.stages.embed)

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 import neurocontrast
+from neurocontrast import qc as stage
 from neurocontrast.cli.app import run
 from neurocontrast.exceptions import DataError
-from neurocontrast.stages import qc as stage
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_the_same_call_measures_nothing_again(study):
 def test_any_number_of_processes_gives_the_same_bits(study, tmp_path, monkeypatch):
     table, found, _ = study
     before = [found.page.with_name(name).read_bytes() for name in ("qc.tsv", "qc.html")]
-    monkeypatch.setattr(importlib.import_module("neurocontrast.stages.qc"), "N_SCANS_A_WORKER", 6)
+    monkeypatch.setattr(importlib.import_module("neurocontrast.commands.qc"), "N_SCANS_A_WORKER", 6)
     several = stage(table, tmp_path / "qc", n_workers=2)
     assert [several.page.with_name(name).read_bytes() for name in ("qc.tsv", "qc.html")] == before
 

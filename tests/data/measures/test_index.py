@@ -5,10 +5,10 @@ import json
 import pandas as pd
 import pytest
 
+from neurocontrast import index
 from neurocontrast.data.measures import read_tables
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import digest_of_file
-from neurocontrast.stages import index
 
 PEOPLE = "participant_id\tage\tsex\tsite\tsession\nsub-01\t30\tF\tparis\tn/a\nsub-02\t41\tM\tlondon\t1\n"
 

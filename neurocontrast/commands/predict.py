@@ -103,7 +103,7 @@ def predict(
         truths, recentred = _truths(fitted, tidy, calibrate), _recentred(fitted, tidy)
         table = _predictions(fitted, tidy, features, outside_percentile)
     else:
-        from neurocontrast.stages.predict_scans import Journal, open_scans
+        from neurocontrast.commands.predict_scans import Journal, open_scans
 
         scans = open_scans(Path(run), path, fitted, images_root=images_root, config=config)
         tidy, doubts = scans.tidy, list(scans.cohort.warnings)

@@ -1,0 +1,197 @@
+"""Find the scans of a folder, and write one table of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.data.indexing import Index, SiteFrom, index_scans
+from neurocontrast.data.measures.reading import BESIDE
+from neurocontrast.data.measures.tables import rows_of
+from neurocontrast.exceptions import ConfigError, DataError, printable
+from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.provenance import describe_environment
+from neurocontrast.reading import read_json
+
+__all__ = ["Indexed", "index"]
+
+INDEX_RECORD = "index.json"
+_KEYS_OF_RECORDS = {INDEX_RECORD: {"layout", "n_found", "left_out"}, "measures.json": {"parcellation", "software"}}
+
+
+@dataclass(frozen=True, eq=False)
+class Indexed:
+    """A table that was written, the scans in it, and the table of their regional measures, if there are any."""
+
+    path: Path
+    index: Index
+    measures: Path | None = None
+
+
+def index(
+    root: str | os.PathLike[str],
+    out: str | os.PathLike[str] = "participants.tsv",
+    *,
+    layout: str = "auto",
+    phenotypes: Sequence[str | os.PathLike[str]] = (),
+    id_column: str | None = None,
+    site_from: SiteFrom = "column",
+    choose: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    check_headers: bool = False,
+    skip: bool = False,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> Indexed:
+    """Find the scans below a folder, join what tables say of people, and write one table.
+
+    Where tables of regional measures are below the folder (FreeSurfer's, FastSurfer's, CAT12's, OpenBHB's, or any with
+    such columns), those of the scans are written too, as ``measures.tsv`` beside the table.
+
+    Parameters
+    ----------
+    root : path
+        Folder of the scans: a BIDS tree, or what fMRIPrep, CAT12, FreeSurfer, Clinica or brainprep left.
+    out : path, default="participants.tsv"
+        Table to write; ``index.json`` beside it says what was found, chosen and left out.
+    layout : str, default="auto"
+        ``bids``, ``fmriprep``, ``cat12``, ``freesurfer``, ``caps``, ``openbhb``, ``brainprep`` or ``ixi``;
+        ``measures`` for people with regional measures, whose images are not wanted;
+        ``auto`` is the only one whose images are there, or ``measures`` where no images are.
+    phenotypes : sequence of path
+        Further tables of people: ``.tsv``, ``.csv`` or ``.xlsx``.
+    id_column : str, optional
+        Column of identifiers in these tables.
+    site_from : {"column", "folder", "scanner"}
+        Where the site is read: from a table, the first folder of the path, or the scanner in the sidecars.
+    choose : sequence of str
+        What to take of several images: ``run=first``, ``run=all``, or an entity as ``acq=mprage``; of several tables
+        of measures: ``atlas=aparc``, ``measure=area`` or ``measure=all``.
+    keep : sequence of str
+        Further columns of the tables to take over.
+    check_headers : bool, default=False
+        Whether the header of every image is read.
+    skip : bool, default=False
+        Whether scans with a problem are left out and named in ``index.json``, instead of being an error.
+    overwrite : bool, default=False
+        Whether an existing table is replaced.
+    progress : Progress
+        Receives progress messages.
+    """
+    target = Path(out).absolute()
+    beside, record_of = target.with_name(BESIDE), target.with_name(INDEX_RECORD)
+    _check_outputs(target, overwrite=overwrite)
+    folder = Path(root).expanduser().absolute()
+    found = index_scans(
+        folder,
+        layout=layout,
+        phenotypes=[Path(path).expanduser() for path in phenotypes],
+        id_column=id_column,
+        site_from=site_from,
+        choose=choose,
+        keep=keep,
+        skip=skip,
+        check_image=_problem_of_header if check_headers else None,
+        progress=progress,
+    )
+    given = [Path(path).expanduser().absolute() for path in phenotypes]
+    _check_not_read(target, [*given, *(folder / name for name in found.tables)])
+    table = found.table.copy()
+    for name in table.columns.intersection(["path", "mask_path", "gm", "wm", "csf"]):
+        table[name] = [_relative(folder / path, target.parent) if path else "" for path in table[name]]
+    measured = _measures_of(found, beside)
+    write_table(target, table.replace("", "n/a"))
+    if measured is not None:
+        write_table(beside, measured[0])
+        write_json(beside.with_suffix(".json"), {key: measured[1][key] for key in ("parcellation", "software")})
+    options = {"layout": layout, "site_from": site_from, "choose": list(choose), "skip": skip}
+    write_json(record_of, _record_of(found, options, None if measured is None else measured[1]))
+    return Indexed(target, found, None if measured is None else beside)
+
+
+def _check_outputs(target: Path, *, overwrite: bool) -> None:
+    """Refuse a table that is there and may not be replaced, and files beside it that are of another program."""
+    if target.suffix.lower() != ".tsv":
+        raise ConfigError(f"out: found '{target.name}'; the table ends in .tsv.")
+    check_writable(target)
+    beside = target.with_name(BESIDE)
+    for path in (target, beside, beside.with_suffix(".json"), target.with_name(INDEX_RECORD)):
+        if os.path.lexists(path) and not overwrite:
+            raise ConfigError(f"out: {path} exists already; name another file, or pass --overwrite.")
+        keys = _KEYS_OF_RECORDS.get(path.name)
+        if keys and os.path.lexists(path) and not keys <= _keys_in(path):
+            raise ConfigError(f"out: {path} is of another program, and is not replaced; name another folder.")
+
+
+def _record_of(found: Index, options: Mapping[str, Any], measures: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        "layout": found.layout,
+        "options": dict(options),
+        "n_found": found.n_found,
+        "n_chosen": len(found.table),
+        "tables": found.tables,
+        "columns_known": {name: int((found.table[name] != "").sum()) for name in found.table},
+        "left_out": [{"what": printable(what), "reason": printable(reason)} for what, reason in found.left_out],
+        **({} if measures is None else {"measures": measures}),
+        "environment": describe_environment(),
+    }
+
+
+def _check_not_read(target: Path, sources: Sequence[Path]) -> None:
+    if target in sources and target.exists():
+        raise ConfigError(
+            f"out: {target} is one of the tables that were read, and is not replaced; name another folder."
+        )
+
+
+def _keys_in(path: Path) -> set[str]:
+    try:
+        return set(read_json(path))
+    except DataError:
+        return set()
+
+
+def _measures_of(found: Index, target: Path) -> tuple[pd.DataFrame, dict[str, Any]] | None:
+    """Return the measures of the scans as a table to write, and what is recorded of them."""
+    measures = found.measures
+    if measures is None:
+        return None
+    _check_not_read(target, measures.sources)
+    rows = rows_of(measures, found.table["participant_id"].tolist(), found.table["session"].tolist())
+    names = [" ".join(filter(None, scan)) for scan in found.table[["participant_id", "session"]].to_numpy()]
+    lacking = [names[row] for row in rows.lacking]
+    found.left_out += [(name, "no table of measures has a row of the scan") for name in lacking]
+    found.left_out += [(name, "a table of measures has a row, and there is no scan") for name in rows.not_asked]
+    table = pd.concat([found.table[["participant_id", "session"]], rows.values], axis=1)
+    table = table.drop(index=rows.lacking.tolist())
+    about = {
+        **{"file": target.name, "n_scans": len(table), "n_columns": len(rows.values.columns)},
+        **{"parcellation": measures.parcellation, "software": measures.software, "notes": list(measures.notes)},
+        "sources": [
+            {"path": str(path), "n_bytes": path.stat().st_size, "digest": digest_of_file(path)}
+            for path in measures.sources
+        ],
+    }
+    return table.replace("", np.nan).fillna("n/a"), about
+
+
+def _problem_of_header(path: Path) -> str:
+    """Return why a header is not that of a scan, or ""."""
+    from neurocontrast.transforms.loading import read_scan_header
+
+    try:
+        read_scan_header(path)
+    except DataError as error:
+        return str(error).removeprefix(f"{path}: ")
+    return ""
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)

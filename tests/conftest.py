@@ -30,12 +30,6 @@ def shared_folder() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session", autouse=True)
-def cache_key_of_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A key for the caches of these tests, so that the user's own configuration folder stays as it is."""
-    os.environ["NEUROCONTRAST_CACHE_KEY"] = str(tmp_path_factory.mktemp("key") / "cache.key")
-
-
 @pytest.fixture
 def brain() -> np.ndarray:
     """A lopsided blob on a zero background, (24, 28, 20), so that no flip or transposition looks like another."""

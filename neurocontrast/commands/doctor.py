@@ -95,7 +95,7 @@ def _describe_machine() -> dict[str, Any]:
 
 def _describe_cache(data: DataSettings) -> dict[str, Any]:
     folder = default_cache_folder() if data.cache_dir is None else data.cache_dir.expanduser().absolute()
-    sizes = [path.stat().st_size for path in folder.glob("*-float*/??/[0-9a-f]*.safetensors")]
+    sizes = [path.stat().st_size for path in folder.glob("*-float*/[0-9a-f]*.safetensors")]
     return {"folder": str(folder), "n_entries": len(sizes), "n_bytes": sum(sizes)}
 
 

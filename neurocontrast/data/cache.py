@@ -4,51 +4,45 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hmac
 import json
 import os
-import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
-from safetensors.numpy import save
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
-from neurocontrast.data.cache_key import cache_key
 from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import ScanFiles, as_scan, atomic_path, digest_of, files_of, write_json
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.resources import as_size
 from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.images import affine_of, apply, voxels_of
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-_N_TRIES = 3
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NOT_KEPT = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ESTALE)
 """A folder that may not be written, or that another process or host has just removed."""
 _HEADER_BYTES = 65_536
-_OVERHEAD = 512
-"""Bytes of an entry beside its volume, about."""
-_BLOCK = 4096
-_DTYPES = {"F16": np.dtype(np.float16), "F32": np.dtype(np.float32), "F64": np.dtype(np.float64)}
 _SETTLED_SECONDS = 0.1
 
 VolumeTransforms: TypeAlias = Preprocessing | DescribedTransforms
 """What is done to each scan before it is kept."""
 
+Parts: TypeAlias = Mapping[str, npt.NDArray[Any]]
+"""The volume (C, D, H, W) and the affine (4, 4) of a scan."""
+
 
 class CacheFullError(DataError):
-    """There is no room for more volumes; nothing else can be prepared either."""
+    """The disk of the cache is full; no other scan can be kept either."""
 
     exit_code = 1
 
@@ -61,13 +55,13 @@ def default_cache_folder() -> Path:
 
 
 class VolumeCache:
-    """Volumes that the same transforms make, each in a file of its own.
+    """Volumes that the same transforms make, each in a safetensors file of its own.
 
     An entry belongs to the resolved path of its scan (or to those of its channels), to the digest of the transforms
     (with their version) and to `dtype`. It is used only while the scan's size, modification time and change time are
-    those it was made from. Entries appear whole or not at all, so processes, hosts and users can share a folder, and an
-    interrupted preparation continues. Where the folder may not be written, a scan without an entry is preprocessed in
-    memory each time it is read.
+    those it was made from, and only if its checksum is right. Entries appear whole or not at all, so processes, hosts
+    and users can share a folder, and an interrupted preparation continues. Where the folder may not be written, a scan
+    without an entry is preprocessed in memory each time it is read.
 
     Parameters
     ----------
@@ -80,8 +74,8 @@ class VolumeCache:
         How voxels are kept. float16 has 11 significant bits; z-scored voxels always fit its range
         (no voxel of n can be further than √n deviations from the mean), others are refused where they do not.
     shared : bool
-        Whether entries that were written with another user's key are used too, once their checksum is right. Only for
-        a folder in which you trust all who may write. Otherwise such entries are made again.
+        Whether entries are used too that others own or may write. Only for a folder in which you trust all who may
+        write. Otherwise such entries are made again.
     """
 
     def __init__(
@@ -100,103 +94,102 @@ class VolumeCache:
         root = Path(folder).expanduser().absolute() if folder is not None else default_cache_folder()
         self.folder = root / f"{transforms.digest()[:16]}-{dtype}"
         self.shared = shared
-        self._key, self._doubt = cache_key()
 
     @property
     def n_bytes(self) -> int:
         """Size of one volume."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
-    @property
-    def _n_bytes_on_disk(self) -> int:
-        return -(-(self.n_bytes + _OVERHEAD) // _BLOCK) * _BLOCK
-
     def prepare(self, scans: Sequence[ScanFiles | Path], *, n_workers: int, progress: Progress = SILENT) -> int:
         """Preprocess every scan that has no valid entry yet, in `n_workers` processes, and return how many are kept."""
-        if self._doubt:
-            progress.warning(self._doubt)
         missing = self.missing(scans)
         if not missing:
             return 0
-        if not self._open_folder(n_missing=len(missing)):
-            self._warn(len(missing), progress)
-            return 0
         problems, n_kept = Problems("scans"), 0
-        with progress.task("Preprocessing scans", len(missing), "scan") as task:
-            given = [(scan,) for scan in missing]
-            for found in map_files(self._make_or_say_why, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER):
-                if isinstance(found, str):
-                    problems.add(found)
-                else:
-                    n_kept += found
-                task.advance()
+        if self._is_writable(progress):
+            with progress.task("Preprocessing scans", len(missing), "scan") as task:
+                given = [(scan,) for scan in missing]
+                for found in map_files(
+                    self._make_or_say_why, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER
+                ):
+                    if isinstance(found, str):
+                        problems.add(found)
+                    else:
+                        n_kept += found
+                    task.advance()
         problems.raise_if_any()
         if n_kept < len(missing):
-            self._warn(len(missing) - n_kept, progress)
+            progress.warning(
+                f"the cache folder {self.folder} cannot be written: {len(missing) - n_kept:,} scans have no entry in "
+                "it and are preprocessed anew whenever they are read. Set data.cache_dir to another."
+            )
         return n_kept
 
-    def _warn(self, n: int, progress: Progress) -> None:
-        progress.warning(
-            f"the cache folder {self.folder} cannot be written: {n:,} scans ({as_size(n * self._n_bytes_on_disk)}) "
-            "have no entry in it and are preprocessed anew whenever they are read. Set data.cache_dir to another."
-        )
-
     def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
-        """Return the scans that have no valid entry yet, each once."""
-        real = _realpath_of_many()
-        known = dict.fromkeys(map(as_scan, scans))
-        return [scan for scan in known if self._read_entry(scan, "affine", real=real) is None]
+        """Return the scans that have no valid entry yet, each once; entries are not read to their end."""
+        return [scan for scan in dict.fromkeys(map(as_scan, scans)) if self._entry(scan, only_header=True) is None]
 
     def read(self, scan: ScanFiles | Path) -> npt.NDArray[Any]:
         """Return a scan's volume, (C, D, H, W), in the precision of the cache; one without an entry is made now."""
-        volume = np.empty(self.shape, self.dtype)
-        self.read_into(volume, scan)
-        return volume
+        return self.read_with_affine(scan)[0]
 
     def read_into(self, out: npt.NDArray[Any], scan: ScanFiles | Path) -> None:
-        """Read a scan's volume as `read` does, into a contiguous array of the cache's shape and dtype."""
-        if out.shape != self.shape or out.dtype != self.dtype or not out.flags.c_contiguous:
-            raise DataError(
-                f"a volume of this cache is a contiguous array {self.shape} of {self.dtype}, "
-                f"got {'one' if out.flags.c_contiguous else 'a strided one'} {out.shape} of {out.dtype}."
-            )
-        np.copyto(out, self._parts(as_scan(scan), "volume")[0], casting="no")
+        """Read a scan's volume as `read` does, into an array of the cache's shape and dtype."""
+        np.copyto(out, self.read(scan), casting="no")
 
     def affine_of(self, scan: ScanFiles | Path) -> npt.NDArray[np.float64]:
         """Return the affine (4, 4) of a scan's volume; a scan without an entry is transformed now."""
-        return self._parts(as_scan(scan), "affine")[0]
+        return self.read_with_affine(scan)[1]
 
     def read_with_affine(self, scan: ScanFiles | Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
         """Return what `read` and `affine_of` return; a scan without an entry is transformed once."""
-        volume, affine = self._parts(as_scan(scan), "volume", "affine")
-        return volume, affine
+        parts = self._entry(as_scan(scan))
+        if parts is None:
+            parts, source = self._make(as_scan(scan))
+            self._keep(as_scan(scan), parts, source)
+        return parts["volume"], parts["affine"]
 
-    def _parts(self, scan: ScanFiles, *parts: str) -> list[npt.NDArray[Any]]:
-        found = self._read_entry(scan, *parts)
-        if found is None:
-            made = self._make(scan)
-            if self._open_folder(n_missing=1):
-                self._keep(scan, *made)
-            found = [made[0][part] for part in parts]
-        return found
+    def _entry_path(self, scan: ScanFiles) -> Path:
+        return self.folder / f"{digest_of('volume', *map(os.path.realpath, files_of(scan)))}.safetensors"
 
-    def _read_entry(
-        self, scan: ScanFiles, *parts: str, real: Callable[[str], str] = os.path.realpath
-    ) -> list[npt.NDArray[Any]] | None:
-        expected = {"volume": (self.shape, self.dtype), "affine": ((4, 4), np.dtype(np.float64))}
+    def _about(self, path: Path, source: Sequence[int]) -> str:
+        """Return what an entry says of itself, so that one under another name or in another folder is not used."""
+        return json.dumps([self.folder.name, path.stem, *source])
+
+    def _entry(self, scan: ScanFiles, *, only_header: bool = False) -> Parts | None:
+        """Return the parts of a valid entry (none of them if `only_header`), or None where it must be made again.
+
+        The file is not mapped into memory: where another host replaces it, a network file system would end the process
+        (SIGBUS).
+        """
         try:
-            return read_entry(
-                self._entry_path(scan, real),
-                signature_of(files_of(scan)),
-                {part: expected[part] for part in parts},
-                key=None if self.shared else self._key,
-            )
-        except OSError:  # also where another host has just removed or replaced the file (ESTALE)
+            path = self._entry_path(scan)
+            if not path.is_file():  # a pipe would be waited for
+                return None
+            with open(path, "rb") as stream:
+                status = os.fstat(stream.fileno())
+                n_header = int.from_bytes(stream.read(8), "little")
+                header = json.loads(stream.read(n_header)) if n_header < _HEADER_BYTES else {}
+                written = header.pop("__metadata__", {})
+                n_bytes = 8 + n_header + max((part["data_offsets"][1] for part in header.values()), default=0)
+                about = self._about(path, signature_of(files_of(scan)))
+                if not self._trusts(status) or status.st_size != n_bytes or written.get("about") != about:
+                    return None
+                if only_header:
+                    return {}
+                stream.seek(0)
+                parts = load(stream.read())
+            is_right = parts["volume"].shape == self.shape and parts["volume"].dtype == self.dtype
+            return parts if is_right and written["crc32"] == _checksum(parts) else None
+        # Gone, replaced, or no such file of ours.
+        except (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, SafetensorError):
             return None
 
-    def _entry_path(self, scan: ScanFiles, real: Callable[[str], str] = os.path.realpath) -> Path:
-        key = digest_of("volume", *map(real, files_of(scan)))
-        return Path(f"{self.folder}/{key[:2]}/{key}.safetensors")
+    def _trusts(self, status: os.stat_result) -> bool:
+        """Say whether this user, or root, owns a file and nobody else may write it."""
+        if self.shared or not hasattr(os, "geteuid"):
+            return True
+        return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
     def _make_or_say_why(self, scan: ScanFiles) -> str | bool:
         """Make an entry, and return whether it could be kept, or why it could not be made."""
@@ -207,40 +200,19 @@ class VolumeCache:
         except DataError as error:
             return str(error)
 
-    def _make(self, scan: ScanFiles) -> tuple[dict[str, npt.NDArray[Any]], Signature]:
+    def _make(self, scan: ScanFiles) -> tuple[Parts, tuple[int, ...]]:
         """Return the volume and the affine of a scan, and the signature of the files that they were made from."""
         files = files_of(scan)
         name = ", ".join(files)
-        for _ in range(_N_TRIES):
-            try:
-                before = settled_signature(files)
-            except OSError as error:
-                raise DataError(f"{name}: the image cannot be read ({error.strerror}).") from error
-            image = apply(self.transforms.compose(), {"image": scan})["image"]
-            volume = self._narrowed(name, voxels_of(image))
-            if signature_of(files) == before:
-                return {"volume": volume, "affine": affine_of(image)}, before
-        raise DataError(f"{name}: the image keeps changing while it is read.")
-
-    def _keep(self, scan: ScanFiles, parts: Mapping[str, npt.NDArray[Any]], source: Signature) -> bool:
-        """Write an entry, and return whether the folder could be written."""
         try:
-            write_entry(self._entry_path(scan), parts, source, key=self._key)
+            before = settled_signature(files)
         except OSError as error:
-            if error.errno in _NOT_KEPT:
-                return False
-            raise self._refusal(error) from error
-        return True
-
-    def _refusal(self, error: OSError) -> DataError:
-        if error.errno in _FULL:
-            return CacheFullError(
-                f"the disk of the cache folder {self.folder} is full; what is finished is kept. Free some, or set "
-                "data.cache_dir."
-            )
-        return DataError(
-            f"the cache folder {self.folder} cannot be used ({error.strerror}); set data.cache_dir to another."
-        )
+            raise DataError(f"{name}: the image cannot be read ({error.strerror}).") from error
+        image = apply(self.transforms.compose(), {"image": scan})["image"]
+        parts = {"volume": self._narrowed(name, voxels_of(image)), "affine": np.ascontiguousarray(affine_of(image))}
+        if signature_of(files) != before:
+            raise DataError(f"{name}: the image changed while it was read. Try again once it is complete.")
+        return parts, before
 
     def _narrowed(self, name: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         if volume.shape != self.shape:
@@ -252,149 +224,84 @@ class VolumeCache:
                 f"{name}: an intensity of {highest:g} does not fit {self.dtype} (at most {limit:g}); "
                 "keep the cache in float32, or normalise with zscore."
             )
-        return volume.astype(self.dtype)
+        return np.ascontiguousarray(volume, dtype=self.dtype)
 
-    def _open_folder(self, *, n_missing: int) -> bool:
-        """Make the folder, and return whether it may be written; refuse one without room for `n_missing` volumes."""
-        described, root = self.folder / "contract.json", self.folder.parent
+    def _keep(self, scan: ScanFiles, parts: Parts, source: Sequence[int]) -> bool:
+        """Write an entry atomically, and return whether the folder could be written."""
+        path = self._entry_path(scan)
+        about = {"about": self._about(path, source), "crc32": _checksum(parts)}
         try:
-            root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            make_folder(self.folder, root)
-            if not described.is_file():
-                write_json(described, {"preprocessing": self.transforms.contract(), "dtype": str(self.dtype)})
-            with tempfile.TemporaryFile(dir=self.folder):
-                n_free = shutil.disk_usage(self.folder).free
+            mode = self._make_folder()
+            with atomic_path(path) as temporary:
+                temporary.write_bytes(save(dict(parts), metadata=about))
+                with contextlib.suppress(OSError):  # a disk without permissions
+                    temporary.chmod(mode & 0o644)
         except OSError as error:
-            if error.errno in _NOT_KEPT:
-                return False
-            raise self._refusal(error) from error
-        needed = n_missing * self._n_bytes_on_disk
-        if needed > n_free:
-            raise CacheFullError(
-                f"the cache folder {self.folder} needs {as_size(needed)} for {n_missing} scans and its disk has "
-                f"{as_size(n_free)} free; set data.cache_dir to a larger one."
-            )
+            return self._is_not_kept(error)
         return True
 
+    def _make_folder(self) -> int:
+        """Make the folder with the permissions of its root, but never writable by all, and return these."""
+        root, described = self.folder.parent, self.folder / "contract.json"
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        mode = stat.S_IMODE(root.stat().st_mode) & ~stat.S_IWOTH | stat.S_IRWXU
+        if not described.is_file():
+            self.folder.mkdir(exist_ok=True)
+            with contextlib.suppress(OSError):  # another user has just made it, or the disk has no permissions
+                self.folder.chmod(mode)
+            write_json(described, {"preprocessing": self.transforms.contract(), "dtype": str(self.dtype)})
+        return mode
 
-class Signature(NamedTuple):
-    """Size of the files of a scan together, and their latest times; no program can forge the ctime."""
+    def _is_writable(self, progress: Progress) -> bool:
+        """Say whether the folder may be written, before any scan is preprocessed."""
+        try:
+            self._make_folder()
+            with tempfile.TemporaryFile(dir=self.folder) as probe:
+                if not self._trusts(os.fstat(probe.fileno())):
+                    progress.warning(
+                        f"the disk of {self.folder} does not say who owns a file, so no entry can be used again. Set "
+                        "data.cache_dir to another, or data.cache_shared to true if you trust all who may write there."
+                    )
+        except OSError as error:
+            return self._is_not_kept(error)
+        return True
 
-    size: int
-    mtime_ns: int
-    ctime_ns: int
+    def _is_not_kept(self, error: OSError) -> bool:
+        """Return False for a folder that may not be written; any other error is raised as one for users."""
+        if error.errno in _NOT_KEPT:
+            return False
+        if error.errno in _FULL:
+            raise CacheFullError(
+                f"the disk of the cache folder {self.folder} is full; what is finished is kept. Free some, or set "
+                "data.cache_dir."
+            ) from error
+        raise DataError(
+            f"the cache folder {self.folder} cannot be used ({error.strerror}); set data.cache_dir to another."
+        ) from error
 
 
-def _realpath_of_many() -> Callable[[str], str]:
-    """Return `os.path.realpath` for one call: links of folders are followed once each, not for each scan."""
-    folders = cache(os.path.realpath)
-
-    def real(path: str) -> str:
-        folder, name = os.path.split(path)
-        known = os.path.join(folders(folder), name)  # noqa: PTH118
-        return os.path.realpath(known) if os.path.islink(known) else known  # noqa: PTH114
-
-    return real
-
-
-def signature_of(files: Sequence[str]) -> Signature:
-    """Return the signature by which a change of a scan's files is seen."""
+def signature_of(files: Sequence[str]) -> tuple[int, int, int]:
+    """Return the size of the files of a scan together, and their latest mtime and ctime, by which a change is seen."""
     statuses = [os.stat(path) for path in files]  # noqa: PTH116
-    return Signature(
+    return (
         sum(status.st_size for status in statuses),
         max(status.st_mtime_ns for status in statuses),
         max(status.st_ctime_ns for status in statuses),
     )
 
 
-def settled_signature(files: Sequence[str]) -> Signature:
+def settled_signature(files: Sequence[str]) -> tuple[int, int, int]:
     """Return the signature once the times of the files can no longer hide a second change.
 
     File systems stamp changes to a few milliseconds: a file changed just now could change again within one stamp.
     """
     signature = signature_of(files)
-    age = time.time() - signature.ctime_ns / 1e9
+    age = time.time() - signature[2] / 1e9
     if 0 <= age < _SETTLED_SECONDS:
         time.sleep(_SETTLED_SECONDS - age)
         signature = signature_of(files)
     return signature
 
 
-def make_folder(path: Path, root: Path) -> int:
-    """Make a folder of the cache with the permissions of its root, never writable by all; return those of files."""
-    mode = stat.S_IMODE(root.stat().st_mode) & ~stat.S_IWOTH | stat.S_IRWXU
-    if not path.is_dir():
-        path.mkdir(exist_ok=True)
-        with contextlib.suppress(OSError):  # another user has just made it, or the disk has no permissions
-            path.chmod(mode)
-    return mode & 0o666
-
-
-def write_entry(path: Path, parts: Mapping[str, npt.NDArray[Any]], source: Signature, *, key: bytes) -> None:
-    """Write a volume and the affine (4, 4) of its axes as a safetensors file, atomically; `key` signs each part."""
-    kept = {part: np.ascontiguousarray(values) for part, values in parts.items()}
-    sums = {part: _checksum(values) for part, values in kept.items()}
-    signed = {f"{part}.hmac": _signed(key, path, source, part, values) for part, values in kept.items()}
-    make_folder(path.parents[1], path.parents[2])
-    mode = make_folder(path.parent, path.parents[2])
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(save(kept, metadata={"source": json.dumps(source), **sums, **signed}))
-        with contextlib.suppress(OSError):
-            temporary.chmod(mode)
-
-
-def read_entry(
-    path: Path,
-    source: Signature,
-    expected: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
-    *,
-    key: bytes | None,
-) -> list[npt.NDArray[Any]] | None:
-    """Return parts of an entry, "volume" or "affine"; None where the entry must be made again.
-
-    The entry must have been made from this very source, be whole, and hold the parts in the shape and type that are
-    expected. Each part must be signed with `key`; without a key its checksum alone must be right. The file is not
-    mapped into memory: where another host replaces it, a network file system would end the process (SIGBUS).
-    """
-    try:
-        if not path.is_file():  # a pipe would be waited for
-            return None
-        with open(path, "rb") as stream:
-            status = os.fstat(stream.fileno())
-            n_header = int.from_bytes(stream.read(8), "little")
-            header = json.loads(stream.read(n_header)) if n_header < _HEADER_BYTES else {}
-            written = header.pop("__metadata__", {})
-            start = 8 + n_header
-            is_whole = status.st_size == start + max((each["data_offsets"][1] for each in header.values()), default=0)
-            if not is_whole or written.get("source") != json.dumps(source):
-                return None
-            found = []
-            for part, (shape, dtype) in expected.items():
-                if (tuple(header[part]["shape"]), _DTYPES[header[part]["dtype"]]) != (shape, dtype):
-                    return None
-                values = np.empty(shape, dtype)
-                stream.seek(start + header[part]["data_offsets"][0])
-                is_read = stream.readinto(values.data.cast("B")) == values.nbytes
-                name, right = (
-                    (part, _checksum(values)) if key is None
-                    else (f"{part}.hmac", _signed(key, path, source, part, values))
-                )  # fmt: skip
-                if not is_read or not hmac.compare_digest(written[name], right):
-                    return None
-                found.append(values)
-    # Gone, replaced, or no such file of ours.
-    except (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError):
-        return None
-    return found
-
-
-def _checksum(values: npt.NDArray[Any]) -> str:
-    return str(isal_zlib.crc32(values.data.cast("B")))
-
-
-def _signed(key: bytes, path: Path, source: Signature, part: str, values: npt.NDArray[Any]) -> str:
-    """Return the keyed digest of a part; it holds for this entry, source, shape and type alone."""
-    about = [path.parents[1].name, path.stem, *source, part, values.dtype.str, *values.shape]
-    state = hmac.new(key, json.dumps(about).encode(), "sha256")
-    state.update(values.data.cast("B"))
-    return state.hexdigest()
+def _checksum(parts: Parts) -> str:
+    return str(isal_zlib.crc32(parts["volume"].tobytes(), isal_zlib.crc32(parts["affine"].tobytes())))

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-
-from neurocontrast.data.cache import VolumeCache
-
-sys.path.insert(0, str(Path(__file__).parent))  # tests are imported by path; this lets them share `cached_scans`
 
 
 @pytest.fixture
@@ -31,23 +25,3 @@ def write_table(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
-
-
-@pytest.fixture
-def scans(brain, write_nifti):
-    generator = np.random.default_rng(0)
-    return [
-        str(
-            write_nifti(
-                brain + (brain > 0) * generator.normal(0, 50, brain.shape).astype(np.float32), f"scan{i}.nii.gz"
-            )
-        )
-        for i in range(5)
-    ]
-
-
-@pytest.fixture
-def cache(tmp_path):
-    from cached_scans import CONTRACT
-
-    return VolumeCache(tmp_path / "cache", CONTRACT)

@@ -6,18 +6,57 @@ import os
 import signal
 import stat
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cached_scans import CONTRACT, Warnings, count_loads, entries_of
-from safetensors.numpy import load_file
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 from neurocontrast.data import cache as cache_module
 from neurocontrast.data.cache import VolumeCache, default_cache_folder
 from neurocontrast.exceptions import DataError
+from neurocontrast.progress import SILENT
 from neurocontrast.transforms.compose import load_volume
 from neurocontrast.transforms.preprocessing import Preprocessing
+
+CONTRACT = Preprocessing(spacing_mm=2.5, shape=(20, 22, 16))
+
+
+@pytest.fixture
+def scans(brain, write_nifti):
+    noise = np.random.default_rng(0).normal(0, 50, (5, *brain.shape)).astype(np.float32)
+    return [str(write_nifti(brain + (brain > 0) * noise[i], f"scan{i}.nii.gz")) for i in range(5)]
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return VolumeCache(tmp_path / "cache", CONTRACT)
+
+
+def count_loads(monkeypatch):
+    loads = []
+    apply = cache_module.apply
+    monkeypatch.setattr(cache_module, "apply", lambda made, item: loads.append(item["image"]) or apply(made, item))
+    return loads
+
+
+def entries_of(cache):
+    return sorted(cache.folder.glob("*.safetensors"))
+
+
+class Warnings:
+    """A progress that keeps the warnings."""
+
+    def __init__(self):
+        self.told = []
+
+    def task(self, *given):
+        return SILENT.task(*given)
+
+    def warning(self, text):
+        self.told.append(text)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -33,58 +72,6 @@ def test_what_is_read_is_the_volume(scans, tmp_path, dtype):
     volume[:] = 0
     np.testing.assert_allclose(cache.read(scans[0]), expected, rtol=1e-3, atol=1e-6)
     assert load_file(entries_of(cache)[0])["volume"].shape == (1, 20, 22, 16)
-
-
-def test_a_volume_is_read_into_memory_that_is_there(scans, cache):
-    batch = np.full((2, *cache.shape), np.nan, dtype=np.float16)
-    cache.read_into(batch[1], scans[0])
-    np.testing.assert_array_equal(batch[1], cache.read(scans[0]))
-    assert np.isnan(batch[0]).all()
-    for wrong in (np.empty(cache.shape, np.float32), batch, np.empty((*cache.shape, 2), np.float16)[..., 0]):
-        with pytest.raises(DataError, match=r"a contiguous array \(1, 20, 22, 16\) of float16, got"):
-            cache.read_into(wrong, scans[0])
-
-
-@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.ESTALE])
-@pytest.mark.parametrize("refused", ["the folder", "its files"])
-def test_what_a_cache_that_may_not_be_written_lacks_is_made_on_each_reading(scans, cache, monkeypatch, code, refused):
-    cache.prepare(scans[:2], n_workers=0)
-    before, warned = entries_of(cache), Warnings()
-
-    def refuse(*given, **named):
-        raise OSError(code, os.strerror(code))
-
-    target, name = (
-        (cache_module.tempfile, "TemporaryFile") if refused == "the folder" else (cache_module, "write_entry")
-    )
-    monkeypatch.setattr(target, name, refuse)
-    loads = count_loads(monkeypatch)
-    assert cache.prepare(scans, n_workers=0, progress=warned) == 0
-    assert [text for text in warned.told if "cannot be written: 3 scans (" in text] == warned.told
-    assert len(warned.told) == 1
-    loads.clear()
-    for path in [*scans, *scans]:
-        np.testing.assert_allclose(cache.read(path), load_volume(path, CONTRACT), rtol=1e-3, atol=1e-6)
-    assert loads == [*scans[2:], *scans[2:]]
-    assert entries_of(cache) == before
-
-
-def test_permissions_are_those_of_a_folder_that_was_there(scans, tmp_path):
-    modes = {}
-    for mode in (0o2770, 0o750, 0o777):
-        root = tmp_path / f"{mode:o}"
-        root.mkdir()
-        root.chmod(mode)
-        cache = VolumeCache(root, CONTRACT)
-        cache.prepare(scans[:1], n_workers=0)
-        (entry,) = entries_of(cache)
-        modes[mode] = [path.stat().st_mode & 0o7777 for path in (root, cache.folder, entry.parent, entry)]
-    assert modes[0o2770] == [0o2770, 0o2770, 0o2770, 0o660]
-    assert modes[0o750] == [0o750, 0o750, 0o750, 0o640]
-    assert modes[0o777] == [0o777, 0o775, 0o775, 0o664]
-    made = VolumeCache(tmp_path / "new", CONTRACT)
-    made.read(scans[0])
-    assert made.folder.parent.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced", "stale"])
@@ -151,23 +138,6 @@ def test_a_file_changed_at_once_after_it_was_read_is_seen(brain, write_nifti, ca
         np.testing.assert_allclose(cache.read(path), load_volume(path, CONTRACT), rtol=1e-3, atol=1e-6)
 
 
-def test_a_file_that_changes_while_it_is_read_is_read_again(brain, write_nifti, cache, monkeypatch):
-    path = write_nifti(brain, "scan.nii")
-    apply = cache_module.apply
-    n_loads = []
-
-    def load_and_disturb(compose, item):
-        made = apply(compose, item)
-        if not n_loads:
-            write_nifti(brain[::-1], "scan.nii")
-        n_loads.append(item)
-        return made
-
-    monkeypatch.setattr(cache_module, "apply", load_and_disturb)
-    np.testing.assert_allclose(cache.read(path), load_volume(path, CONTRACT), rtol=1e-3, atol=1e-6)
-    assert len(n_loads) == 2
-
-
 def test_a_link_is_followed_to_its_file(brain, write_nifti, cache, tmp_path, monkeypatch):
     path = write_nifti(brain)
     link = tmp_path / "link.nii.gz"
@@ -221,6 +191,129 @@ def test_a_copied_cache_is_used(scans, cache, monkeypatch):
     loads = count_loads(monkeypatch)
     assert cache.prepare(scans, n_workers=0) == 0
     assert not loads
+
+
+@pytest.mark.parametrize("refused", ["the folder", "its files"])
+def test_a_folder_that_may_not_be_written_is_read_and_what_it_lacks_is_made_each_time(
+    scans, cache, monkeypatch, refused
+):
+    cache.prepare(scans[:2], n_workers=0)
+    before, warned = entries_of(cache), Warnings()
+
+    def refuse(*given, **named):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    target = (cache_module.tempfile, "TemporaryFile") if refused == "the folder" else (cache_module, "atomic_path")
+    monkeypatch.setattr(*target, refuse)
+    loads = count_loads(monkeypatch)
+    assert cache.prepare(scans, n_workers=0, progress=warned) == 0
+    assert len(warned.told) == 1
+    assert "cannot be written: 3 scans have" in warned.told[0]
+    monkeypatch.setattr(cache_module, "atomic_path", refuse)
+    loads.clear()
+    for path in [*scans, *scans]:
+        np.testing.assert_allclose(cache.read(path), load_volume(path, CONTRACT), rtol=1e-3, atol=1e-6)
+    assert loads == [*scans[2:], *scans[2:]]
+    assert entries_of(cache) == before
+
+
+@pytest.mark.parametrize(("mode", "of_folder", "of_entry"), [(0o2770, 0o2770, 0o640), (0o777, 0o775, 0o644)])
+def test_permissions_are_those_of_a_folder_that_was_there_but_others_never_write(
+    scans, tmp_path, mode, of_folder, of_entry
+):
+    root = tmp_path / "root"
+    root.mkdir()
+    root.chmod(mode)
+    cache = VolumeCache(root, CONTRACT)
+    cache.prepare(scans[:1], n_workers=0)
+    (entry,) = entries_of(cache)
+    assert [path.stat().st_mode & 0o7777 for path in (cache.folder, entry)] == [of_folder, of_entry]
+    made = VolumeCache(tmp_path / "new", CONTRACT)
+    made.read(scans[0])
+    assert made.folder.parent.stat().st_mode & 0o777 == 0o700
+
+
+def forge(cache, scan, volume, **about):
+    """Write an entry as one can who knows the format: the checksum is right."""
+    cache.prepare([scan], n_workers=0)
+    (entry,) = entries_of(cache)
+    with safe_open(entry, "np") as stream:
+        known = stream.metadata()
+    parts = {"volume": volume, "affine": np.eye(4)}
+    crc32 = str(zlib.crc32(volume.tobytes(), zlib.crc32(parts["affine"].tobytes())))
+    save_file(parts, entry, metadata={**known, "crc32": crc32, **about})
+    return entry
+
+
+@pytest.mark.parametrize("how", ["owner", "mode"])
+def test_an_entry_that_another_may_have_written_is_made_again_unless_the_folder_is_shared(
+    scans, cache, tmp_path, monkeypatch, how
+):
+    good = cache.read(scans[0])
+    volume = np.arange(np.prod(cache.shape), dtype=np.float16).reshape(cache.shape)
+    entry = forge(cache, scans[0], volume)
+    me = os.geteuid()
+    if how == "mode":
+        entry.chmod(0o660)
+    elif me == 0:
+        os.chown(entry, 12_345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    shared = VolumeCache(tmp_path / "cache", CONTRACT, shared=True)
+    np.testing.assert_array_equal(shared.read(scans[0]), volume)
+    assert cache.missing(scans[:1]) == scans[:1]
+    np.testing.assert_array_equal(cache.read(scans[0]), good)
+
+
+def test_a_disk_without_owners_is_told_of(scans, cache, monkeypatch):
+    monkeypatch.setattr(VolumeCache, "_trusts", lambda self, status: self.shared)
+    warned = Warnings()
+    assert cache.prepare(scans[:1], n_workers=0, progress=warned) == 1
+    assert "data.cache_shared" in warned.told[0]
+
+
+def test_an_entry_of_another_shape_type_name_or_folder_is_never_used(scans, cache, tmp_path):
+    good = cache.read(scans[0])
+    for volume in (np.ones((1, 1, 1, 1), np.float16), good.astype(np.float32), good[..., :8]):
+        forge(cache, scans[0], np.ascontiguousarray(volume))
+        np.testing.assert_array_equal(cache.read(scans[0]), good)
+    for about in ('["other", "x", 1, 2, 3]', "{}", ""):
+        forge(cache, scans[0], np.zeros_like(good), about=about)
+        np.testing.assert_array_equal(cache.read(scans[0]), good)
+
+
+def test_a_killed_preparation_leaves_no_half_entry_and_continues(scans, cache):
+    def prepare_until_killed(cache, scans, n_workers):
+        write, done = cache_module.atomic_path, []
+
+        def write_then_die(path):
+            if len(done) == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            done.append(path)
+            return write(path)
+
+        cache_module.atomic_path = write_then_die
+        cache.prepare(scans, n_workers=n_workers)
+
+    assert prepare_in(1, cache, scans, prepare_until_killed) == [-signal.SIGKILL]
+    assert cache.prepare(scans, n_workers=0) == 3
+
+
+def test_a_full_disk_ends_a_preparation(scans, cache, monkeypatch):
+    def no_space(*given, **named):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(cache_module, "atomic_path", no_space)
+    with pytest.raises(DataError, match="is full; what is finished is kept"):
+        cache.prepare(scans, n_workers=0)
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(brain, write_nifti, cache, monkeypatch):
+    path = write_nifti(brain, "scan.nii")
+    apply = cache_module.apply
+    monkeypatch.setattr(cache_module, "apply", lambda *given: (apply(*given), write_nifti(brain[::-1], "scan.nii"))[0])
+    with pytest.raises(DataError, match="changed while it was read"):
+        cache.read(path)
 
 
 def test_another_contract_or_precision_has_its_own_entries(scans, cache, monkeypatch):
@@ -283,37 +376,6 @@ def test_two_processes_at_once_share_a_folder(scans, cache):
     assert prepare_in(2, cache, scans) == [0, 0]
     assert cache.prepare(scans, n_workers=0) == 0
     assert not list(cache.folder.rglob(".tmp-*"))
-
-
-def test_a_killed_preparation_leaves_no_half_entry_and_continues(scans, cache):
-    def prepare_until_killed(cache, scans, n_workers):
-        write, done = cache_module.write_entry, []
-
-        def write_then_die(*given, **named):
-            if len(done) == 2:
-                os.kill(os.getpid(), signal.SIGKILL)
-            done.append(write(*given, **named))
-
-        cache_module.write_entry = write_then_die
-        cache.prepare(scans, n_workers=n_workers)
-
-    assert prepare_in(1, cache, scans, prepare_until_killed) == [-signal.SIGKILL]
-    assert cache.prepare(scans, n_workers=0) == 3
-
-
-def test_a_full_disk_is_told_before_and_while_it_fills(scans, cache, monkeypatch):
-    usage = type("Usage", (), {"free": 1000})
-    monkeypatch.setattr(cache_module.shutil, "disk_usage", lambda folder: usage)
-    with pytest.raises(DataError, match=r"set data\.cache_dir to a larger one"):
-        cache.prepare(scans, n_workers=0)
-    monkeypatch.undo()
-
-    def no_space(*given, **named):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(cache_module, "write_entry", no_space)
-    with pytest.raises(DataError, match="is full; what is finished is kept"):
-        cache.prepare(scans, n_workers=0)
 
 
 def test_a_folder_that_cannot_be_used_is_named(scans, tmp_path):

@@ -130,7 +130,7 @@ def test_a_changed_scan_or_a_half_written_entry_is_never_served(cohort, tmp_path
     assert not torch.equal(before, after)
     np.testing.assert_allclose(after, load_volume(tmp_path / "s0.nii.gz", Preprocessing(**SETTINGS)), atol=5e-3)
     assert not np.array_equal(after.affine, before.affine)
-    (entry,) = dataset.cache.folder.glob("??/*.safetensors")
+    (entry,) = dataset.cache.folder.glob("*.safetensors")
     entry.write_bytes(entry.read_bytes()[:-100])
     np.testing.assert_array_equal(dataset[0]["image"], after)
 
@@ -138,7 +138,7 @@ def test_a_changed_scan_or_a_half_written_entry_is_never_served(cohort, tmp_path
 def test_an_entry_of_a_version_that_kept_no_affine_is_made_again(cohort, tmp_path):
     cache = VolumeCache(tmp_path / "cache", Preprocessing(**SETTINGS))
     cache.prepare(cohort.table["path"], n_workers=0)
-    entries = sorted(cache.folder.glob("??/*.safetensors"))
+    entries = sorted(cache.folder.glob("*.safetensors"))
     for entry in entries:
         content, times = entry.read_bytes(), entry.stat()
         trailer = content[-48:].replace(b"NCVOL\x00\x02", b"NCVOL\x00\x01")

@@ -170,7 +170,7 @@ def _images(root: Path) -> dict[str, Specimen]:
     for name, shared in (("cache entry", False), ("shared cache entry", True)):
         cache = VolumeCache(folder / name, Preprocessing(spacing_mm=1.0, shape=(8, 9, 10)), shared=shared)
         volume = cache.read(scan)
-        (entry,) = cache.folder.glob("??/*")
+        (entry,) = cache.folder.glob("*.safetensors")
 
         def cached(path: Path, cache: VolumeCache = cache, volume: Any = volume, shared: bool = shared) -> Any:
             read = cache.read(scan)

@@ -44,7 +44,9 @@ for function in (*_BEFORE_TRAINING, *_FROM_TRAINING_ON):
     app.command()(command(function))
 
 weights = typer.Typer(
-    no_args_is_help=True, context_settings=_HELP, help="Take over weights of other programs, hand them over, find ours."
+    no_args_is_help=True,
+    context_settings=_HELP,
+    help="Import and export weights, or find those of the package.",
 )
 weights.command("import")(command(import_weights))
 weights.command("export")(command(export_weights))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.models import OptionInfo
 
 from neurocontrast.cli.output import Result, console_progress, show_result
+from neurocontrast.exceptions import NeurocontrastError
 
 if TYPE_CHECKING:
     from neurocontrast.config import Config
@@ -27,6 +29,7 @@ __all__ = [
     "Table",
     "argument",
     "command",
+    "in_flags",
     "option",
 ]
 
@@ -41,10 +44,10 @@ def argument(metavar: str, help: str) -> Any:
     return typer.Argument(help=help, metavar=metavar)
 
 
-Overwrite = Annotated[bool, option("Replace what an earlier run of this command wrote.", "--overwrite")]
-Table = Annotated[Path, argument("PARTICIPANTS.tsv", "Table with one row a scan.")]
-Participants = Annotated[Path, option("Table with one row a scan.", metavar="PARTICIPANTS.tsv")]
-ImagesRoot = Annotated[Path | None, option("Folder that relative image paths start from (default: the table's).")]
+Overwrite = Annotated[bool, option("Replace what an earlier call of this command wrote.", "--overwrite")]
+Table = Annotated[Path, argument("PARTICIPANTS.tsv", "Table with one row per scan.")]
+Participants = Annotated[Path, option("Table with one row per scan.", metavar="PARTICIPANTS.tsv")]
+ImagesRoot = Annotated[Path | None, option("Folder that relative image paths start from (default: of the table).")]
 Evaluated = Annotated[Path, argument("EVAL", "Evaluation directory of `evaluate`.")]
 
 
@@ -73,24 +76,14 @@ class Configured(Given):
         option("Override one key, e.g. training.epochs=10; may be repeated.", "--set", metavar="KEY=VALUE"),
     ] = None
 
-    def resolve(
-        self, section: str | None = None, options: Mapping[str, Any] | None = None, *, check_objective: bool = False
-    ) -> Config:
+    def resolve(self, *, check_objective: bool = False, **sections: Mapping[str, Any]) -> Config:
         """Return the configuration: the file, then ``--set``, then the command's own options.
 
-        Of these `options`, those that are not None and are keys of `section` belong to that section.
+        Each section has the values of its keys as Typer gives them; None is an option that was not given.
         """
-        from neurocontrast.config import Config, load_config
+        from neurocontrast.config import load_config
 
-        options = options or {}
-        # A section of two kinds, such as data, has no fields of its own: all options belong to it.
-        fields = getattr(Config.model_fields[section].annotation, "model_fields", options) if section else ()
-        flags = [
-            f"{section}.{name}={json.dumps(value, default=str)}"
-            for name, value in options.items()
-            if value is not None and name in fields
-        ]
-        return load_config(self.config, [*(self.overrides or ()), *flags], check_objective=check_objective)
+        return load_config(self.config, self.overrides or (), sections=sections, check_objective=check_objective)
 
 
 def command(function: Callable[..., Result]) -> Callable[..., None]:
@@ -101,7 +94,11 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
 
     def run(**options: Any) -> None:
         given = kind(**{name: options.pop(name) for name in shared})
-        result = function(given, **options)
+        try:
+            result = function(given, **options)
+        except NeurocontrastError as error:
+            error.args = (in_flags(str(error), own), *error.args[1:])
+            raise
         show_result(result, as_json=given.as_json)
         if result.exit_code:
             raise typer.Exit(result.exit_code)
@@ -109,3 +106,20 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__signature__ = inspect.Signature([*own.values(), *shared.values()])  # type: ignore[attr-defined]
     return run
+
+
+def in_flags(message: str, parameters: Mapping[str, inspect.Parameter]) -> str:
+    """Return a message that names parameters as Python does, with the flags of a command in their place.
+
+    ``out: …`` at the beginning of a line becomes ``--out: …``, ``overwrite=True`` becomes ``--overwrite``, and
+    ``n_workers=1`` becomes ``--n-workers 1``. A flag that the message names already is left alone.
+    """
+    for name, parameter in parameters.items():
+        flag = f"--{name.replace('_', '-')}"
+        is_option = any(isinstance(each, OptionInfo) for each in getattr(parameter.annotation, "__metadata__", ()))
+        if is_option and flag not in message:
+            message = re.sub(rf"^{name}(?=: )", flag, message, flags=re.MULTILINE)
+            message = re.sub(rf"\b{name}=True\b", flag, message)
+            message = re.sub(rf"\b{name}=False\b", f"--no-{flag[2:]}", message)
+            message = re.sub(rf"\b{name}=(?=\w)", f"{flag} ", message)
+    return message

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import neurocontrast
 from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Table, argument, option
@@ -23,11 +23,12 @@ def simulate(
     spacing_mm: Annotated[float | None, option("Voxel size in mm.")] = None,
     patients: Annotated[float | None, option("Fraction of subjects who are patients.")] = None,
     seed: Annotated[int | None, option("Seed of every subject and site.")] = None,
-    site_seed: Annotated[int | None, option("Seed of the sites alone: equal ones share scanners.")] = None,
+    site_seed: Annotated[int | None, option("Seed of the sites; cohorts with the same one share scanners.")] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Simulate a multi-site cohort of brains with age, sex, disease and scanner effects (labelled as simulated)."""
-    settings = given.resolve("simulation", locals()).simulation
+    options = {"n_subjects": n_subjects, "n_sites": n_sites, "spacing_mm": spacing_mm, "patients": patients}
+    settings = given.resolve(simulation={**options, "seed": seed, "site_seed": site_seed}).simulation
     return _cohort_result(neurocontrast.simulate(out, settings, overwrite=overwrite, progress=given.progress))
 
 
@@ -35,20 +36,22 @@ def images(
     given: Configured,
     out: Annotated[Path, argument("OUT", "Folder to write: images.npy, participants.tsv, images.json.")],
     dataset: Annotated[str | None, option("digits, cifar10, cifar100, mnist, fashion-mnist or folder.")] = None,
-    source: Annotated[Path | None, option("Folder or archive (.tar, .tar.gz, .tar.xz, .zip) of its files.")] = None,
+    source: Annotated[Path | None, option("Folder or archive (.tar, .tar.gz, .tar.xz, .zip) of the data set.")] = None,
     size: Annotated[int | None, option("Side of every image in pixels, after scaling and cropping.")] = None,
-    background: Annotated[str | None, option("random: ColorMNIST's colours behind grey pictures.")] = None,
+    background: Annotated[str | None, option("random: colours behind grey pictures, as ColorMNIST has.")] = None,
     n_train: Annotated[int | None, option("Number of training images to keep.")] = None,
     n_validation: Annotated[int | None, option("Number of validation images to keep.")] = None,
     n_test: Annotated[int | None, option("Number of test images to keep.")] = None,
     seed: Annotated[int | None, option("Seed of split, subset, background and clusters.")] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Prepare a data set of natural images: one file of bytes and a table with one row an image.
+    """Prepare a data set of natural images: one file of bytes and a table with one row per image.
 
     Splits, attributes and clusters are chosen in the section 'images' of the configuration, or by --set.
     """
-    settings = given.resolve("images", locals()).images
+    options = {"dataset": dataset, "source": source, "size": size, "background": background, "seed": seed}
+    sizes = {"n_train": n_train, "n_validation": n_validation, "n_test": n_test}
+    settings = given.resolve(images=options | sizes).images
     return _cohort_result(neurocontrast.prepare_images(out, settings, overwrite=overwrite, progress=given.progress))
 
 
@@ -64,23 +67,36 @@ def _cohort_result(participants: Path) -> Result:
 
 def convert(
     given: Given,
-    root: Annotated[Path, argument("ROOT", "Folder with a folder a person, each a series or above it.")],
+    root: Annotated[
+        Path,
+        argument("ROOT", "Folder of one folder per person, with the DICOM series below."),
+    ],
     out: Annotated[Path, option("BIDS tree to write.")],
-    series: Annotated[str | None, option("Take the series with this in their description.", metavar="TEXT")] = None,
+    series: Annotated[str | None, option("Text in the description of the series to take.", metavar="TEXT")] = None,
     metadata_from_dicom: Annotated[bool, option("Take age and sex from the headers.", "--metadata-from-dicom")] = False,
-    skip: Annotated[bool, option("Leave out people with a problem; convert.json says whom.", "--skip")] = False,
+    skip: Annotated[bool, option("Leave out people with a problem, and list them in convert.json.", "--skip")] = False,
     show_names: Annotated[
-        bool, option("Show folders and descriptions too, which can hold names; never stored.", "--show-names")
+        bool,
+        option("Show folders and descriptions, which can hold names; never stored.", "--show-names"),
     ] = False,
     n_workers: Annotated[int, option("Processes.")] = 2,
     overwrite: Overwrite = False,
 ) -> Result:
     """Convert T1-weighted DICOM series to a BIDS tree by dcm2niix, without what identifies the patient.
 
-    One series a folder. All problems are listed at once (exit code 2), and nothing is written then.
+    Each folder must hold one series. All problems are listed at once (exit code 2), and then nothing is written.
     """
-    options = _stage_options(locals())
-    tree = neurocontrast.convert(**options)
+    tree = neurocontrast.convert(
+        root,
+        out,
+        series=series,
+        metadata_from_dicom=metadata_from_dicom,
+        skip=skip,
+        show_names=show_names,
+        n_workers=n_workers,
+        overwrite=overwrite,
+        progress=given.progress,
+    )
     notes = ["These images hold faces; what `prepare` writes does not."]
     return Result({"tree": str(tree)}, f"A BIDS tree: neurocontrast index {tree}", notes=notes, path=tree)
 
@@ -88,30 +104,42 @@ def convert(
 def index(
     given: Given,
     root: Annotated[Path, argument("ROOT", "Folder of the scans.")],
-    out: Annotated[Path, option("Table to write; index.json beside it.")] = Path("participants.tsv"),
+    out: Annotated[Path, option("Table to write; index.json is written next to it.")] = Path("participants.tsv"),
     layout: Annotated[
         str, option("bids, fmriprep, cat12, freesurfer, caps, openbhb, brainprep, ixi, measures.")
     ] = "auto",
     phenotype: Annotated[list[Path] | None, option("Table of people (.tsv, .csv, .xlsx); may be repeated.")] = None,
     id_column: Annotated[str | None, option("Column of identifiers in the tables of --phenotype.")] = None,
-    site_from: Annotated[Literal["column", "folder", "scanner"], option("Where the site is read.")] = "column",
+    site_from: Annotated[Literal["column", "folder", "scanner"], option("Where the site is read from.")] = "column",
     choose: Annotated[
-        list[str] | None, option("Of several images: run=first, run=all, acq=…; of measures: atlas=aparc, measure=all.")
+        list[str] | None,
+        option("Of several images: run=first, run=all, acq=…; of measures: atlas=aparc, measure=all."),
     ] = None,
-    keep: Annotated[list[str] | None, option("Further column of the tables to take over; may be repeated.")] = None,
+    keep: Annotated[list[str] | None, option("Another column of the tables to copy; may be repeated.")] = None,
     check_headers: Annotated[bool, option("Read the header of every image.", "--check-headers")] = False,
-    skip: Annotated[bool, option("Leave out what has a problem; index.json says what.", "--skip")] = False,
+    skip: Annotated[bool, option("Leave out scans with a problem, and list them in index.json.", "--skip")] = False,
     overwrite: Overwrite = False,
 ) -> Result:
     """Find the scans of a BIDS tree, fMRIPrep, CAT12, FreeSurfer, Clinica, OpenBHB, brainprep or IXI; write one table.
 
     Ages, sex, site and diagnosis are joined from scans.tsv, sessions.tsv, phenotype/ and participants.tsv, decoded by
-    the JSON files beside them. Tables of regional measures become measures.tsv beside it. All problems are listed at
-    once (exit code 2), and nothing is written then.
+    the JSON files next to them. Tables of regional measures become measures.tsv, next to the table. All problems are
+    listed at once (exit code 2), and then nothing is written.
     """
-    options = _stage_options(locals())
-    lists: dict[str, Any] = {name: options.pop(name) or () for name in ("choose", "keep")}
-    found = neurocontrast.index(phenotypes=options.pop("phenotype") or (), **lists, **options)
+    found = neurocontrast.index(
+        root,
+        out,
+        layout=layout,
+        phenotypes=phenotype or (),
+        id_column=id_column,
+        site_from=site_from,
+        choose=choose or (),
+        keep=keep or (),
+        check_headers=check_headers,
+        skip=skip,
+        overwrite=overwrite,
+        progress=given.progress,
+    )
     table, left_out = found.index.table, found.index.left_out
     known = {name: int((table[name] != "").sum()) for name in ("age", "sex", "site", "diagnosis")}
     facts = {"scans": len(table), "people": int(table["subject_id"].nunique()), "left_out": len(left_out)}
@@ -137,30 +165,44 @@ def prepare(
     out: Annotated[Path, option("Folder of brains, tissue maps and the new participants.tsv.")],
     images_root: ImagesRoot = None,
     protocol: Annotated[
-        Literal["standard", "quasiraw"], option("quasiraw: as OpenBHB's images of that name.")
+        Literal["standard", "quasiraw"], option("quasiraw: the protocol of OpenBHB's images of that name.")
     ] = "standard",
     extraction: Annotated[
         Literal["auto", "deepbet", "template"],
-        option("How brains are found in heads; template needs no deepbet, and is less exact."),
+        option("How brains are found in heads; template works without deepbet and is less exact."),
     ] = "auto",
     spacing_mm: Annotated[float | None, option("Voxel size of the results in mm (default: 1.5; quasiraw: 1).")] = None,
     bias: Annotated[bool, option("Correct the bias field by N4.")] = True,
-    registration: Annotated[bool, option("Register to MNI152; without, scans lie there already.")] = True,
+    registration: Annotated[bool, option("Register to MNI152; --no-registration: scans are in MNI152 already.")] = True,
     tissue: Annotated[bool, option("Make maps of grey matter, white matter and fluid.")] = True,
     imitations: Annotated[
-        int, option("Other acquisitions of each brain to imitate, for the encoder lda (imitations.tsv).")
+        int,
+        option("Acquisitions by other scanners to imitate, per brain; the encoder lda learns from them."),
     ] = 0,
     skip: Annotated[bool, option("Leave out scans that cannot be prepared.")] = False,
     n_workers: Annotated[int, option("Processes.")] = 2,
 ) -> Result:
     """Prepare raw heads: brain extraction, N4, affine registration to MNI152, tissue maps. Continues where it stopped.
 
-    Raw inputs hold faces; only stripped images are written. Needs the extra `prepare`.
+    Raw inputs hold faces; only images of brains are written. Needs the extra `prepare`.
     """
-    options = _stage_options(locals())
     from neurocontrast.commands.prepare import prepare as prepare_scans
 
-    table = prepare_scans(**options)
+    table = prepare_scans(
+        participants,
+        out,
+        images_root=images_root,
+        protocol=protocol,
+        extraction=extraction,
+        spacing_mm=spacing_mm,
+        bias=bias,
+        registration=registration,
+        tissue=tissue,
+        imitations=imitations,
+        skip=skip,
+        n_workers=n_workers,
+        progress=given.progress,
+    )
     notes = ["Raw inputs hold faces; what was written does not."]
     return Result({"participants": str(table)}, "Brains in MNI space.", notes=notes, path=table)
 
@@ -172,12 +214,12 @@ def qc(
     images_root: ImagesRoot = None,
     n_workers: Annotated[int, option("Processes.")] = 2,
 ) -> Result:
-    """Measure brains in MNI space, flag those unlike the template or their site, and drop none.
+    """Measure brains in MNI space, and flag those that differ from the template or from their site.
 
-    qc.html shows every scan, the worst first, with its measures and flags. An interrupted call continues.
+    No scan is dropped. qc.html shows every scan with its measures and flags, the worst first. The same command
+    continues one that was interrupted.
     """
-    options = _stage_options(locals())
-    found = neurocontrast.qc(**options)
+    found = neurocontrast.qc(participants, out, images_root=images_root, n_workers=n_workers, progress=given.progress)
     flagged = found.table[found.table["n_flags"] > 0]
     facts = {"n_scans": len(found.table), "n_flagged": len(flagged), "flagged": flagged["participant_id"].tolist()}
     notes = [f"{name}: {flags}" for name, flags in zip(flagged["participant_id"], flagged["flags"], strict=True)]
@@ -190,16 +232,19 @@ def check(
     given: Configured,
     participants: Table,
     images_root: ImagesRoot = None,
-    table_only: Annotated[bool, option("Check the table and that files exist; open no image.", "--table-only")] = False,
-    phi: Annotated[bool, option("Also look for what could identify a patient.", "--phi")] = False,
+    table_only: Annotated[
+        bool, option("Check the table and that its files exist; open no image.", "--table-only")
+    ] = False,
+    phi: Annotated[bool, option("Also look for what could identify a patient, such as names.", "--phi")] = False,
 ) -> Result:
-    """Check a table of scans, or of images, and every one in it; list all problems at once (exit code 2 if any).
+    """Check a table of scans or images and every file in it, and list all problems at once (exit code 2 if any).
 
-    With --config, or --set of what is done to scans (data.shape, data.normalise …), also whether each scan fits that.
+    With --config, or --set of a key of the preprocessing (data.shape, data.normalise …), also check whether each scan
+    fits it.
     """
     from neurocontrast.config import DataSettings
 
-    settings = given.resolve("data", {"images_root": images_root}).data
+    settings = given.resolve(data={"images_root": images_root}).data
     stated = {each.partition("=")[0].strip().removeprefix("data.") for each in given.overrides or ()}
     preprocessing = settings.preprocessing if isinstance(settings, DataSettings) else None
     if preprocessing is not None and given.config is None and stated.isdisjoint(preprocessing.model_dump()):
@@ -216,9 +261,3 @@ def check(
         progress=given.progress,
     )
     return Result(found.facts(), notes=[found.to_text()], exit_code=0 if found.passed else 2)
-
-
-def _stage_options(given_to_command: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a command whose stage has parameters of the same names, and the progress."""
-    progress = given_to_command.pop("given").progress
-    return {**given_to_command, "progress": progress}

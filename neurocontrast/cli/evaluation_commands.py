@@ -40,10 +40,10 @@ def join(
     given: Given,
     embeddings: Annotated[list[Path], argument("A.parquet B.parquet ...", "Embeddings of the same scans.")],
     out: Annotated[Path, option("Embeddings table to write.", metavar="AB.parquet")],
-    names: Annotated[str | None, option("What the blocks are called, with commas between (default: files).")] = None,
+    names: Annotated[str | None, option("Names of the blocks, separated by commas (default: the files).")] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Join embeddings of the same scans by several encoders to one table, each encoder's features one block."""
+    """Join embeddings of the same scans by several encoders into one table with one block of features per encoder."""
     from neurocontrast.embedding.table import read_embeddings
 
     path = neurocontrast.join(
@@ -67,28 +67,48 @@ def evaluate(
     target: Annotated[str | None, option("Column to predict: diagnosis, age, sex, site ...")] = None,
     splits: Annotated[str | None, option("How folds are made.", metavar="stratified|leave-site-out")] = None,
     n_folds: Annotated[int | None, option("Number of folds of stratified splits.")] = None,
-    n_repeats: Annotated[int | None, option("How often stratified splits are drawn anew.")] = None,
+    n_repeats: Annotated[int | None, option("Number of times that stratified splits are drawn.")] = None,
     seed: Annotated[int | None, option("Seed of splits and bootstrap.")] = None,
     positive: Annotated[str | None, option("Class that counts as positive.")] = None,
-    split_file: Annotated[Path | None, option("Folds to use again: the splits.tsv of another evaluation.")] = None,
-    test: Annotated[Path | None, option("Other people, tested once, at the end.", metavar="EMB2.parquet")] = None,
-    scans: Annotated[
-        Path | None, option("Table of the scans, for the baseline of their voxels.", metavar="TABLE")
+    split_file: Annotated[Path | None, option("Use the folds of another evaluation: its splits.tsv.")] = None,
+    test: Annotated[
+        Path | None,
+        option("Other people, to test on once, at the end.", metavar="EMB2.parquet"),
     ] = None,
-    probe: Annotated[str | None, option("What is fitted, by scikit-learn.", metavar=_PROBES)] = None,
-    threshold: Annotated[str | None, option(f"When a scan is positive: {_RULES}.", metavar="RULE")] = None,
-    train_sizes: Annotated[str | None, option("Learning curve: training subjects.", metavar="100,200,...")] = None,
-    n_draws: Annotated[int | None, option("How often the subjects of each size are drawn in each fold.")] = None,
-    n_permutations: Annotated[int | None, option("Permutations of the labels within site for a test.")] = None,
-    n_jobs: Annotated[int | None, option("Processes that fit probes; results are the same for any number.")] = None,
-    allow_overlap: Annotated[bool | None, option("Evaluate people of pretraining too.", "--allow-overlap")] = None,
+    scans: Annotated[
+        Path | None, option("Table of the scans, for the baseline from their voxels.", metavar="TABLE")
+    ] = None,
+    probe: Annotated[str | None, option("Estimator that is fitted.", metavar=_PROBES)] = None,
+    threshold: Annotated[str | None, option(f"Score from which a scan is positive: {_RULES}.", metavar="RULE")] = None,
+    train_sizes: Annotated[str | None, option("Sizes of a learning curve.", metavar="100,200,...")] = None,
+    n_draws: Annotated[int | None, option("Number of draws of the training subjects, per size and fold.")] = None,
+    n_permutations: Annotated[int | None, option("Permutations of the labels within sites, for a test.")] = None,
+    n_jobs: Annotated[int | None, option("Processes that fit probes; they change no result.")] = None,
+    allow_overlap: Annotated[bool | None, option("Evaluate people of the pretraining too.", "--allow-overlap")] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Predict a column from frozen embeddings by cross-validation, beside age, sex and site alone."""
-    options = {**locals(), "train_sizes": _sizes(train_sizes)}
+    """Predict a column from frozen embeddings by cross-validation, and compare with age, sex and site alone."""
+    options = {
+        "target": target,
+        "splits": splits,
+        "n_folds": n_folds,
+        "n_repeats": n_repeats,
+        "seed": seed,
+        "positive": positive,
+        "split_file": split_file,
+        "test": test,
+        "scans": scans,
+        "probe": probe,
+        "threshold": threshold,
+        "train_sizes": _sizes(train_sizes),
+        "n_draws": n_draws,
+        "n_permutations": n_permutations,
+        "n_jobs": n_jobs,
+        "allow_overlap": allow_overlap,
+    }
     folder = neurocontrast.evaluate(
         embeddings,
-        settings=given.resolve("evaluation", options).evaluation,
+        settings=given.resolve(evaluation=options).evaluation,
         out=out,
         overwrite=overwrite,
         progress=given.progress,
@@ -104,22 +124,25 @@ def _sizes(text: str | None) -> list[int | str] | None:
 
 def predict(
     given: Configured,
-    probe: Annotated[Path, argument("EVAL", "Evaluation directory of `evaluate`, or its folder `probe`.")],
+    probe: Annotated[Path, argument("EVAL", "Evaluation directory, or its folder `probe`.")],
     embeddings: Annotated[
         Path,
         argument(
-            "EMB.parquet|SCANS", "Embeddings by the same run; or, with --run, scans or measures: a file or a folder."
+            "EMB.parquet|SCANS",
+            "Embeddings by the same run; with --run: a scan, a folder or a table of scans or measures.",
         ),
     ],
     out: Annotated[Path, option("Table to write, ending in .tsv.")],
-    run: Annotated[Path | None, option("Run directory whose encoder embeds the scans.", metavar="RUN")] = None,
+    run: Annotated[Path | None, option("Run directory with the encoder that embeds the scans.", metavar="RUN")] = None,
     images_root: ImagesRoot = None,
-    jsonl: Annotated[bool, option("Print one JSON object a scan as it is finished, in place of the result.")] = False,
+    jsonl: Annotated[bool, option("Print one JSON object per scan, in place of the result.")] = False,
     calibrate: Annotated[Path | None, option("Table with the target of some scans of each new site.")] = None,
-    outside_percentile: Annotated[float, option("Percentile of training scans from which a scan is outside.")] = 97.5,
+    outside_percentile: Annotated[
+        float, option("Percentile of training distances beyond which scans are outside.")
+    ] = 97.5,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Predict with the probe that an evaluation has fitted on all of its scans.
+    """Predict with the probe that an evaluation fitted on all of its scans.
 
     Of scans, a bad one stops no other; the exit code is then 1. The same command continues after a kill.
     """
@@ -159,8 +182,8 @@ def report(
     given: Configured,
     evaluation: Evaluated,
     out: Annotated[Path | None, option("HTML file to write (default: report.html in the directory).")] = None,
-    figures: Annotated[Path | None, option("Folder for figures as SVG, PNG, TSV (default: beside the page).")] = None,
-    no_figures: Annotated[bool, option("Write the page alone.", "--no-figures")] = False,
+    figures: Annotated[Path | None, option("Folder of the figures as SVG, PNG and TSV (default: by the page).")] = None,
+    no_figures: Annotated[bool, option("Write the page without figures as files.", "--no-figures")] = False,
     show_ids: Annotated[bool | None, option("Show participant identifiers.", "--show-ids/--hide-ids")] = None,
 ) -> Result:
     """Make one self-contained HTML report of an evaluation."""
@@ -169,7 +192,7 @@ def report(
     page = neurocontrast.report(
         evaluation,
         out=out,
-        show_ids=given.resolve("report", {"show_ids": show_ids}).report.show_ids,
+        show_ids=given.resolve(report={"show_ids": show_ids}).report.show_ids,
         figures_dir=figures,
         figures=not no_figures,
         progress=given.progress,
@@ -181,10 +204,10 @@ def compare(
     given: Configured,
     evaluations: Annotated[list[Path], argument("EVAL1 EVAL2 ...", "Evaluation folders; the first is the reference.")],
     out: Annotated[Path, option("Comparison directory to write.")],
-    names: Annotated[str | None, option("What the models are called, with commas between (default: folders).")] = None,
+    names: Annotated[str | None, option("Names of the models, separated by commas (default: the folders).")] = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Compare evaluations of the same scans in the same folds, with tests that know that folds overlap."""
+    """Compare evaluations of the same scans in the same folds, with tests for overlapping folds."""
     settings = given.resolve().evaluation
     folder = neurocontrast.compare(
         evaluations,

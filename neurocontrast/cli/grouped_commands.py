@@ -37,7 +37,7 @@ def import_weights(
     architecture: Annotated[str, option(_ARCHITECTURE, metavar="NAME")],
     out: Annotated[Path, option("Folder to write, which embed and pretrain --init take as a run.")],
 ) -> Result:
-    """Take over weights of another program; what does not fit is listed, and no code in the file is run."""
+    """Import weights of another program; what does not fit is listed, and no code in the file is run."""
     folder = neurocontrast.import_weights(
         file, architecture=architecture, out=out, config=given.resolve(), progress=given.progress
     )
@@ -61,7 +61,7 @@ def find_weights(
     given: Given,
     name: Annotated[str, argument("NAME", "Weights that ship with the package, such as brain-maps-lda.")],
 ) -> Result:
-    """Print the folder of weights that ship with the package, to be given as RUN to other commands."""
+    """Print the folder of weights that ship with the package; other commands take it as RUN."""
     from neurocontrast.weights import load
 
     del given
@@ -94,7 +94,7 @@ def copy_recipe(
     name: Name,
     file: Annotated[Path | None, argument("FILE", "NAME.yaml by default.")] = None,
 ) -> Result:
-    """Copy a recipe, to be changed, with the schema that editors check it by beside it."""
+    """Copy a recipe to a file to be changed, with the schema by which editors check it."""
     from neurocontrast.config.recipes import find_config
 
     del given

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +25,7 @@ from neurocontrast.reading import read_json
 
 __all__ = ["bundle", "doctor", "embed", "explain", "finetune", "pretrain"]
 
-_RunTable = Annotated[Path | None, option("Table with one row a scan.", "--participants", metavar="PARTICIPANTS.tsv")]
+_RunTable = Annotated[Path | None, option("Table with one row per scan.", "--participants", metavar="PARTICIPANTS.tsv")]
 
 
 def pretrain(
@@ -35,20 +34,19 @@ def pretrain(
     participants: _RunTable = None,
     init: Annotated[
         Path | None,
-        option("Weights to start from: a run, a folder of `weights import`, an encoder file.", metavar="WEIGHTS"),
+        option("Weights to start from: a run, a folder of `weights import`, or an encoder file.", metavar="WEIGHTS"),
     ] = None,
-    resume: Annotated[bool, option("Continue a run that was stopped, to the same weights.", "--resume")] = False,
+    resume: Annotated[bool, option("Continue a run that was stopped.", "--resume")] = False,
 ) -> Result:
-    """Pretrain an encoder with a contrastive objective that knows age, sex, site or any other column."""
+    """Pretrain an encoder with a contrastive objective that uses age, sex, site or any other column."""
     from neurocontrast.stages.run_folder import read_metrics
 
     # A run that is resumed has its own configuration, unless one is given again.
     if resume and given.config is None and (out / "config.yaml").is_file():
         given = replace(given, config=out / "config.yaml")
     nothing = resume and given.config is None and not given.overrides and participants is None and init is None
-    if init is not None:
-        given = replace(given, overrides=[*(given.overrides or ()), f"training.init={json.dumps(str(init))}"])
-    settings = None if nothing else given.resolve("data", {"participants": participants}, check_objective=True)
+    options = {"data": {"participants": participants}, "training": {"init": init}}
+    settings = None if nothing else given.resolve(check_objective=True, **options)
     run = neurocontrast.pretrain(settings, out=out, resume=resume, progress=given.progress)
     rows = read_metrics(run)
     last = {name: value for name, value in (rows[-1] if rows else {}).items() if value is not None}
@@ -68,7 +66,7 @@ def embed(
     images_root: ImagesRoot = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Embed scans with a frozen encoder, preprocessed exactly as the run's own scans were.
+    """Embed scans with a frozen encoder, after the preprocessing of the run's own scans.
 
     The same command continues one that was killed.
     """
@@ -78,7 +76,7 @@ def embed(
         run,
         participants=participants,
         out=out,
-        config=given.resolve("data", {"images_root": images_root}),
+        config=given.resolve(data={"images_root": images_root}),
         overwrite=overwrite,
         progress=given.progress,
     )
@@ -94,29 +92,41 @@ def finetune(
     participants: Participants,
     out: Annotated[Path, option("Evaluation directory to write.")],
     target: Annotated[str | None, option("Column to predict: diagnosis, age, sex, site ...")] = None,
-    from_scratch: Annotated[
-        bool, option("Begin with random weights: the run's network alone.", "--from-scratch")
-    ] = False,
+    from_scratch: Annotated[bool, option("Start with random weights, not those of the run.", "--from-scratch")] = False,
     splits: Annotated[str | None, option("How folds are made.", metavar="stratified|leave-site-out")] = None,
     n_folds: Annotated[int | None, option("Number of folds of stratified splits.")] = None,
-    n_repeats: Annotated[int | None, option("How often stratified splits are drawn anew.")] = None,
-    seed: Annotated[int | None, option("Seed of splits and bootstrap; of the training: --set seed=1.")] = None,
+    n_repeats: Annotated[int | None, option("Number of times that stratified splits are drawn.")] = None,
+    seed: Annotated[int | None, option("Seed of splits and bootstrap (of the training: --set seed=1).")] = None,
     positive: Annotated[str | None, option("Class that counts as positive.")] = None,
-    split_file: Annotated[Path | None, option("Folds to use again: the splits.tsv of another evaluation.")] = None,
-    threshold: Annotated[str | None, option("When a scan is positive.", metavar="RULE")] = None,
+    split_file: Annotated[Path | None, option("Use the folds of another evaluation: its splits.tsv.")] = None,
+    threshold: Annotated[str | None, option("Score from which a scan is positive.", metavar="RULE")] = None,
     images_root: ImagesRoot = None,
-    allow_overlap: Annotated[bool | None, option("Evaluate people of pretraining too.", "--allow-overlap")] = None,
-    resume: Annotated[bool, option("Continue what was stopped, to the same numbers.", "--resume")] = False,
+    allow_overlap: Annotated[bool | None, option("Evaluate people of the pretraining too.", "--allow-overlap")] = None,
+    resume: Annotated[
+        bool,
+        option("Continue a fine-tuning that was stopped.", "--resume"),
+    ] = False,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Train a run's encoder end to end on a column in every training fold, writing what `evaluate` writes."""
+    """Train a run's encoder end to end on a column in every training fold, and write what `evaluate` writes."""
+    options = {
+        "target": target,
+        "splits": splits,
+        "n_folds": n_folds,
+        "n_repeats": n_repeats,
+        "seed": seed,
+        "positive": positive,
+        "split_file": split_file,
+        "threshold": threshold,
+        "allow_overlap": allow_overlap,
+    }
     folder = neurocontrast.finetune(
         run,
         participants=participants,
         out=out,
         from_scratch=from_scratch,
         images_root=images_root,
-        config=given.resolve("evaluation", locals()),
+        config=given.resolve(evaluation=options),
         resume=resume,
         overwrite=overwrite,
         progress=given.progress,
@@ -130,20 +140,20 @@ def explain(
     run: Annotated[Path, option("Run directory whose embeddings were evaluated.", metavar="RUN")],
     participants: Participants,
     out: Annotated[Path | None, option("Folder to write (default: EVAL/explanation, where `report` looks).")] = None,
-    n_subjects: Annotated[int | None, option("Subjects to average over, at most.")] = None,
-    patch_mm: Annotated[float | None, option("Side of the occluded cubes.")] = None,
-    positive: Annotated[str | None, option("Of several classes, the one to explain.")] = None,
+    n_subjects: Annotated[int | None, option("Largest number of subjects to average over.")] = None,
+    patch_mm: Annotated[float | None, option("Side of the occluded cubes in mm.")] = None,
+    positive: Annotated[str | None, option("The class to explain, where there are several.")] = None,
     images_root: ImagesRoot = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Map where in the brain a change of the scan changes what the probe says, or rank measures, for `report`."""
+    """Map where in the brain a change of the scan changes the prediction, or rank measures, for `report`."""
     folder = neurocontrast.explain(
         evaluation,
         run=run,
         participants=participants,
         out=out,
         images_root=images_root,
-        config=given.resolve("explanation", locals()),
+        config=given.resolve(explanation={"n_subjects": n_subjects, "patch_mm": patch_mm, "positive": positive}),
         overwrite=overwrite,
         progress=given.progress,
     )
@@ -158,10 +168,12 @@ def bundle(
     given: Given,
     run: Annotated[Path, argument("RUN", "Run directory of `pretrain`, of scans or measures.")],
     out: Annotated[Path, option("Folder to make.")],
-    evaluation: Annotated[Path | None, argument("EVAL", "Evaluation whose probe goes with it.")] = None,
+    evaluation: Annotated[Path | None, argument("EVAL", "Evaluation whose probe is included.")] = None,
     licence: Annotated[Path | None, option("Text file with the licence of the weights.")] = None,
-    torchscript: Annotated[bool, option("Write models/model.ts too.", "--torchscript")] = False,
-    outside_percentile: Annotated[float, option("Percentile of training scans from which a scan is outside.")] = 97.5,
+    torchscript: Annotated[bool, option("Also write models/model.ts.", "--torchscript")] = False,
+    outside_percentile: Annotated[
+        float, option("Percentile of training distances beyond which scans are outside.")
+    ] = 97.5,
     overwrite: Overwrite = False,
 ) -> Result:
     """Write an encoder, and the probe of an evaluation, as a MONAI bundle that runs without neurocontrast."""
@@ -190,6 +202,6 @@ def doctor(
     participants: _RunTable = None,
 ) -> Result:
     """Show versions, devices and memory, and what `pretrain` would refuse of a configuration (writes nothing)."""
-    settings = given.resolve("data", {"participants": participants}, check_objective=True)
+    settings = given.resolve(check_objective=True, data={"participants": participants})
     found = neurocontrast.doctor(settings)
     return Result(asdict(found), notes=[found.to_text()], exit_code=2 if found.problems else 0)

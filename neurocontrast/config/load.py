@@ -46,7 +46,11 @@ _KIND = ("data.kind=", "data.measures=")  # keys that other keys depend on
 
 
 def load_config(
-    path: str | os.PathLike[str] | None = None, overrides: Sequence[str] = (), *, check_objective: bool = True
+    path: str | os.PathLike[str] | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    sections: Mapping[str, Mapping[str, Any]] | None = None,
+    check_objective: bool = True,
 ) -> Config:
     """Load a configuration file, and return the whole configuration; all wrong keys and values are one `ConfigError`.
 
@@ -57,6 +61,9 @@ def load_config(
     overrides : sequence of str
         ``dotted.key=value``, for instance ``training.epochs=10``, ``data.shape=[32,36,32]``, ``augment.noise=null`` or
         ``objective.kernel.0.sigma=3``; the value is YAML, and replaces that of the file.
+    sections : mapping, optional
+        Values of keys by section, for instance ``{"training": {"epochs": 10}}``, which replace those of the file and of
+        `overrides`; None is a value that is not given.
     check_objective : bool
         False leaves the section ``objective`` as it is given, for commands that train nothing: its settings are those
         of the loss, which need PyTorch.
@@ -65,6 +72,10 @@ def load_config(
     # What else can be said depends on the kind of images.
     for override in sorted(overrides, key=lambda each: not each.replace(" ", "").startswith(_KIND)):
         content = _override(content, override)
+    for name, values in (sections or {}).items():
+        given = {key: value for key, value in values.items() if value is not None}
+        if given and isinstance(content.get(name) or {}, Mapping):
+            content = {**content, name: {**(content.get(name) or {}), **given}}
     source = str(path) if path is not None else "configuration"
     try:
         source = f"{source} with --set" if overrides else source

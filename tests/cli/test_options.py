@@ -1,0 +1,100 @@
+"""Options reach the keys of the configuration, above the file and ``--set``; messages name them as flags."""
+
+import inspect
+
+import pytest
+
+from neurocontrast.cli import run
+from neurocontrast.cli.command import in_flags
+from neurocontrast.cli.data_commands import convert
+from neurocontrast.exceptions import DataError
+
+NUMBERS = {"n_folds": 7, "n_repeats": 3, "seed": 9}
+WORDS = {"target": "age", "splits": "leave-site-out", "positive": "ad", "threshold": "half"}
+IMAGES = {"dataset": "cifar10", "size": 16, "background": "random", "n_train": 5, "n_validation": 6, "n_test": 7}
+COMMANDS = {
+    "simulate": ("simulate", ["out"], "simulation", {"n_subjects": 7, "n_sites": 3, "patients": 0.25, "site_seed": 4}),
+    "images": ("prepare_images", ["out"], "images", {**IMAGES, "seed": 3}),
+    "embed": ("embed", ["RUN", "--participants", "p.tsv", "--out", "e.parquet"], "data", {"images_root": "scans"}),
+    "pretrain": ("pretrain", ["--out", "RUN"], "data", {"participants": "p.tsv"}),
+    "evaluate": (
+        "evaluate",
+        ["e.parquet", "--out", "E"],
+        "evaluation",
+        {**NUMBERS, **WORDS, "n_permutations": 11, "n_jobs": 2, "probe": "knn", "n_draws": 4},
+    ),
+    "finetune": ("finetune", ["RUN", "--participants", "p.tsv", "--out", "E"], "evaluation", NUMBERS | WORDS),
+    "explain": (
+        "explain",
+        ["E", "--run", "RUN", "--participants", "p.tsv"],
+        "explanation",
+        {"n_subjects": 5, "patch_mm": 12.0, "positive": "ad"},
+    ),
+}
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """``given(function, *arguments)``: what the command line hands to a function of the package."""
+
+    def call(function, *arguments):
+        found = []
+
+        def keep(*positional, **options):
+            found.extend([*positional, *options.values()])
+            raise DataError("far enough")
+
+        monkeypatch.setattr(f"neurocontrast.{function}", keep)
+        assert run([str(argument) for argument in arguments]) == 2
+        return found
+
+    return call
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_sets_its_key(given, command):
+    function, places, section, values = COMMANDS[command]
+    flags = [text for name, value in values.items() for text in (f"--{name.replace('_', '-')}", value)]
+    found = given(function, command, *places, *flags)
+    whole = next((getattr(item, section) for item in found if hasattr(item, section)), None)
+    settings = whole or next(item for item in found if hasattr(item, "model_dump"))
+    assert {name: str(getattr(settings, name)) for name in values} == {name: str(values[name]) for name in values}
+
+
+def test_an_option_is_above_set_and_set_above_the_file(given, tmp_path):
+    (tmp_path / "c.yaml").write_text("evaluation: {target: sex, n_folds: 3, n_repeats: 2, seed: 4}\n")
+    arguments = [
+        "evaluate",
+        "e.parquet",
+        "--out",
+        "E",
+        "--config",
+        tmp_path / "c.yaml",
+        "--set",
+        "evaluation.n_folds=6",
+    ]
+    settings = next(each for each in given("evaluate", *arguments, "--n-repeats", "5") if hasattr(each, "n_repeats"))
+    assert (settings.target, settings.n_folds, settings.n_repeats, settings.seed) == ("sex", 6, 5, 4)
+
+
+def test_a_wrong_option_is_named_by_its_key(capsys, tmp_path):
+    assert run(["evaluate", "e.parquet", "--out", str(tmp_path / "E"), "--n-folds", "0"]) == 2
+    assert "evaluation.n_folds: must be" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        (
+            "out: 'x' exists. Give another, or pass overwrite=True.",
+            "--out: 'x' exists. Give another, or pass --overwrite.",
+        ),
+        ("a: bad\nn_workers: must be 1", "a: bad\n--n-workers: must be 1"),
+        ("Pass n_workers=1 instead.", "Pass --n-workers 1 instead."),
+        ("Set skip=True (--skip).", "Set skip=True (--skip)."),
+        ("root: is an argument", "root: is an argument"),
+        ("there is no output: none", "there is no output: none"),
+    ],
+)
+def test_messages_name_options_as_flags(message, shown):
+    assert in_flags(message, inspect.signature(convert, eval_str=True).parameters) == shown

@@ -40,8 +40,9 @@ print(*sorted(path.relative_to(tree) for path in tree.rglob("*.nii.gz"))[:3], ".
 # One table
 # ---------
 #
-# On the command line: ``neurocontrast index BIDS --out study/participants.tsv``. In Python, the same reading:
-cohort = read_cohort(tree, layout="bids")
+# On the command line: ``neurocontrast index BIDS --out study/participants.tsv``. In Python:
+study = neurocontrast.index(tree, tree.parent / "participants.tsv").path
+cohort = read_cohort(study)
 print(cohort.table[["participant_id", "age", "sex", "site"]])
 
 # %%
@@ -49,8 +50,6 @@ print(cohort.table[["participant_id", "age", "sex", "site"]])
 # -----------------
 #
 # ``neurocontrast check study/participants.tsv`` reads every image. What it says of this tree:
-study = tree.parent / "participants.tsv"
-cohort.table.to_csv(study, sep="\t", index=False, na_rep="n/a")
 print(neurocontrast.check(study).to_text())
 
 # %%

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from neurocontrast.data.cohort import read_cohort
-from neurocontrast.data.layouts.table import read_text_table
+from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import digest_of_file

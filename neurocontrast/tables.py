@@ -1,6 +1,6 @@
 """The one reader of tables that programs wrote: tab-separated text, Excel workbooks, Parquet.
 
-Tables that people wrote as text are read by `neurocontrast.data.layouts.table`, which names lines and takes more forms.
+Tables that people wrote as text are read by `neurocontrast.data.listing`, which names lines and takes more forms.
 """
 
 from __future__ import annotations

@@ -14,8 +14,7 @@ import pandas as pd
 
 from neurocontrast.config import Config
 from neurocontrast.data.columns import is_missing, no_column, number_of
-from neurocontrast.data.layouts import Listing
-from neurocontrast.data.layouts.table import read_text_table
+from neurocontrast.data.listing import Listing, read_text_table
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe

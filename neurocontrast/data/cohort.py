@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.columns import Refusal, as_sex, is_missing, no_column, text_of
-from neurocontrast.data.layouts import layout_named
+from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.data.validation import convert
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
@@ -159,7 +159,6 @@ def read_cohort(
     *,
     images_root: str | Path | None = None,
     images_pattern: str | None = None,
-    layout: str = "table",
     channels: Sequence[str] | None = None,
     check_images: bool = True,
 ) -> Cohort:
@@ -171,14 +170,13 @@ def read_cohort(
     Parameters
     ----------
     participants : path
-        Tab-separated table, or comma-separated when its name ends in ``.csv``; for another layout, a folder of scans.
+        Tab-separated table, or comma-separated when its name ends in ``.csv``; `neurocontrast.index` makes one of a
+        folder of scans.
     images_root : path, optional
         Folder that relative image paths start from; by default the table's own.
     images_pattern : str, optional
         Where the table has no column ``path``: the path of every image, with columns in
         braces, for instance ``"{participant_id}/anat/{participant_id}_T1w.nii.gz"``.
-    layout : str
-        How scans lie on the disk: a name in `neurocontrast.data.layouts.LAYOUTS`.
     channels : sequence of str, optional
         Columns that hold the files of each scan, one a channel, for instance ``["gm", "wm"]``; "t1" means
         "path". None for ``["t1"]``; an empty sequence for people without images.
@@ -189,7 +187,6 @@ def read_cohort(
         participants,
         images_root=images_root,
         images_pattern=images_pattern,
-        layout=layout,
         channels=channels,
         check_images=check_images,
     )
@@ -202,13 +199,12 @@ def inspect_cohort(
     *,
     images_root: str | Path | None = None,
     images_pattern: str | None = None,
-    layout: str = "table",
     channels: Sequence[str] | None = None,
     check_images: bool = True,
 ) -> Inspection:
     """Read a table as `read_cohort` does, and return bad rows instead of raising them."""
-    listing = layout_named(layout).read(Path(participants).expanduser())
-    root = Path(images_root).expanduser() if images_root is not None else listing.root
+    listing = read_text_table(participants)
+    root = Path(images_root).expanduser() if images_root is not None else listing.source.parent
     if images_root is not None and not root.is_dir():
         raise DataError(f"images_root: there is no folder {shown(root, 200)}.")
     root, problems = root.absolute(), Problems(listing.source.name)
@@ -237,14 +233,8 @@ def _canonical(column: str, value: object) -> str:
 
 def _below(root: Path, paths: Iterable[str]) -> list[str]:
     """Return paths from the root, or the names of files that are elsewhere."""
-    start, found = os.path.join(root, ""), []  # noqa: PTH118  plain text: there can be 100,000 of them
-    for text in paths:
-        if text.startswith(start) and os.path.normpath(text) == text and text[1:2] != "/":
-            found.append(text[len(start) :])
-        else:
-            path = Path(text)
-            found.append(path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name)
-    return found
+    found = map(Path, paths)
+    return [path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name for path in found]
 
 
 def split_by_subject(cohort: Cohort, fraction: float, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts import LAYOUTS
-from neurocontrast.data.layouts.scan import FolderLayout, FoundScan
+from neurocontrast.data.layouts.scan import FoundScan
 from neurocontrast.data.layouts.tree import Tree, problem_of_file, problem_of_path, read_tree
 from neurocontrast.data.measures.finding import files_of_measures
 from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
@@ -22,18 +22,18 @@ from neurocontrast.data.measures.tables import MeasuresTable, read_tables
 from neurocontrast.data.phenotype import Known, PeopleTables
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
-from neurocontrast.lazy import load
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reading import read_json
 
 SiteFrom = Literal["column", "folder", "scanner"]
 
+_MAPS = ("mask_path", "gm", "wm", "csf")
 COLUMNS = (
-    *("participant_id", "subject_id", "session", "run", "path", "mask_path", "gm", "wm", "csf", "space", "stage"),
+    *("participant_id", "subject_id", "session", "run", "path", *_MAPS, "space", "stage"),
     *("layout", "age", "age_source", "sex", "sex_recorded", "site", "scanner", "field_strength", "diagnosis", "tiv"),
 )
 """Columns of the table, in order; further ones that were asked for follow."""
-_OF_IMAGES = ("run", "path", "mask_path", "gm", "wm", "csf", "space", "stage", "scanner", "field_strength")
+_OF_IMAGES = ("run", "path", *_MAPS, "space", "stage", "scanner", "field_strength")
 MEASURES = "measures"
 """Name of the layout of a folder that holds tables of regional measures, and no images."""
 _QUALITY = ("iqr", "euler")
@@ -124,14 +124,13 @@ def _rules(choose: Sequence[str]) -> dict[str, str]:
 
 def _images(tree: Tree, layout: str) -> dict[str, list[FoundScan]]:
     """Return the images of each layout that has any, of all layouts or of one."""
-    known = [name for name, place in LAYOUTS.items() if issubclass(load(place), FolderLayout)]
+    known = [*LAYOUTS, MEASURES]
     if layout not in ("auto", *known):
         hints = {"table": " A table with paths needs no index.", "dicom": _DICOM}
-        hint = hints.get(layout) or suggestion(layout, [*known, MEASURES])
-        raise ConfigError(f"layout: found '{layout}'.{hint} Allowed: 'auto', {one_of([*known, MEASURES])}.")
-    asked = known if layout == "auto" else [layout]
-    layouts: dict[str, FolderLayout] = {name: load(LAYOUTS[name])() for name in asked}
-    return {name: scans for name in asked if (scans := list(layouts[name].find(tree)))}
+        hint = hints.get(layout) or suggestion(layout, known)
+        raise ConfigError(f"layout: found '{layout}'.{hint} Allowed: 'auto', {one_of(known)}.")
+    asked = LAYOUTS if layout == "auto" else {layout: LAYOUTS[layout]}
+    return {name: scans for name, find in asked.items() if (scans := list(find(tree)))}
 
 
 def _scans(
@@ -145,7 +144,7 @@ def _scans(
         raise DataError(f"{tree.root}: several layouts are there: {counts}. Name one with --layout.")
     if measures is not None and layout in ("auto", MEASURES):
         return MEASURES, _measured(measures)
-    asked = [name for name in (*LAYOUTS, MEASURES) if name == layout or (layout == "auto" and name != "table")]
+    asked = [*LAYOUTS, MEASURES] if layout == "auto" else [layout]
     files = [name for names in tree.folders.values() for name in names]
     hint = _DICOM if any(name.lower().endswith((".dcm", ".ima")) for name in files) else " Is it the right folder?"
     raise DataError(f"{tree.root}: no scan of {one_of(asked)} among {len(files)} files.{hint}")
@@ -288,7 +287,10 @@ def _row(
         "subject_id": scan.person,
         "session": session,
         "run": run,
-        **{name: getattr(scan, name) for name in ("path", "mask_path", "gm", "wm", "csf", "space", "stage")},
+        "path": scan.path,
+        **{name: scan.maps.get(name, "") for name in _MAPS},
+        "space": scan.space,
+        "stage": scan.stage,
         "layout": layout,
         "age": cells.get("age", ""),
         "age_source": known.sources.get("age", ""),

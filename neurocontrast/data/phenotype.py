@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from neurocontrast.data.columns import Refusal, as_age, as_sex, is_missing, number_of
 from neurocontrast.data.layouts.scan import FoundScan
-from neurocontrast.data.layouts.table import read_text_table
 from neurocontrast.data.layouts.tree import Tree
+from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.reading import read_json

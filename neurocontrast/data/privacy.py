@@ -14,7 +14,7 @@ from nibabel.spatialimages import HeaderDataError, ImageDataError
 from nibabel.wrapstruct import WrapStructError
 
 from neurocontrast.data.columns import number_of
-from neurocontrast.data.layouts.table import read_text_table
+from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import DAMAGE, check_place, read_json

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.data.columns import RULES, Refusal, is_missing, is_numeric, number_of
-from neurocontrast.data.layouts import Listing
+from neurocontrast.data.listing import Listing
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.data.store import Located, is_image_path
 from neurocontrast.exceptions import DataError, one_of, suggestion

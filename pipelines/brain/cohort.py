@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from neurocontrast.data.layouts.table import read_text_table
+from neurocontrast.data.listing import read_text_table
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.files import write_table
 

@@ -238,12 +238,6 @@ def test_an_excel_sheet_is_a_table_of_people(bids, tmp_path):
         made(bids, tmp_path, phenotypes=[tmp_path / "people.xlsx"], overwrite=True)
 
 
-def test_a_folder_is_read_as_a_cohort_by_its_layout(bids):
-    cohort = read_cohort(bids, layout="bids")
-    assert len(cohort) == 3
-    assert cohort.table["age"].tolist() == [30.5, 30.5, 89]
-
-
 def test_headers_are_read_only_when_asked_for(bids, tmp_path):
     made(bids, tmp_path)
     with pytest.raises(DataError, match=r"sub-02_T1w.nii.gz: this is not a NIfTI image, though its name says so"):

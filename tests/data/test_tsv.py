@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from neurocontrast.data.layouts.table import read_text_table
+from neurocontrast.data.listing import read_text_table
 from neurocontrast.exceptions import DataError
 
 

@@ -1,21 +1,12 @@
-"""What layouts of folders share: a scan as they find it, the entities in file names of BIDS, and joining of tables."""
+"""What layouts share: a scan as they find it, and the entities in file names of BIDS."""
 
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import ClassVar
 
-from neurocontrast.data.layouts import Listing
-from neurocontrast.data.layouts.tree import Tree
-from neurocontrast.lazy import load
-
-__all__ = ["Entities", "FolderLayout", "FoundScan", "identity_of"]
-
-Entities = Mapping[str, str]
+__all__ = ["FoundScan", "identity_of"]
 
 _ENTITY = re.compile(r"(?:^|_)([a-zA-Z]+)-([a-zA-Z0-9+]+)")
 
@@ -36,8 +27,9 @@ class FoundScan:
         Folder of the data set, where the root holds several, or "".
     entities : mapping of str to str
         What tells the images of one subject and session apart, for instance ``{"run": "1", "space": "MNI152Lin"}``.
-    mask_path, gm, wm, csf : str
-        Brain mask, and maps of grey matter, white matter and fluid, or "".
+    maps : mapping of str to str
+        Further images of the scan: ``mask_path``, the brain mask, and ``gm``, ``wm`` and ``csf``, maps of
+        grey matter, white matter and fluid.
     space : str
         Template that the image is aligned to, or "native".
     stage : {"raw", "preprocessed", "stripped", "tissue"}
@@ -52,11 +44,8 @@ class FoundScan:
     path: str
     session: str = ""
     dataset: str = ""
-    entities: Entities = field(default_factory=dict)
-    mask_path: str = ""
-    gm: str = ""
-    wm: str = ""
-    csf: str = ""
+    entities: Mapping[str, str] = field(default_factory=dict)
+    maps: Mapping[str, str] = field(default_factory=dict)
     space: str = "native"
     stage: str = "raw"
     sidecars: tuple[str, ...] = ()
@@ -80,25 +69,3 @@ def identity_of(name: str) -> tuple[str, str, dict[str, str]]:
     """
     entities = dict(_ENTITY.findall(name))
     return entities.pop("sub", name), entities.pop("ses", ""), entities
-
-
-class FolderLayout(ABC):
-    """Find the scans of one layout in a tree of files; a subclass says what its files are called.
-
-    Attributes
-    ----------
-    name : str
-        Name in `LAYOUTS`.
-    """
-
-    name: ClassVar[str]
-
-    @abstractmethod
-    def find(self, tree: Tree) -> Iterable[FoundScan]:
-        """Give every scan of the tree."""
-
-    def read(self, source: Path) -> Listing:
-        """List the scans of a folder with what its tables say of them, by the defaults of `index_scans`."""
-        table = load("neurocontrast.data.indexing:index_scans")(source, layout=self.name).table
-        columns = {str(name): table[name].tolist() for name in table}
-        return Listing(source, columns, list(range(1, len(table) + 1)), source)

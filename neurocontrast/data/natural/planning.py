@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.columns import is_missing, matching_columns
-from neurocontrast.data.layouts.table import read_text_table
+from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.natural.images_settings import SPLITS, ImagesSettings
 from neurocontrast.data.natural.pictures import Pictures
 from neurocontrast.data.problems import N_SHOWN, Problems, shown

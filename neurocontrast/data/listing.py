@@ -1,17 +1,17 @@
-"""A table with one row a scan: ``participants.tsv`` with a column ``path``."""
+"""Tables that people wrote as text, such as ``participants.tsv``."""
 
 from __future__ import annotations
 
 import csv
 import io
+from dataclasses import dataclass
 from pathlib import Path
 
-from neurocontrast.data.layouts import Listing
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, suggestion
 from neurocontrast.reading import read_bytes
 
-__all__ = ["TableLayout", "read_text_table"]
+__all__ = ["Listing", "read_text_table"]
 
 _NOT_TEXT = {
     b"PK\x03\x04": "an Excel workbook or zip archive",
@@ -23,12 +23,23 @@ _NOT_TEXT = {
 _Row = tuple[int, list[str]]
 
 
-class TableLayout:
-    """Scans listed in a ``.tsv`` or ``.csv`` file, with paths from the folder of the table."""
+@dataclass(frozen=True)
+class Listing:
+    """A table as text: stripped cells, with their place in the file.
 
-    def read(self, source: Path) -> Listing:
-        """Read the table as text."""
-        return read_text_table(source)
+    Parameters
+    ----------
+    source : Path
+        File that was read; messages begin with its name.
+    columns : dict of str to list of str
+        Cells by column.
+    lines : list of int
+        Line of the file for each row.
+    """
+
+    source: Path
+    columns: dict[str, list[str]]
+    lines: list[int]
 
 
 def read_text_table(path: str | Path) -> Listing:
@@ -59,7 +70,7 @@ def read_text_table(path: str | Path) -> Listing:
             problems.add(f"the row has {len(cells)} cells and the header {len(header)}", line=line, name=cells[0])
     problems.raise_if_any()
     columns = {name: [cells[position] for _, cells in body] for position, name in enumerate(header)}
-    return Listing(source, columns, [line for line, _ in body], source.parent)
+    return Listing(source, columns, [line for line, _ in body])
 
 
 def _decode(source: Path) -> str:

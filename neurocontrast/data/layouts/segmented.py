@@ -1,0 +1,77 @@
+"""Layouts of programs that segment: CAT12 and FreeSurfer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from neurocontrast.data.layouts.scan import FoundScan, identity_of
+from neurocontrast.data.layouts.tree import Tree, joined_path
+from neurocontrast.reading import read_bytes
+
+__all__ = ["cat12", "freesurfer"]
+
+_OF_CAT12 = {"gm": "mwp1", "wm": "mwp2", "csf": "mwp3", "head": "wm"}
+_IN_REPORT = {"tiv": r"<vol_TIV>\s*\[?([0-9]+\.?[0-9]*)", "iqr": r"<IQR>\s*\[?([0-9]+\.?[0-9]*)"}
+_OF_FREESURFER = {"brainmask.mgz": "stripped", "norm.mgz": "stripped", "T1.mgz": "preprocessed"}
+_TIV = re.compile(r"# Measure EstimatedTotalIntraCranialVol,.*?,\s*([0-9]+\.?[0-9]*),\s*mm\^3")
+_HOLES = re.compile(r"# Measure SurfaceHoles,.*?,\s*([0-9]{1,9}),\s*unitless")
+
+
+def cat12(tree: Tree) -> Iterator[FoundScan]:
+    """Give the modulated grey-matter maps ``mwp1*`` of CAT12, with the other files of the same scan.
+
+    These are white matter ``mwp2*``, fluid ``mwp3*``, the normalised head ``wm*``, which is the image where it is
+    there, and the report's XML, whose IQR is CAT12's grade of the image (lower is better).
+    """
+    for path, _, named in tree.matching(r"(?:.*/)?[^/]*", r"mwp1(.+?)\.nii(\.gz)?"):
+        folder, stem, end = path.rpartition("/")[0], named[1], f".nii{named[2] or ''}"
+        subject, session, entities = identity_of(stem)
+        found = {key: tree.first(joined_path(folder, f"{prefix}{stem}{end}")) for key, prefix in _OF_CAT12.items()}
+        head, above = found.pop("head"), folder.rpartition("/")[0]
+        text = _text(tree, *(joined_path(each, f"cat_{stem}.xml") for each in (joined_path(above, "report"), folder)))
+        matches = {key: re.search(pattern, text) for key, pattern in _IN_REPORT.items()}
+        yield FoundScan(
+            subject,
+            head or path,
+            session,
+            entities=entities,
+            space="MNI152NLin2009cAsym",
+            stage="preprocessed" if head else "tissue",
+            facts={key: match[1] for key, match in matches.items() if match},
+            maps=found,
+        )
+
+
+def freesurfer(tree: Tree) -> Iterator[FoundScan]:
+    """Give an image for each subject of a SUBJECTS_DIR: the stripped brain where there is one, else the whole head.
+
+    Templates (``fsaverage``) and longitudinal copies (``X.long.Y``) are left out.
+    """
+    for folder in sorted(tree.folders):
+        parent, _, last = folder.rpartition("/")
+        subject = parent.rpartition("/")[2]
+        image = tree.first(*(f"{folder}/{name}" for name in _OF_FREESURFER))
+        if last != "mri" or not subject or not image or subject.startswith("fsaverage") or ".long." in subject:
+            continue
+        label, session, entities = identity_of(subject)
+        text = _text(tree, f"{parent}/stats/aseg.stats")
+        volume, holes = _TIV.search(text), _HOLES.search(text)
+        facts = {"tiv": f"{float(volume[1]) / 1000:.1f}"} if volume else {}
+        # The Euler number of a hemisphere is 2 - 2 holes; this is the mean of both.
+        facts |= {"euler": str(2 - int(holes[1]))} if holes else {}
+        yield FoundScan(
+            label,
+            image,
+            session,
+            entities=entities,
+            maps={"mask_path": tree.first(f"{folder}/brainmask.mgz")},
+            stage=_OF_FREESURFER[image.rpartition("/")[2]],
+            facts=facts,
+        )
+
+
+def _text(tree: Tree, *paths: str) -> str:
+    """Return the text of the first of some files that is there, or ""."""
+    found = tree.first(*paths)
+    return read_bytes(tree.root / found).decode("utf-8", errors="replace") if found else ""

@@ -88,27 +88,13 @@ def evaluate(
     overwrite: Overwrite = False,
 ) -> Result:
     """Predict a column from frozen embeddings by cross-validation, and compare with age, sex and site alone."""
-    options = {
-        "target": target,
-        "splits": splits,
-        "n_folds": n_folds,
-        "n_repeats": n_repeats,
-        "seed": seed,
-        "positive": positive,
-        "split_file": split_file,
-        "test": test,
-        "scans": scans,
-        "probe": probe,
-        "threshold": threshold,
-        "train_sizes": _sizes(train_sizes),
-        "n_draws": n_draws,
-        "n_permutations": n_permutations,
-        "n_jobs": n_jobs,
-        "allow_overlap": allow_overlap,
-    }
+    asked = {"target": target, "positive": positive, "threshold": threshold, "probe": probe, "n_jobs": n_jobs}
+    folds = {"splits": splits, "n_folds": n_folds, "n_repeats": n_repeats, "seed": seed, "split_file": split_file}
+    others = {"test": test, "scans": scans, "allow_overlap": allow_overlap, "n_permutations": n_permutations}
+    curve = {"train_sizes": _sizes(train_sizes), "n_draws": n_draws}
     folder = neurocontrast.evaluate(
         embeddings,
-        settings=given.resolve(evaluation=options).evaluation,
+        settings=given.resolve(evaluation=asked | folds | others | curve).evaluation,
         out=out,
         overwrite=overwrite,
         progress=given.progress,

@@ -109,24 +109,15 @@ def finetune(
     overwrite: Overwrite = False,
 ) -> Result:
     """Train a run's encoder end to end on a column in every training fold, and write what `evaluate` writes."""
-    options = {
-        "target": target,
-        "splits": splits,
-        "n_folds": n_folds,
-        "n_repeats": n_repeats,
-        "seed": seed,
-        "positive": positive,
-        "split_file": split_file,
-        "threshold": threshold,
-        "allow_overlap": allow_overlap,
-    }
+    asked = {"target": target, "positive": positive, "threshold": threshold, "allow_overlap": allow_overlap}
+    folds = {"splits": splits, "n_folds": n_folds, "n_repeats": n_repeats, "seed": seed, "split_file": split_file}
     folder = neurocontrast.finetune(
         run,
         participants=participants,
         out=out,
         from_scratch=from_scratch,
         images_root=images_root,
-        config=given.resolve(evaluation=options),
+        config=given.resolve(evaluation=asked | folds),
         resume=resume,
         overwrite=overwrite,
         progress=given.progress,

@@ -21,7 +21,7 @@ from published import InMemory
 
 from neurocontrast.config import build_objective, load_config
 from neurocontrast.encoders import build_model
-from neurocontrast.machine import keeping_freed_memory
+from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.training import TrainingData
 from neurocontrast.training.session import Position, Session, deterministic
 from neurocontrast.training.steps import train_batches

@@ -27,7 +27,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from neurocontrast.encoders import EncoderSettings, build_encoder, build_model
 from neurocontrast.kernels import Gaussian
 from neurocontrast.losses import YAwareInfoNCE
-from neurocontrast.machine import keeping_freed_memory
+from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.training import TrainingData, TrainingSettings
 from neurocontrast.training.session import Position, Session, deterministic
 from neurocontrast.training.steps import train_batches

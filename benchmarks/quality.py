@@ -17,7 +17,7 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 
-from neurocontrast.data.parallel import map_files
+from neurocontrast.parallel.workers import map_files
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, flag_scans
 from neurocontrast.prepare.measures import Measured, compare_with_others, measure_scan
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from neurocontrast.data.simulation import SimulationSettings, draw_person, render_scan
 from neurocontrast.encoders import EncoderSettings, build_encoder
-from neurocontrast.machine import keeping_freed_memory
+from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.transforms import AugmentSettings, TwoViews, brain_views
 from neurocontrast.transforms.signal import from_signal, to_signal
 

@@ -36,7 +36,7 @@ from neurocontrast.data import CohortDataset, VolumeCache, read_cohort
 from neurocontrast.embedding import EmbeddingSettings, extract_features
 from neurocontrast.encoders import Encoder, EncoderSettings, build_encoder, build_model
 from neurocontrast.losses import NTXent
-from neurocontrast.machine import keeping_freed_memory
+from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.training import TrainingData, TrainingSettings
 from neurocontrast.training.session import Position, Session, deterministic
 from neurocontrast.training.steps import train_batches

@@ -27,7 +27,7 @@ from scipy import ndimage, stats
 from torch import Tensor
 
 from neurocontrast.data.simulation import SimulationSettings, draw_person, render_scan
-from neurocontrast.machine import keeping_freed_memory
+from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.transforms import AugmentSettings, TwoViews, brain_views
 from neurocontrast.transforms.rand_detail import blur
 

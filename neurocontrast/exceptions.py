@@ -74,11 +74,11 @@ class TrainingSuspended(TrainingInterrupted):
 
 
 class OtherProcessEnded(TrainingError):
-    """Another process of a distributed run has ended, and this one with it; `is_shown` where that one has said why."""
+    """Another process of a distributed run has ended, and this one with it."""
 
-    def __init__(self, message: str, exit_code: int = 1, *, is_shown: bool = False) -> None:
+    def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
-        self.exit_code, self.is_shown = exit_code, is_shown
+        self.exit_code = exit_code
 
 
 def suggestion(name: str, allowed: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
+import time
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -25,27 +25,25 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if sys.argv[1:2] == ["pretrain"]:  # before the imports, which take seconds
         signal.signal(signal.SIGUSR1, _suspend)
-    is_one_of_several = "NEUROCONTRAST_LAUNCHER" in os.environ
-    if is_one_of_several:
-        threading.Thread(target=_end_with_launcher, daemon=True).start()
+    os.environ.setdefault("NEUROCONTRAST_COMMAND", str(os.getpid()))
     from neurocontrast.cli.app import run
+    from neurocontrast.parallel.devices import launched
 
     code = run()
-    if is_one_of_several:  # at the interpreter's end collectives of processes that are gone would be waited for
+    if code and launched().by == "fabric":
+        time.sleep(5)  # Fabric kills the command where one of its processes fails: leave it the time to say why
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        # At the interpreter's end collectives of processes that are gone would be waited for.
+        sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
 
 
-def _end_with_launcher() -> None:
-    """End at once when the command that had this process started has ended, however it ended."""
-    os.read(0, 1)
-    os._exit(1)
-
-
 def _suspend(number: int, frame: FrameType | None) -> None:
     """End at once with the exit code of `TrainingSuspended`: an exception could be caught by what is being imported."""
     del number, frame
-    if all(os.environ.get(rank, "0") == "0" for rank in ("RANK", "SLURM_PROCID")):
+    if all(os.environ.get(rank, "0") == "0" for rank in ("RANK", "SLURM_PROCID", "LOCAL_RANK")):
         os.write(2, b"error: stopped by SIGUSR1 with nothing to save; the same command with --resume goes on.\n")
     os._exit(75)

@@ -111,11 +111,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _is_shown_elsewhere(error: NeurocontrastError) -> bool:
     """Say whether another process of a distributed run shows this error, or the reason for it."""
-    from neurocontrast.machine import launched
+    from neurocontrast.parallel.devices import launched
 
     place = launched()
     if isinstance(error, OtherProcessEnded | TrainingSuspended):
-        return place.rank > 0 or getattr(error, "is_shown", False)
+        return place.rank > 0
     return isinstance(error, ConfigError) and place.local_rank > 0
 
 

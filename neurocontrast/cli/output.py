@@ -63,7 +63,7 @@ def show_result(result: Result, *, as_json: bool = False) -> None:
 
     Of several processes of a run the first prints.
     """
-    from neurocontrast.machine import launched
+    from neurocontrast.parallel.devices import launched
 
     if launched().rank:
         return

@@ -13,12 +13,11 @@ from neurocontrast.config import Config, DataSettings, as_config
 from neurocontrast.data.cache import default_cache_folder
 from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.machine import describe_gpus, describe_processor
+from neurocontrast.parallel.devices import describe_gpus, describe_processor, usable_accelerator
 from neurocontrast.provenance import describe_environment
 from neurocontrast.resources import as_size, describe_memory
 from neurocontrast.stages.pretrain import build_parts
 from neurocontrast.stages.sources import source_of
-from neurocontrast.training.distributed import accelerator_of
 
 __all__ = ["Diagnosis", "doctor"]
 
@@ -65,7 +64,10 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
     machine = _describe_machine()
     machine["cache"] = _describe_cache(data) if isinstance(data, DataSettings) else None
     try:
-        accelerator = accelerator_of(settings.training)
+        training = settings.training
+        accelerator = usable_accelerator(
+            training.accelerator, training.devices, section="training", training=training.precision
+        )
     except ConfigError as error:
         return Diagnosis(machine, None, [str(error)])
     run = {"kind": data.kind, "encoder": settings.encoder.name}

@@ -16,11 +16,11 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from neurocontrast.data.cohort import Cohort, read_cohort
-from neurocontrast.data.parallel import map_files
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
 from neurocontrast.lazy import is_installed, require
+from neurocontrast.parallel.workers import map_files
 from neurocontrast.prepare.records import (
     IMAGES,
     MOST_IMITATIONS,

@@ -14,11 +14,11 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from neurocontrast.data.cohort import Cohort, read_cohort
-from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.data.store import is_image_path
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path, check_writable, digest_of, write_json, write_table, write_text
+from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, flag_scans
 from neurocontrast.prepare.measures import compare_with_others, measure_scan, template_strip
 from neurocontrast.progress import SILENT, Progress

@@ -19,10 +19,10 @@ from isal import isal_zlib
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import ScanFiles, as_scan, atomic_path, digest_of, files_of, write_json
+from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.images import affine_of, apply, voxels_of

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import ScanFiles, as_scan, digest_of_file, files_of
+from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.images import apply, in_memory_order
 from neurocontrast.transforms.loading import LoadScand, ScanHeader, read_scan_header

@@ -8,12 +8,12 @@ from contextlib import closing, contextmanager
 import numpy as np
 import torch
 
-from neurocontrast.collectives import Processes
 from neurocontrast.data.batches import Images, read_batches
 from neurocontrast.embedding.partial import FinishedBatches
 from neurocontrast.embedding.settings import EmbeddingSettings
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder
-from neurocontrast.machine import keeping_freed_memory, usable_accelerator
+from neurocontrast.parallel.collectives import Processes
+from neurocontrast.parallel.devices import keeping_freed_memory, usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 
 __all__ = ["extract_features"]

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from neurocontrast.data.parallel import map_files
 from neurocontrast.evaluation.designs import Design, FeatureDesign, one_thread, probed_designs
 from neurocontrast.evaluation.estimators import (
     EstimatorError,
@@ -27,6 +26,7 @@ from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import Pairs, inner_folds, penalty_folds
 from neurocontrast.evaluation.target import Target
+from neurocontrast.parallel.workers import map_files
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["OutOfFold", "Prediction", "TrainedElsewhere", "constant_predictions", "cross_validate", "decide_scores",

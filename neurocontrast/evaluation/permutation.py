@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from neurocontrast.data.parallel import map_files
 from neurocontrast.evaluation.designs import Design
 from neurocontrast.evaluation.fitting import OutOfFold, Prediction, fit_probe, gather, split_seed
 from neurocontrast.evaluation.fold_features import probe_features
@@ -28,6 +27,7 @@ from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import classes_decide_inner_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import pooled_metrics
+from neurocontrast.parallel.workers import map_files
 from neurocontrast.seeds import derive_generator
 
 __all__ = ["PermutationTest", "permutation_test", "permuted_labels"]

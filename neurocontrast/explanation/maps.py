@@ -14,7 +14,7 @@ from torch import nn
 from neurocontrast.data.batches import Images
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.explanation.settings import ExplanationSettings
-from neurocontrast.machine import usable_accelerator
+from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.limits import FWHM_PER_SIGMA
 

@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from neurocontrast.collectives import Processes, gather_samples
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Block, Kernel, Metadata
 from neurocontrast.losses import pairwise
 from neurocontrast.losses.tiles import Excluded, Groups, Pairs
+from neurocontrast.parallel.collectives import Processes, gather_samples
 
 __all__ = [
     "Pool",

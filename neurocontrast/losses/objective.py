@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from neurocontrast.collectives import Processes, gather_samples, gather_sizes, is_distributed
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Categorical, Kernel, Kind, Metadata, Product
 from neurocontrast.kernels.base import column_of
 from neurocontrast.kernels.column import listed
 from neurocontrast.kernels.factors import build_kernel
 from neurocontrast.losses.core import Pool
+from neurocontrast.parallel.collectives import Processes, gather_samples, gather_sizes, is_distributed
 from neurocontrast.settings import Configurable, Positive, Settings
 
 __all__ = ["LossSettings", "Objective", "check_complete", "normalise"]
@@ -40,7 +40,7 @@ class Objective(Configurable, nn.Module):
 
     Under ``torch.compile`` a loss runs eagerly, between the compiled parts. Under autocast it computes in float32. In a
     distributed run candidates, metadata and counts are those of all processes, and every process returns the loss of
-    the whole batch (see `neurocontrast.collectives`).
+    the whole batch (see `neurocontrast.parallel.collectives`).
 
     Parameters
     ----------

@@ -16,8 +16,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from neurocontrast.collectives import Processes
 from neurocontrast.kernels import Block
+from neurocontrast.parallel.collectives import Processes
 
 __all__ = [
     "EMPTY",

@@ -26,9 +26,9 @@ from neurocontrast.embedding.partial import FinishedBatches
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import check_output_file, digest_of
+from neurocontrast.parallel.launch import after_first, joined
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
-from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
 from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
 from neurocontrast.stages.sources import Brains, brains_of_run, source_of_run
 
@@ -72,13 +72,9 @@ def embed(
     target = Path(out)
     check_output_file(target, ".parquet", overwrite=overwrite)
     settings = as_config({} if config is None else config)
-    n_processes = settings.embedding.devices
-    if n_processes > 1 and transforms is not None:
-        raise ConfigError(f"embedding.devices: {n_processes} processes cannot be handed transforms from Python. Use 1.")
-    options = {"participants": participants, "out": out, "images_root": images_root, "overwrite": overwrite}
-    if is_run_elsewhere(["embed", run], options, settings, n_processes=n_processes, progress=progress):
-        return target
-    with sharing(settings.embedding.accelerator, section="embedding") as (device, processes):
+    shared = settings.embedding
+    with joined(shared.accelerator, section="embedding", devices=shared.devices, num_nodes=None) as (fabric, processes):
+        device = fabric.device
         progress = progress if processes.is_first else SILENT
         network, images, table, info, files = after_first(
             processes, lambda: (_prepare(Path(run), participants, images_root, settings, transforms, progress), None)

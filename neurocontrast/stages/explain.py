@@ -23,7 +23,7 @@ from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, on
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
 from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, explain_measures, find_peaks
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table
-from neurocontrast.machine import usable_accelerator
+from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator

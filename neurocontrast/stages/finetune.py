@@ -18,7 +18,6 @@ import pandas as pd
 from lightning_fabric import Fabric
 from monai.transforms import Compose, Transform
 
-from neurocontrast.collectives import Processes
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.batches import Images
 from neurocontrast.encoders import build_encoder
@@ -29,6 +28,7 @@ from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import validation_split
 from neurocontrast.exceptions import CheckpointError, ConfigError
 from neurocontrast.files import check_output_folder, write_json
+from neurocontrast.parallel.collectives import Processes
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
 from neurocontrast.stages.evaluate import write_evaluation

@@ -12,7 +12,6 @@ import numpy as np
 from lightning_fabric import Fabric
 from monai.transforms import Compose, Transform
 
-from neurocontrast.collectives import Processes
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.encoders import Encoder, load_encoder
@@ -21,7 +20,9 @@ from neurocontrast.evaluation.fitting import TrainedElsewhere
 from neurocontrast.evaluation.notices import check_duplicates
 from neurocontrast.exceptions import ConfigError, one_of
 from neurocontrast.files import digest_of
-from neurocontrast.machine import launched
+from neurocontrast.parallel.collectives import Processes
+from neurocontrast.parallel.devices import launched, usable_accelerator
+from neurocontrast.parallel.launch import launch
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import version
 from neurocontrast.settings import settings_from
@@ -30,7 +31,6 @@ from neurocontrast.stages.evaluate import plan_line, shareable
 from neurocontrast.stages.sources import Brains, brains_of_run
 from neurocontrast.stages.voxels import with_voxels
 from neurocontrast.training import FinetuneSettings
-from neurocontrast.training.distributed import accelerator_of, launch
 from neurocontrast.training.supervised import check_blocks
 
 __all__ = ["FinetunePlan", "check_machine", "choose_settings", "plan_finetuning"]
@@ -66,7 +66,7 @@ def check_machine(settings: FinetuneSettings) -> None:
             f"finetune: works in one process, and {launched().by} started {launched().n_processes}. Start it without, "
             "once for each target."
         )
-    accelerator_of(settings.of_loop, section="finetune")
+    usable_accelerator(settings.accelerator, section="finetune", training=settings.precision)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class FinetunePlan:
     @property
     def engine(self) -> tuple[Fabric, Processes]:
         """A Fabric of one process."""
-        return launch(self.settings.finetune.of_loop)
+        return launch(**self.settings.finetune.of_loop.of_launch, section="finetune")
 
     def state(self) -> dict[str, Any]:
         """Return what must be the same where folds of two commands belong together."""

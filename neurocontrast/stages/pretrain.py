@@ -15,7 +15,6 @@ from lightning_fabric import Fabric
 from lightning_fabric.loggers import Logger
 from monai.transforms import Compose, Transform
 
-from neurocontrast.collectives import Processes
 from neurocontrast.config import Config, as_config, build_objective
 from neurocontrast.data.cohort import Cohort, split_by_subject
 from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vectors
@@ -24,10 +23,11 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import digest_of_file
 from neurocontrast.losses.prediction import Supervised
 from neurocontrast.losses.registry import describe_objective
-from neurocontrast.machine import launched
+from neurocontrast.parallel.collectives import Processes
+from neurocontrast.parallel.devices import launched, usable_accelerator
+from neurocontrast.parallel.launch import after_first, joined
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.stages.initial_weights import InitialWeights, restore_initial, start_from
-from neurocontrast.stages.processes import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.run_folder import (
     check_can_continue,
     check_new,
@@ -41,7 +41,6 @@ from neurocontrast.stages.run_folder import (
 from neurocontrast.stages.sources import AnySource, source_of
 from neurocontrast.training import fit
 from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_centre, fit_components
-from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.loop import suspending
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
@@ -93,24 +92,12 @@ def pretrain(
     >>> import neurocontrast
     >>> run = neurocontrast.pretrain("yaware", out="runs/first")  # doctest: +SKIP
     """
-    folder, alone = Path(out), launched().by is None
-    is_new = check_new(folder, resume=resume) if alone else not (folder / "config.yaml").is_file()
+    folder = Path(out)
+    is_new = check_new(folder, resume=resume) if launched().by is None else not (folder / "config.yaml").is_file()
     settings, source = _resolve(config, folder, transforms, augment, is_new=is_new)
-    n_processes = settings.training.devices if settings.training.num_nodes == 1 else 1
-    if alone and n_processes > 1 and (transforms is not None or augment is not None or loggers):
-        raise ConfigError(
-            f"training.devices: {n_processes} processes cannot be handed transforms or loggers from Python. Start this "
-            "script with torchrun, or describe transforms in data.transforms and augment.transforms."
-        )
-    options = {"out": folder, "resume": resume}
-    with suspending():
-        if is_run_elsewhere(["pretrain"], options, settings, n_processes=n_processes, progress=progress):
-            return folder
-        engine = launch(settings.training)
-        with speaking_once(engine[1]):
-            shown = progress if engine[1].is_first else SILENT
-            _run(settings, source, folder, engine, resume=resume, loggers=loggers, progress=shown)
-            leave(engine[1])
+    with suspending(), joined(**settings.training.of_launch, section="training") as engine:
+        shown = progress if engine[1].is_first else SILENT
+        _run(settings, source, folder, engine, resume=resume, loggers=loggers, progress=shown)
     return folder
 
 
@@ -134,7 +121,8 @@ def _resolve(
             "data.participants: missing. Give the table of scans, for instance with "
             "--set data.participants=participants.tsv."
         )
-    accelerator_of(settings.training)
+    training = settings.training
+    usable_accelerator(training.accelerator, training.devices, section="training", training=training.precision)
     if settings.encoder.is_linear and settings.training.devices * settings.training.num_nodes > 1:
         raise ConfigError(
             f"training.devices: encoder '{settings.encoder.name}' is fitted by one process. Set devices and "

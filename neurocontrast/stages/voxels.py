@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from neurocontrast.data.cohort import columns_of, read_cohort
-from neurocontrast.data.parallel import map_files
 from neurocontrast.data.privacy import IMAGE_DAMAGE
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation import Study
@@ -25,6 +24,7 @@ from neurocontrast.evaluation.schema import Notice
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import files_of
 from neurocontrast.lazy import load
+from neurocontrast.parallel.workers import map_files
 from neurocontrast.progress import Progress
 from neurocontrast.reading import check_place, problem_of_place, read_array
 

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from neurocontrast.collectives import is_distributed, sum_over_processes
+from neurocontrast.parallel.collectives import is_distributed, sum_over_processes
 
 __all__ = [
     "SynchronisedBatchNorm",
@@ -57,8 +57,8 @@ def still_statistics(model: nn.Module) -> Iterator[None]:
 class SynchronisedBatchNorm(_BatchNorm):
     """A batch normalisation whose statistics are those of all processes together, on CPUs, which PyTorch's refuses.
 
-    In one process, in evaluation mode, and within `neurocontrast.collectives.on_this_process_only` PyTorch's own is
-    applied. The sizes of the processes' batches may differ; none may be empty.
+    In one process, in evaluation mode, and within `on_this_process_only` PyTorch's own is applied. The sizes of the
+    processes' batches may differ; none may be empty.
     """
 
     def _check_input_dim(self, input: Tensor) -> None:

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 from lightning_fabric import Fabric
 from lightning_fabric.loggers import Logger
 
-from neurocontrast.collectives import Processes
 from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.exceptions import TrainingInterrupted, TrainingSuspended
 from neurocontrast.files import atomic_path
-from neurocontrast.machine import keeping_freed_memory
+from neurocontrast.parallel.collectives import Processes
+from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.training.checkpoints import Checkpoints
 from neurocontrast.training.optimizers import learning_rate_of

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 
-from neurocontrast.collectives import Processes
 from neurocontrast.data.batches import Batches, Images, even_batches, read_batches
 from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.losses.objective import Objective
 from neurocontrast.losses.sum import SumOfObjectives
+from neurocontrast.parallel.collectives import Processes
+from neurocontrast.parallel.launch import launch
 from neurocontrast.training.batchnorm import is_synchronised, layers_of, still_statistics, synchronise
-from neurocontrast.training.distributed import launch
 from neurocontrast.training.optimizers import build_optimizer
 from neurocontrast.training.sampling import Sampler, build_sampler
 from neurocontrast.training.settings import TrainingSettings
@@ -125,7 +125,7 @@ class BaseSession:
         engine: tuple[Fabric, Processes] | None = None,
         groups: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        self.fabric, self.processes = fabric, processes = engine or launch(settings)
+        self.fabric, self.processes = fabric, processes = engine or launch(**settings.of_launch, section="training")
         if processes.size > 1 and settings.sync_batchnorm:
             whole = model if settings.micro_batch_size is None else model.head
             synchronise(whole, on_gpu=fabric.device.type == "cuda")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -157,6 +157,11 @@ class TrainingSettings(Settings):
         if self.sampling == "metadata-balanced" and "site" in self.columns_of_strata:
             raise ValueError("sampling_columns must not hold 'site', which is balanced within each combination anyway")
         return self
+
+    @property
+    def of_launch(self) -> dict[str, Any]:
+        """The settings by which processes are started and joined."""
+        return self.model_dump(include={"accelerator", "devices", "num_nodes", "precision"})
 
     @property
     def columns_of_strata(self) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurocontrast.collectives import of_all_processes
 from neurocontrast.exceptions import TrainingError
+from neurocontrast.parallel.collectives import of_all_processes
 from neurocontrast.seeds import derive_seed
 from neurocontrast.training.batchnorm import layers_of, still_statistics
 from neurocontrast.training.optimizers import learning_rate_of, set_learning_rate

@@ -14,9 +14,9 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss, softmax
 
-from neurocontrast.collectives import Processes
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder, ProjectionHead
 from neurocontrast.exceptions import ConfigError, TrainingError
+from neurocontrast.parallel.collectives import Processes
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.training.batchnorm import layers_of
 from neurocontrast.training.checkpoints import newest_checkpoint

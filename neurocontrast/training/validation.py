@@ -13,9 +13,9 @@ from torch import nn
 from torch.nn.functional import normalize
 from torch.optim.swa_utils import update_bn
 
-from neurocontrast.collectives import of_all_processes
 from neurocontrast.data.batches import even_batches
 from neurocontrast.exceptions import TrainingError
+from neurocontrast.parallel.collectives import of_all_processes
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.batchnorm import batch_statistics, layers_of
 from neurocontrast.training.session import BaseSession, Session

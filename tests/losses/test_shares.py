@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from neurocontrast.collectives import Processes
 from neurocontrast.losses.tiles import Pairs
+from neurocontrast.parallel.collectives import Processes
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

@@ -13,7 +13,7 @@ from neurocontrast.data import read_cohort
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder, load_model
 from neurocontrast.evaluation.rows import encoder_digest
-from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, OtherProcessEnded
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.progress import SILENT
 from neurocontrast.transforms import Preprocessing, load_volume
 
@@ -183,19 +183,6 @@ def test_scans_that_do_not_fit_are_refused_by_name_and_nothing_is_written(run, c
     assert not (tmp_path / "e.parquet").exists()
 
 
-@pytest.mark.parametrize("n_processes", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_several_processes_give_the_features_of_one(run, cohort, config, tmp_path, monkeypatch, n_processes):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    settings = {**config, "embedding": {"batch_size": 3, "accelerator": "cpu", "devices": 1}}
-    one = neurocontrast.embed(run, participants=cohort, out=tmp_path / "one.parquet", config=settings)
-    settings["embedding"]["devices"] = n_processes
-    several = neurocontrast.embed(run, participants=cohort, out=tmp_path / "several.parquet", config=settings)
-    found, expected = read_embeddings(several), read_embeddings(one)
-    assert found.features.tobytes() == expected.features.tobytes()
-    pd.testing.assert_frame_equal(found.table, expected.table)
-    assert {**found.info, "environment": None} == {**expected.info, "environment": None}
-
-
 def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(run, cohort, config, tmp_path):
     contract = json.loads((run / "encoder.json").read_text())["preprocessing"]
     data = {**config["data"], "channels": ["gm"], "spacing_mm": 3.0, "cache_dtype": "float16", "smooth_mm": 6.0}
@@ -212,28 +199,32 @@ def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(r
     neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config={"data": same})
 
 
-@pytest.mark.slow  # as in `pretrain`, whose processes are started alike
-def test_errors_of_several_processes_are_shown_once(cohort, config, tmp_path, capfd):
-    settings = {**config, "embedding": {"accelerator": "cpu", "devices": 2}}
-    with pytest.raises(OtherProcessEnded) as ended:
-        neurocontrast.embed(tmp_path / "nowhere", participants=cohort, out=tmp_path / "e.parquet", config=settings)
-    assert ended.value.exit_code == 2
-    assert capfd.readouterr().err.count("error: ") == 1
-    assert list(tmp_path.iterdir()) == []
+TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
 
 
 @pytest.mark.slow
-def test_processes_of_torchrun_share_the_scans_and_the_first_prints(run, cohort, config, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("launcher", "devices"), [([], 2), ([], 3), (TORCHRUN, 1)])
+def test_several_processes_give_the_features_of_one_and_the_first_prints(
+    run, cohort, config, tmp_path, monkeypatch, launcher, devices
+):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    settings = [f"data.cache_dir={config['data']['cache_dir']}", "embedding.accelerator=cpu", "embedding.batch_size=3"]
-    options = [part for each in settings for part in ("--set", each)]
-    command = ["-m", "neurocontrast", "embed", str(run), "--participants", str(cohort), *options, "--out"]
-    subprocess.run([sys.executable, *command, str(tmp_path / "one.parquet")], check=True)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*launcher, *command, str(tmp_path / "two.parquet")], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == str(tmp_path / "two.parquet")
+    settings = {**config, "embedding": {"batch_size": 3, "accelerator": "cpu"}}
+    one = read_embeddings(neurocontrast.embed(run, participants=cohort, out=tmp_path / "one.parquet", config=settings))
+    several = tmp_path / "several.parquet"
+    done = command_line(run, cohort, config, several, *launcher, devices=devices)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, str(several))
     assert done.stdout.count("8 embedded") == 1
-    one, two = (read_embeddings(tmp_path / f"{name}.parquet").features for name in ("one", "two"))
-    assert one.tobytes() == two.tobytes()
+    found = read_embeddings(several)
+    assert found.features.tobytes() == one.features.tobytes()
+    pd.testing.assert_frame_equal(found.table, one.table)
+    done = command_line(tmp_path / "nowhere", cohort, config, tmp_path / "e.parquet", *launcher, devices=devices)
+    assert (done.returncode, done.stderr.count("error: ")) == (1 if launcher else 2, 1)
+    assert not (tmp_path / "e.parquet").exists()
+
+
+def command_line(run, cohort, config, out, *launcher, devices):
+    keys = [f"data.cache_dir={config['data']['cache_dir']}", "embedding.accelerator=cpu", "embedding.batch_size=3"]
+    options = [part for each in (*keys, f"embedding.devices={devices}") for part in ("--set", each)]
+    given = [str(run), "--participants", str(cohort), "--out", str(out), *options]
+    command = [sys.executable, *launcher, "-m", "neurocontrast", "embed", *given]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -4,14 +4,13 @@ import importlib
 import os
 import shutil
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
 from small_run import Listening
 
 import neurocontrast
-from neurocontrast.embedding import extract, read_embeddings
+from neurocontrast.embedding import extract
 from neurocontrast.encoders import load_encoder, save_encoder
 
 
@@ -111,19 +110,3 @@ def test_batches_of_something_else_are_not_used(study, killed, embedded, tmp_pat
     neurocontrast.embed(run, participants=table, out=killed, config=config)
     assert [row for batch in embedded[3:] for row in batch] == list(range(8))
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
-
-
-@pytest.mark.slow
-def test_several_processes_continue_what_one_began(study, killed, embedded, tmp_path, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    run, table, config = study
-    (part,) = (path for path in tmp_path.iterdir())
-    content = part.read_bytes()
-    several = {**config, "embedding": {**config["embedding"], "devices": 2}}
-    features = read_embeddings(neurocontrast.embed(run, participants=table, out=killed, config=several)).features
-    assert list(tmp_path.iterdir()) == [killed]
-    whole = read_embeddings(
-        neurocontrast.embed(run, participants=table, out=tmp_path / "whole.parquet", config=config)
-    ).features
-    np.testing.assert_array_equal(features, whole)
-    assert whole[:2].tobytes() in content

@@ -11,11 +11,11 @@ from tiny import N_SCANS, Contrast, Images, after, data, rows_of, run, settings,
 from torch import nn
 
 from neurocontrast import losses
-from neurocontrast.collectives import Processes
 from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_model
 from neurocontrast.exceptions import TrainingError, TrainingInterrupted
 from neurocontrast.kernels import Categorical, Gaussian
 from neurocontrast.losses import core
+from neurocontrast.parallel.collectives import Processes
 from neurocontrast.progress import SILENT
 from neurocontrast.training import fit
 from neurocontrast.training.session import Position, Session

@@ -7,13 +7,13 @@ import pytest
 import torch
 from tiny import N_SCANS, Contrast, Images, after, data, model, rows_of, run, settings, views, weights
 
-from neurocontrast.collectives import Processes
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingInterrupted, TrainingSuspended
+from neurocontrast.parallel.collectives import Processes
+from neurocontrast.parallel.launch import launch
 from neurocontrast.progress import SILENT
 from neurocontrast.training import fit
 from neurocontrast.training.checkpoints import newest_checkpoint, save_checkpoint
-from neurocontrast.training.distributed import launch
 from neurocontrast.training.loop import suspending
 from neurocontrast.training.validation import _score
 

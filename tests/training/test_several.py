@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from several import finish, run_in, start
 from tiny import rows_of, weights
 
-from neurocontrast.collectives import Processes, of_all_processes, on_this_process_only
+from neurocontrast.parallel.collectives import Processes, of_all_processes, on_this_process_only
 
 RATE = {"learning_rate": 1e-3}  # what rounding does to a steep loss grows with it
 

@@ -1,10 +1,11 @@
+import os
+
 import pytest
 import torch
-from tiny import settings
 
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.machine import Launched, launched
-from neurocontrast.training.distributed import _environment_of, launch
+from neurocontrast.parallel.devices import COMMAND, Launched, launched
+from neurocontrast.parallel.launch import _environment_of, launch
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
 SRUN = {
@@ -20,12 +21,14 @@ SRUN = {
     ("environment", "place"),
     [
         ({}, Launched()),
-        (TORCHRUN, Launched("torchrun", 5, 1, 8)),
-        (SRUN, Launched("srun", 3, 1, 4)),
-        ({**SRUN, **TORCHRUN}, Launched("torchrun", 5, 1, 8)),  # srun torchrun …
+        (TORCHRUN, Launched("torchrun", 5, 1, 8, 8)),
+        (SRUN, Launched("srun", 3, 1, 4, 4)),
+        ({**SRUN, **TORCHRUN}, Launched("torchrun", 5, 1, 8, 8)),  # srun torchrun …
         ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, Launched()),  # the batch script itself
         ({**SRUN, "SLURM_STEP_NUM_TASKS": "1"}, Launched()),
         ({"LOCAL_RANK": "1", "WORLD_SIZE": "2"}, Launched()),  # of something else
+        ({"LOCAL_RANK": "1", "WORLD_SIZE": "2", COMMAND: "1"}, Launched("fabric", 1, 1, 2, 2)),
+        ({"LOCAL_RANK": "0", "WORLD_SIZE": "2", COMMAND: str(os.getpid())}, Launched()),
     ],
 )
 def test_the_place_is_read_from_the_launcher(environment, place):
@@ -46,12 +49,12 @@ def test_tasks_of_srun_are_those_of_its_step(monkeypatch):
     environment.validate_settings(num_devices=2, num_nodes=2)
     assert (environment.world_size(), environment.global_rank(), environment.local_rank()) == (4, 3, 1)
     with pytest.raises(ConfigError, match=r"training\.devices, training\.num_nodes: .*--ntasks-per-node=2"):
-        launch(settings(devices=4))
+        launch("cpu", section="training", devices=4)
     with pytest.raises(ConfigError, match=r"2 × 1 = 2 processes, but srun started 4\. Set both to that"):
-        launch(settings(devices=2))
+        launch("cpu", section="training", devices=2)
     step_of_srun(monkeypatch, STEP_TASKS_PER_NODE="3,1")
     with pytest.raises(ConfigError, match=r"srun: this step has 3,1 tasks .*--ntasks-per-node"):
-        launch(settings(devices=4))
+        launch("cpu", section="training", devices=4)
 
 
 def test_steps_and_jobs_beside_one_another_meet_at_ports_of_their_own(monkeypatch):
@@ -70,4 +73,9 @@ def test_gpus_that_are_not_there_are_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ConfigError, match=r"training\.devices: 2 asked for, but PyTorch sees 1 GPU"):
-        launch(settings(devices=2, accelerator="cuda"))
+        launch("cuda", section="training", devices=2)
+
+
+def test_a_call_from_python_is_one_process():
+    with pytest.raises(ConfigError, match=r"training\.devices: 2 processes are started by the command line"):
+        launch("cpu", section="training", devices=2)

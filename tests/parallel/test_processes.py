@@ -13,7 +13,7 @@ import pytest
 import neurocontrast
 from neurocontrast.config import load_config
 from neurocontrast.encoders import load_encoder
-from neurocontrast.exceptions import ConfigError, OtherProcessEnded
+from neurocontrast.exceptions import ConfigError
 
 
 @pytest.fixture(scope="module")
@@ -48,28 +48,20 @@ def command_line(overrides, out, *more):
     return [Path(sys.executable).parent / "neurocontrast", "pretrain", *settings, "--out", str(out), *more]
 
 
-def test_a_call_from_python_starts_the_processes(overrides, tmp_path, capfd):
-    run = neurocontrast.pretrain(load_config(None, overrides), out=tmp_path / "run")
-    encoder, contract = load_encoder(run)
-    assert contract["epochs"] == 2
-    assert sorted(path.name for path in run.iterdir() if path.name.startswith(".")) == []
-    half, contract = load_encoder(run / "checkpoints/epoch-0001")
+def test_the_command_starts_the_processes_and_one_of_them_speaks(overrides, tmp_path):
+    command = command_line(overrides, tmp_path / "run")
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.count("The last epoch") == 1
+    assert done.stdout.splitlines()[-1] == str(tmp_path / "run")
+    assert done.stderr.count("epoch 1/2:") == 1
+    half, contract = load_encoder(tmp_path / "run/checkpoints/epoch-0001")
     assert contract["epochs"] == 1
-    assert half.n_features == encoder.n_features
-    with pytest.raises(ConfigError, match="already holds a run"):
-        neurocontrast.pretrain(load_config(None, overrides), out=run)
-    shown = capfd.readouterr()
-    assert shown.out == ""
-    assert "epoch 1/2" not in shown.err
-
-
-def test_errors_of_the_processes_are_shown_once_and_their_exit_code_is_that_of_the_call(overrides, tmp_path, capfd):
-    missing = load_config(None, [*overrides, "data.images_root=nowhere"])
-    with pytest.raises(OtherProcessEnded, match="say why on standard error") as ended:
-        neurocontrast.pretrain(missing, out=tmp_path / "run")
-    assert ended.value.exit_code == 2
-    assert capfd.readouterr().err.count("nowhere") == 1
-    assert not (tmp_path / "run").exists()
+    assert half.n_features == load_encoder(tmp_path / "run")[0].n_features
+    missing = command_line([*overrides, "data.images_root=nowhere"], tmp_path / "other")
+    done = subprocess.run(missing, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("nowhere") == 1
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize(
@@ -101,8 +93,9 @@ def test_a_signal_to_the_command_stops_all_processes_with_a_checkpoint(overrides
         said = process.communicate()[1]
     assert process.returncode == code
     assert said.count(f"stopped by {sent.name} after") == 1
-    assert len(below) == 2
-    assert not any(Path(f"/proc/{pid}").exists() for pid in below)
+    assert len(below) == 1
+    while any(Path(f"/proc/{pid}").exists() for pid in below):  # or the test is stopped by its limit
+        time.sleep(0.05)
     saved = re.search(r"saved as (\S+\.pt)", said)
     assert saved is not None
     assert Path(saved[1]).exists()
@@ -119,11 +112,11 @@ def test_killed_processes_leave_none_behind_and_the_run_resumes(overrides, tmp_p
             assert process.poll() is None
             time.sleep(0.02)
         below = processes_below(process.pid)
-        os.kill(process.pid if victim == "command" else below[1], signal.SIGKILL)
+        os.kill(process.pid if victim == "command" else below[0], signal.SIGKILL)
         said = process.communicate()[1]
     if victim == "process":
         assert process.returncode == 1
-        assert "process 1 of this run's 2 was ended by SIGKILL" in said
+        assert "another process of this run has ended" in said
     while any(Path(f"/proc/{pid}").exists() for pid in below):  # or the test is stopped by its limit
         time.sleep(0.05)
     done = len((out / "metrics.csv").read_text().splitlines())
@@ -135,11 +128,10 @@ def test_killed_processes_leave_none_behind_and_the_run_resumes(overrides, tmp_p
 @pytest.mark.slow
 def test_torchrun_gives_the_same_run_and_the_first_process_alone_prints(overrides, tmp_path):
     command = command_line(overrides, tmp_path / "own")
-    own = subprocess.run(command, capture_output=True, text=True, check=True)
+    subprocess.run(command, capture_output=True, check=True)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python"]
     there = [*launcher, *command_line(overrides, tmp_path / "torchrun")]
     done = subprocess.run(there, capture_output=True, text=True, check=True)
-    assert own.stdout.splitlines()[-1] == str(tmp_path / "own")
     assert done.stdout.splitlines()[-1] == str(tmp_path / "torchrun")
     assert done.stdout.count("The last epoch") == 1
     assert done.stderr.count("epoch 1/2:") == 1

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from neurocontrast.data.parallel import WorkerError, _unless_left, map_files
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.parallel.workers import WorkerError, _unless_left, map_files
 
 
 def describe(number: int) -> tuple[int, int, str | None]:

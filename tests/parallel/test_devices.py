@@ -7,7 +7,7 @@ import pytest
 FAULTS = """
 import contextlib, resource, sys
 import numpy as np
-from neurocontrast.machine import keeping_freed_memory
+from neurocontrast.parallel.devices import keeping_freed_memory
 
 def touch():
     np.frombuffer(bytearray(100_000_000), np.uint8)
@@ -24,15 +24,14 @@ with keeping_freed_memory() if sys.argv[1] == "keep" else contextlib.nullcontext
 RESIDENT = """
 import resource
 import numpy as np
-from neurocontrast.machine import keeping_freed_memory
+from neurocontrast.parallel.devices import keeping_freed_memory
 
 def resident():
     with open("/proc/self/statm") as stream:
         return int(stream.read().split()[1]) * resource.getpagesize()
 
 with keeping_freed_memory():
-    with keeping_freed_memory():
-        np.full(60_000_000, 1.0)
+    np.full(60_000_000, 1.0)
     held = resident()
 print(held, resident())
 """

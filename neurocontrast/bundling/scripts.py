@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from monai.transforms import Randomizable
+
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.provenance import version
 
@@ -53,7 +55,7 @@ def sources_of(modules: Iterable[str]) -> dict[str, str]:
 def as_target(transform: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return a transform as a configuration of MONAI names it; one of this package is one of ``scripts``."""
     module = transform.__module__
-    if module == "neurocontrast.transforms":  # made when the package is imported, from settings
+    if issubclass(transform, Randomizable):
         raise ConfigError(f"run: it cannot be bundled: {transform.__name__} is a view of training, no preprocessing.")
     place = f"scripts.{module.rpartition('.')[2]}" if module.startswith("neurocontrast.") else "monai.transforms"
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in arguments.items()}

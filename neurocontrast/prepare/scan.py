@@ -257,7 +257,6 @@ def imitation_settings(spacing_mm: float) -> AugmentSettings:
             "rotation_degrees": (-3.0, 3.0),
             "translation_voxels": (-1.5 / spacing_mm, 1.5 / spacing_mm),
             "scale": (0.92, 1.08),
-            "anisotropic": True,
         },
         "contrast": {"probability": 1.0, "gamma": (0.6, 1.8)},
         "bias_field": {"probability": 1.0, "strength": (0.05, 0.2)},

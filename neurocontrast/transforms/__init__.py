@@ -24,19 +24,17 @@ if TYPE_CHECKING:
         ZScoreBraind,
         ZScored,
     )
-    from neurocontrast.transforms.operation import Operation
     from neurocontrast.transforms.preprocessing import Preprocessing
-    from neurocontrast.transforms.rand_volume import as_transform, brain_views
+    from neurocontrast.transforms.rand_detail import RandBlurd, RandBrainSharpnessd
+    from neurocontrast.transforms.rand_intensity import RandBrainBiasFieldd, RandBrainRiciand, RandNoised
+    from neurocontrast.transforms.rand_mask import RandMaskEdged, RandTightMaskd
+    from neurocontrast.transforms.rand_space import RandCutoutd, RandResizedCropd
+    from neurocontrast.transforms.rand_tissue import RandSynthesised, RandTissueShiftd
+    from neurocontrast.transforms.rand_volume import brain_views
     from neurocontrast.transforms.resampling import ResampleByAread
     from neurocontrast.transforms.signal import FromSignald, ToSignald
     from neurocontrast.transforms.views import BatchTransform, TwoViews
 
-# MONAI's transforms of the operations in `operation.OPERATIONS`; `rand_volume` makes them.
-_RANDOM = [
-    *["RandBlurd", "RandNoised", "RandCutoutd", "RandResizedCropd", "RandTightMaskd", "RandMaskEdged"],
-    *["RandBrainAffined", "RandBrainContrastd", "RandBrainBiasFieldd", "RandBrainSharpnessd", "RandBrainRiciand"],
-    *["RandTissueShiftd", "RandSynthesised"],
-]
 # Loaded when asked for: settings need neither torch nor MONAI.
 _PLACES = {
     "augment": ["AugmentSettings"],
@@ -52,9 +50,13 @@ _PLACES = {
         *["CheckVariesd", "ScaleByBrainPercentilesd", "SmoothByFwhmd"],
         *["ZScoreBraind", "ZScored"],
     ],
-    "operation": ["Operation"],
     "preprocessing": ["Preprocessing"],
-    "rand_volume": ["as_transform", "brain_views", *_RANDOM],
+    "rand_detail": ["RandBlurd", "RandBrainSharpnessd"],
+    "rand_intensity": ["RandBrainBiasFieldd", "RandBrainRiciand", "RandNoised"],
+    "rand_mask": ["RandMaskEdged", "RandTightMaskd"],
+    "rand_space": ["RandCutoutd", "RandResizedCropd"],
+    "rand_tissue": ["RandSynthesised", "RandTissueShiftd"],
+    "rand_volume": ["brain_views"],
     "resampling": ["ResampleByAread"],
     "signal": ["FromSignald", "ToSignald"],
     "described": ["build_transforms"],

@@ -1,56 +1,189 @@
-"""The section ``augment:`` of brains: which operations make a view, how often and how strongly."""
+"""The section ``augment:`` of brains: which operations make a view, how often and how strongly. Loads no PyTorch."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import create_model
+from pydantic import AfterValidator, Field
+from pydantic_core import CoreSchema, core_schema
 
+from neurocontrast.settings import Settings
 from neurocontrast.transforms.description import Replaceable
-from neurocontrast.transforms.operation import OPERATIONS, operation_called
 
-_ON_BY_DEFAULT: dict[str, dict[str, Any]] = {
-    "blur": {"sigma_voxels": (0.1, 0.5)},
-    "noise": {"sigma": (0.05, 0.2)},
-    "cutout": {},
-}
+Pair = tuple[float, float]
+
+
+class Span:
+    """Annotate a range [lowest, highest] to draw from, within limits: pydantic's `ge`, `gt`, `le`, `lt`."""
+
+    def __init__(self, **limits: float) -> None:
+        self.limits = limits
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        del source, handler
+        number = core_schema.float_schema(allow_inf_nan=False, **self.limits)  # type: ignore[arg-type]
+        return core_schema.no_info_after_validator_function(_ordered, core_schema.tuple_schema([number, number]))
+
+
+def _ordered(limits: Pair) -> Pair:
+    low, high = limits
+    if low > high:
+        raise ValueError(f"a range is [lowest, highest]. Got [{low:g}, {high:g}]; swap the two numbers.")
+    return limits
+
+
+def _distinct(axes: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"axes must be distinct. Got {list(axes)}.")
+    return axes
+
+
+Probability = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+Axes = Annotated[tuple[Literal[0, 1, 2], ...], Field(min_length=1), AfterValidator(_distinct)]
+_Voxels = Annotated[float, Field(ge=0.0, le=3.0, allow_inf_nan=False)]
+_Part = Annotated[Pair, Span(ge=0.0, le=1.0)]
+_Side = Annotated[Pair, Span(gt=0.0, le=1.0)]
+
+
+class Operation(Settings):
+    """Settings of a random operation; a range is drawn from uniformly."""
+
+    probability: Probability = 0.5
+    """How often a view is changed."""
+
+
+class Synthesise(Operation):
+    """Show the maps of a scan's tissues (`data.maps`) in random contrasts, in place of the scan."""
+
+    contrast: _Part = (0.1, 1.0)
+    """Signal of a tissue, drawn for each tissue."""
+    rim: _Part = (0.0, 1.0)
+    """Signal of the part of the brain that is in no map."""
+
+
+class Flip(Operation):
+    """Mirror along one axis."""
+
+    axes: Axes = (0, 1, 2)
+    """Axes to choose among: 0 left to right, 1 back to front, 2 bottom to top."""
+
+
+class Affine(Operation):
+    """Rotate, shift and, where asked, scale the brain, as another position in the scanner."""
+
+    rotation_degrees: Annotated[Pair, Span(ge=-45.0, le=45.0)] = (-3.0, 3.0)
+    """Angle about each axis."""
+    translation_voxels: Annotated[Pair, Span(ge=-16.0, le=16.0)] = (-1.0, 1.0)
+    """Shift along each axis."""
+    scale: Annotated[Pair, Span(ge=0.5, le=2.0)] = (1.0, 1.0)
+    """Factor on lengths, drawn for each axis. The size of the brain tells age and sex."""
+
+
+class Contrast(Operation):
+    """Raise the brain's signal to a random power."""
+
+    gamma: Annotated[Pair, Span(ge=0.2, le=5.0)] = (0.8, 1.25)
+    """Exponent; below 1 dark tissue grows brighter."""
+
+
+class BiasField(Operation):
+    """Multiply the brain's signal by a smooth field: the exponential of a random polynomial."""
+
+    order: int = Field(3, ge=1, le=6)
+    """Total degree of the polynomial."""
+    strength: _Part = (0.05, 0.25)
+    """Standard deviation of the field's logarithm."""
+
+
+class Sharpness(Operation):
+    """Make the brain sharper or smoother: add the difference to its Gaussian, or take it away (unsharp mask)."""
+
+    amount: Annotated[Pair, Span(ge=-1.0, le=5.0)] = (-0.5, 1.0)
+    """How many times the difference is added; −1 leaves the Gaussian."""
+    sigma_voxels: float = Field(1.0, gt=0.0, le=3.0, allow_inf_nan=False)
+    """Standard deviation of the Gaussian."""
+
+
+class Rician(Operation):
+    """Give the brain the noise of a magnitude image."""
+
+    sigma: _Part = (0.01, 0.04)
+    """Standard deviation of the noise in either part of the complex signal; the brain's bright end is 1."""
+
+
+class TightMask(Operation):
+    """Cut off what is as dark as fluid near the brain's surface, as a brain extraction that follows the folds."""
+
+    depth_voxels: Annotated[Pair, Span(gt=0.0, le=3.0)] = (0.5, 1.5)
+    """Mean depth of the cut."""
+    variation_voxels: _Voxels = 0.5
+    """Standard deviation of the depth over the box."""
+    below: _Part = (0.2, 0.5)
+    """Signal below which voxels are cut; the brain's bright end is 1."""
+
+
+class MaskEdge(Operation):
+    """Cut a rim of uneven depth off the brain, or leave a dark one around the brain."""
+
+    depth_voxels: Annotated[Pair, Span(ge=-3.0, le=3.0)] = (-0.5, 0.75)
+    """Mean depth of the cut; below 0, of the rim that is left."""
+    variation_voxels: _Voxels = 0.5
+    """Standard deviation of the depth over the box."""
+    rim: _Part = (0.2, 0.6)
+    """Signal of a rim that is left, over that of the brain's edge."""
+
+
+class TissueShift(Operation):
+    """Change maps of tissue as another scanner or segmentation would, by smooth factors and smooth shifts."""
+
+    order: int = Field(2, ge=1, le=6)
+    """Total degree of the polynomials."""
+    gain: _Part = (0.0, 0.1)
+    """Standard deviation of the factor's logarithm."""
+    shift: _Part = (0.0, 0.05)
+    """Standard deviation of what is added, over the largest value of a map."""
+
+
+class Blur(Operation):
+    """Blur by a Gaussian."""
+
+    sigma_voxels: Annotated[Pair, Span(ge=0.0, le=10.0)] = (0.1, 1.0)
+    """Standard deviation of the Gaussian."""
+
+
+class Noise(Operation):
+    """Add Gaussian noise."""
+
+    sigma: Annotated[Pair, Span(ge=0.0, le=10.0)] = (0.1, 1.0)
+    """Standard deviation of the noise, in units of the intensities."""
+
+
+class Cutout(Operation):
+    """Set one box, wholly inside the volume, to a constant."""
+
+    fraction: _Side = (0.25, 0.25)
+    """Side of the box over the volume's."""
+    value: float = Field(0.0, allow_inf_nan=False)
+    """What the box is set to; 0 is the mean of a z-scored volume."""
+
+
+class Crop(Operation):
+    """Crop a box and resize it to the volume's shape."""
+
+    fraction: _Side = (0.75, 0.75)
+    """Side of the box over the volume's."""
+
+
+_AT_SITES = ("affine", "contrast", "bias_field", "sharpness", "rician", "tight_mask", "mask_edge")
 _REFERENCE = ("flip", "blur", "noise", "cutout", "crop")
 
 
-def _fields() -> dict[str, Any]:
-    made = {}
-    for name in OPERATIONS:
-        operation = operation_called(name)
-        default = operation(**_ON_BY_DEFAULT[name]) if name in _ON_BY_DEFAULT else None
-        made[name] = (operation | None, default)
-    return made
+class AugmentSettings(Replaceable):
+    """Choose what turns a volume into a view: the operations below, in this order.
 
-
-_Operations: Any = create_model("_Operations", __base__=Replaceable, __module__=__name__, **_fields())
-
-
-class AugmentSettings(_Operations):
-    """What turns a volume into a view: flip, then what differs between sites, then the rest, in the order below.
-
-    An operation that is null is off. Each operation's own defaults are the reference protocol's (Dufumier et al.,
-    2021); which are on by default was chosen by evidence: the crop changes the size of the brain and strong noise hides
-    thin atrophy, both of which carry what is to be learnt.
-
-    Parameters
-    ----------
-    flip, blur, noise, cutout, crop : settings or None
-        Probability and ranges of each operation.
-    affine, contrast, bias_field, sharpness, rician : settings or None
-        The same for operations that imitate another scanner; off by default, applied between flip and blur.
-    tight_mask, mask_edge : settings or None
-        The same for other ways to extract the brain.
-    synthesise : settings or None
-        Shows the maps of tissue of `data.maps` in random contrasts in place of the scan; off by default, applied first.
-    tissue_shift : settings or None
-        The same for maps of tissue, as another scanner or segmentation makes them; off by default, applied before blur.
-    transforms : list of mapping or None
-        Random transforms of MONAI or of this package, each a mapping with a ``_target_``, in place of the operations
-        (`neurocontrast.transforms.build_transforms`). ``[{_target_: python}]`` means transforms given as objects.
+    An operation that is null is off. The defaults of each operation are the reference protocol's (Dufumier et al.,
+    2021). Which ones are on by default was chosen by evidence: the crop changes the size of the brain and strong noise
+    hides thin atrophy, both of which carry what is to be learnt.
 
     Examples
     --------
@@ -61,6 +194,21 @@ class AugmentSettings(_Operations):
 
     section: ClassVar[str] = "augment"
     kind: ClassVar[Literal["volumes"]] = "volumes"
+
+    synthesise: Synthesise | None = None
+    flip: Flip | None = None
+    affine: Affine | None = None
+    contrast: Contrast | None = None
+    bias_field: BiasField | None = None
+    sharpness: Sharpness | None = None
+    rician: Rician | None = None
+    tight_mask: TightMask | None = None
+    mask_edge: MaskEdge | None = None
+    tissue_shift: TissueShift | None = None
+    blur: Blur | None = Blur(sigma_voxels=(0.1, 0.5))
+    noise: Noise | None = Noise(sigma=(0.05, 0.2))
+    cutout: Cutout | None = Cutout()
+    crop: Crop | None = None
 
     @classmethod
     def reference(cls) -> Self:
@@ -77,8 +225,7 @@ class AugmentSettings(_Operations):
 
         Blur and noise are left out: sharpness and Rician noise take their places.
         """
-        at_scanner = [name for name in OPERATIONS if operation_called(name).stage == "scanner"]
-        return cls(**{"blur": None, "noise": None}, **{name: {} for name in at_scanner})
+        return cls(**{"blur": None, "noise": None}, **{name: {} for name in _AT_SITES})
 
     @classmethod
     def off(cls) -> Self:

@@ -1,63 +1,74 @@
-"""Another brain extraction: a rim that is cut off, or left; MONAI has none."""
+"""Random brain extractions: a rim that is cut off, or left; MONAI has none."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from pydantic import Field
+from torch import Tensor
 
-from neurocontrast.transforms.operation import Operation, Pair, Random, Span
-from neurocontrast.transforms.rand_detail import blur, widest_sigma
+from neurocontrast.transforms import augment
+from neurocontrast.transforms.rand_detail import blur
 from neurocontrast.transforms.rand_intensity import Array, random_polynomial, smooth_field
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from neurocontrast.transforms.signal import RandSignald
+from neurocontrast.transforms.volume import Random
 
 _DEEPEST = 1.5  # deviations of the Gaussian beyond which a mask under it tells too little of the depth
 _SOFT = 0.1  # range of signal over which a voxel passes from cut to kept
 _ORDER = 5  # degree of the polynomial by which the depth of a rim varies: over some centimetres
 
 
-class TightMask(Operation):
-    """Cut off what is as dark as fluid near the brain's surface, as a brain extraction that follows the folds."""
+class RandTightMaskd(RandSignald):
+    """Cut off what is as dark as fluid near the brain's surface, as a brain extraction that follows the folds.
 
-    stage = "scanner"
-    depth_voxels: Annotated[Pair, Span("Mean depth down to which is cut.", gt=0.0, le=3.0)] = (0.5, 1.5)
-    variation_voxels: float = Field(
-        0.5, ge=0.0, le=3.0, allow_inf_nan=False, description="Standard deviation of the depth over the box."
-    )
-    below: Annotated[Pair, Span("Signal below which is cut (99th percentile: 1).", ge=0.0, le=1.0)] = (0.2, 0.5)
+    Ranges are the fields of `neurocontrast.transforms.augment.TightMask`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import RandTightMaskd
+    >>> RandTightMaskd("image", prob=1.0)({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    torch.Size([1, 9, 9, 9])
+    """
+
+    Settings = augment.TightMask
 
     def draw(self, random: Random) -> dict[str, Any]:
-        """Draw mean depth, how bright what is cut may be, and the variation of the depth."""
-        drawn = {"depth_voxels": random.uniform(*self.depth_voxels), "below": random.uniform(*self.below)}
-        return drawn | {"coefficients": self.variation_voxels * random_polynomial(_ORDER, random)}
+        """Draw the mean depth of the cut, the signal below which is cut, and the variation of the depth."""
+        ranges = self.settings
+        drawn = {"depth_voxels": random.uniform(*ranges.depth_voxels), "below": random.uniform(*ranges.below)}
+        return drawn | {"coefficients": ranges.variation_voxels * random_polynomial(_ORDER, random)}
 
     def change_brain(self, s_CDHW: Tensor, brain_CDHW: Tensor, **drawn: Any) -> tuple[Tensor, Tensor]:
         """Return signal and brain without the rim."""
         return cut_rim(s_CDHW * brain_CDHW, brain_CDHW, **drawn)
 
 
-class MaskEdge(Operation):
-    """Cut a rim of uneven depth off the brain, or leave a dark one around the brain."""
+class RandMaskEdged(RandSignald):
+    """Cut a rim of uneven depth off the brain, or leave a dark one around the brain.
 
-    stage = "scanner"
-    depth_voxels: Annotated[Pair, Span("Mean depth cut off; below 0, of the rim left.", ge=-3.0, le=3.0)] = (-0.5, 0.75)
-    variation_voxels: float = Field(
-        0.5, ge=0.0, le=3.0, allow_inf_nan=False, description="Standard deviation of the depth over the box."
-    )
-    rim: Annotated[Pair, Span("Signal of a rim left over that of the edge beside it.", ge=0.0, le=1.0)] = (0.2, 0.6)
+    Ranges are the fields of `neurocontrast.transforms.augment.MaskEdge`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import RandMaskEdged
+    >>> RandMaskEdged("image", prob=1.0)({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    torch.Size([1, 9, 9, 9])
+    """
+
+    Settings = augment.MaskEdge
 
     def draw(self, random: Random) -> dict[str, Any]:
-        """Draw mean depth, below 0 of a rim that is left; the intensity of a rim left; and the variation of depth."""
-        drawn = {"depth_voxels": random.uniform(*self.depth_voxels), "rim": random.uniform(*self.rim)}
-        return drawn | {"coefficients": self.variation_voxels * random_polynomial(_ORDER, random)}
+        """Draw the mean depth, the signal of a rim that is left, and the variation of the depth."""
+        ranges = self.settings
+        drawn = {"depth_voxels": random.uniform(*ranges.depth_voxels), "rim": random.uniform(*ranges.rim)}
+        return drawn | {"coefficients": ranges.variation_voxels * random_polynomial(_ORDER, random)}
 
     def change_brain(
         self, s_CDHW: Tensor, brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array, rim: float
     ) -> tuple[Tensor, Tensor]:
-        """Return signal and brain with the other edge."""
+        """Return signal and brain with the other edge; a depth below 0 is that of a rim that is left."""
         inside = s_CDHW * brain_CDHW
         if depth_voxels >= 0.0:
             return cut_rim(inside, brain_CDHW, depth_voxels=depth_voxels, coefficients=coefficients)
@@ -79,7 +90,7 @@ def leave_rim(
 ) -> tuple[Tensor, Tensor]:
     """Return signal and brain with a rim of uneven depth around it, of `rim` times the mean signal beside it."""
     kept, inside = _depth_kept(brain_CDHW, depth_voxels=-depth_voxels, coefficients=coefficients)
-    beside = blur(s_CDHW, sigma_voxels=_mask_width(brain_CDHW, depth_voxels)).div_(inside.clamp_(min=1e-3))
+    beside = blur(s_CDHW, sigma_voxels=_mask_width(depth_voxels)).div_(inside.clamp_(min=1e-3))
     return s_CDHW.where(brain_CDHW, beside.mul_(kept).mul_(rim)), brain_CDHW | (kept > 0.0)
 
 
@@ -90,7 +101,7 @@ def _depth_kept(brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array)
     as wide as the depth, and at least a voxel; depths end at one and a half of that. A mean depth below 0 is outside
     the brain. A `smooth_field` of the `coefficients` is added to the mean depth, which keeps its sign.
     """
-    width = _mask_width(brain_CDHW, depth_voxels)
+    width = _mask_width(depth_voxels)
     inside = blur(brain_CDHW.float(), sigma_voxels=width)
     depth = smooth_field(coefficients, brain_CDHW.shape[1:], device=brain_CDHW.device)
     depth = depth.add_(depth_voxels).div_(width).clamp_(-_DEEPEST, _DEEPEST)
@@ -100,5 +111,5 @@ def _depth_kept(brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array)
     return (inside - mask_there).mul_(slope).add_(0.5).clamp_(0.0, 1.0), inside
 
 
-def _mask_width(brain_CDHW: Tensor, depth_voxels: float) -> float:
-    return min(max(1.0, abs(depth_voxels)), widest_sigma(brain_CDHW))
+def _mask_width(depth_voxels: float) -> float:
+    return max(1.0, abs(depth_voxels))

@@ -6,17 +6,16 @@ that differ from the background are the brain; in a scan with its skull, the hea
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
-from monai.data import MetaTensor
 from monai.transforms import MapTransform
 from torch import Tensor
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.transforms.images import settled
+from neurocontrast.transforms.volume import RandVolumed, like, plain_volume
 
 _BRIGHT = 0.99
 _N_SORTED = 4096
@@ -43,16 +42,15 @@ class Signal(NamedTuple):
     scale: Scale
 
 
-def to_signal(x_CDHW: Tensor) -> Signal | None:
-    """Return a float32 volume as signal; None where nothing is brighter than the background."""
+def to_signal(x_CDHW: Tensor) -> Signal:
+    """Return a float32 volume as signal; where nothing is brighter than the background, no voxel is brain."""
     background = corner_median(x_CDHW)
     brain_CDHW = x_CDHW != background
     low, bright = x_CDHW.amin((1, 2, 3), keepdim=True), _bright(x_CDHW, brain_CDHW)
-    if not bool((bright > low).all()):
-        return None
+    brain_CDHW &= bright > low
     # A thousandth below the darkest voxel where that is not the background: they stay apart.
     floor = torch.where(low == background, low, low - 1e-3 * (bright - low))
-    span = bright - floor
+    span = (bright - floor).clamp_(min=1e-9)
     brightest = (x_CDHW.amax((1, 2, 3), keepdim=True) - floor) / span
     scale = Scale(background, floor, span, brightest, _standardised(x_CDHW, brain_CDHW, background))
     return Signal((x_CDHW - floor).div_(span).mul_(brain_CDHW), brain_CDHW, scale)
@@ -80,39 +78,31 @@ class ToSignald(MapTransform):
 
     The transforms of this package that need the signal find it by themselves. Between `ToSignald` and `FromSignald`
     they share one; transforms of MONAI can be among them, on ``image`` and, where they move voxels, on its mask
-    ``image_brain`` too (with ``mode="nearest"``). A volume in which nothing is brighter than the background stays as it
-    is.
+    ``image_brain`` too (with ``mode="nearest"``).
 
     Parameters
     ----------
     keys, allow_missing_keys : see `monai.transforms.MapTransform`
         The volumes (channels, D, H, W).
-    at_once : bool
-        Whether the signal is made here, as transforms of MONAI need it; otherwise by the first of this package's
-        transforms that is applied, so that a volume which none of them changes stays as it was, bit for bit.
 
     Examples
     --------
     >>> import torch
-    >>> from monai.transforms import Compose, RandAffined
-    >>> from neurocontrast.transforms import FromSignald, RandBrainContrastd, ToSignald
+    >>> from monai.transforms import Compose, RandAdjustContrastd, RandAffined
+    >>> from neurocontrast.transforms import FromSignald, ToSignald
     >>> moved = RandAffined(["image", "image_brain"], prob=1.0, translate_range=1.0, mode=("bilinear", "nearest"))
-    >>> views = Compose([ToSignald("image"), moved, RandBrainContrastd("image"), FromSignald("image")])
+    >>> views = Compose([ToSignald("image"), moved, RandAdjustContrastd("image"), FromSignald("image")])
     >>> sorted(views({"image": torch.rand(1, 16, 16, 16)}))
     ['image']
     """
-
-    def __init__(self, keys: str | Sequence[str], *, allow_missing_keys: bool = False, at_once: bool = True) -> None:
-        super().__init__(keys, allow_missing_keys)
-        self.at_once = at_once
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """Return the dictionary with signals in the volumes' places."""
         d = dict(data)
         for key in self.key_iterator(d):
-            d[key], d[_scale_key(key)] = settled(d[key]), "later"
-            if self.at_once:
-                open_signal(d, key)
+            signal = to_signal(plain_volume(d[key], key))
+            d[key] = like(signal.signal_CDHW, d[key])
+            d[brain_key(key)], d[_scale_key(key)] = signal.brain_CDHW, signal.scale
         return d
 
 
@@ -130,74 +120,51 @@ class FromSignald(MapTransform):
     """
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the dictionary with volumes in the signals' places, and without what was noted beside them."""
+        """Return the dictionary with volumes in the signals' places, and without masks and scales."""
         d = dict(data)
         for key in self.key_iterator(d):
-            for moved in {key, _brain_key(key)} & d.keys():
-                d[moved] = settled(d[moved])
-            close_signal(d, key)
+            if _scale_key(key) not in d:
+                raise DataError(
+                    f"FromSignald needs the signal that ToSignald made of '{key}', and there is none: put ToSignald "
+                    "before it."
+                )
+            brain_CDHW = plain_volume(d.pop(brain_key(key)), key, dtype=torch.bool)
+            signal = Signal(plain_volume(d[key], key), brain_CDHW, d.pop(_scale_key(key)))
+            d[key] = like(from_signal(signal), d[key])
         return d
 
 
-def is_open(data: Mapping[Hashable, Any], key: Hashable) -> bool:
-    """Tell whether a dictionary is between `ToSignald` and `FromSignald`, with respect to a key."""
-    return _scale_key(key) in data
+class RandSignald(RandVolumed):
+    """Apply a random operation to the brain's signal; see `RandVolumed`.
+
+    `change` is given the signal, and `change_brain` the brain's mask too. Outside of `ToSignald` and `FromSignald` the
+    transform does what these do.
+    """
+
+    def change_brain(self, s_CDHW: Tensor, brain_CDHW: Tensor, /, *_: Any, **drawn: Any) -> tuple[Tensor, Tensor]:
+        """Return signal and brain; by default `change` is applied to the signal, and the brain stays where it is."""
+        return self.change(s_CDHW, **drawn), brain_CDHW
+
+    def change_item(self, d: dict[Hashable, Any], key: Hashable) -> None:
+        """Put the changed signal in the place of the signal, or the changed volume in that of the volume."""
+        is_alone = _scale_key(key) not in d
+        if is_alone:
+            d.update(ToSignald(key)(d))
+        brain_CDHW = plain_volume(d[brain_key(key)], key, dtype=torch.bool)
+        s_CDHW, d[brain_key(key)] = self.change_brain(plain_volume(d[key], key), brain_CDHW, **self.drawn)
+        d[key] = like(s_CDHW, d[key])
+        if is_alone:
+            d[key] = FromSignald(key)(d)[key]
+            del d[brain_key(key)], d[_scale_key(key)]
 
 
-def open_signal(d: dict[Hashable, Any], key: Hashable) -> Signal | None:
-    """Replace a volume by its signal, once, and return that; None where nothing is brighter than the background."""
-    scale = d.get(_scale_key(key), "later")
-    if scale == "later":
-        signal = to_signal(plain_volume(d[key], key))
-        d[_scale_key(key)] = None if signal is None else signal.scale
-        if signal is None:
-            d[_brain_key(key)] = torch.zeros(d[key].shape, dtype=torch.bool, device=d[key].device)
-        else:
-            put_signal(d, key, signal)
-        return signal
-    if scale is None:
-        return None
-    return Signal(plain_volume(d[key], key), plain_volume(d[_brain_key(key)], key, dtype=torch.bool), scale)
-
-
-def put_signal(d: dict[Hashable, Any], key: Hashable, signal: Signal) -> None:
-    """Note a signal and its brain in the dictionary."""
-    d[key], d[_brain_key(key)] = like(signal.signal_CDHW, d[key]), signal.brain_CDHW
-
-
-def close_signal(d: dict[Hashable, Any], key: Hashable) -> None:
-    """Put the volume back in its signal's place."""
-    if not is_open(d, key):
-        raise DataError(
-            f"FromSignald needs the signal that ToSignald made of '{key}', and there is none: put ToSignald before it."
-        )
-    if d[_scale_key(key)] != "later":
-        signal = open_signal(d, key)
-        if signal is not None:
-            d[key] = like(from_signal(signal), d[key])
-        del d[_brain_key(key)]
-    del d[_scale_key(key)]
-
-
-def _brain_key(key: Hashable) -> str:
+def brain_key(key: Hashable) -> str:
+    """Return where the mask of the brain is, next to a signal."""
     return f"{key}_brain"
 
 
 def _scale_key(key: Hashable) -> str:
     return f"{key}_scale"
-
-
-def plain_volume(x: Any, key: Hashable, *, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return a volume as a plain tensor, perhaps itself; operations on small MetaTensors are slow."""
-    tensor = x.as_tensor() if isinstance(x, MetaTensor) else torch.as_tensor(x)
-    if tensor.ndim != 4:
-        raise DataError(f"'{key}' must be a volume of shape (channels, D, H, W). Got shape {tuple(tensor.shape)}.")
-    return tensor.to(dtype)
-
-
-def like(made: Tensor, x: Any) -> Tensor:
-    """Return `made` with the metadata of `x`, where `x` is a MetaTensor."""
-    return MetaTensor(made).copy_meta_from(x) if isinstance(x, MetaTensor) else made
 
 
 def corner_median(x_CDHW: Tensor) -> Tensor:

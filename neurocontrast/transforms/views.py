@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
-import random
-import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from monai.data import MetaTensor
-from monai.transforms import Compose, MapTransform, Randomizable
+from monai.transforms import MapTransform, Randomizable
 from monai.utils import MAX_SEED
 from torch import Tensor
 
@@ -20,7 +18,7 @@ from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.seeds import derive_seed
 
 _KEY = "image"
-_N_TRIED = 4
+_N_TRIED = 6
 _EQUAL = 1e-3  # what may differ between two computations of a view on a GPU, over its largest value
 
 Sample = dict[str, Any]
@@ -119,8 +117,8 @@ class TwoViews:
     def view(self, images: Tensor, names: Sequence[str], *, epoch: int, view: int) -> Tensor:
         """Return view number `view` of each image, as a new float32 tensor.
 
-        A ConfigError names the transform of a `Compose` that fails, does not return an image of the same shape with
-        finite values, or draws from elsewhere than its own random state.
+        A ConfigError tells where the transform fails, does not return an image of the same shape with finite values,
+        or draws from elsewhere than its own random state.
         """
         are_measures = images.ndim == 3 and images.shape[2] == 1
         if (images.ndim not in (4, 5) and not are_measures) or len(names) != len(images):
@@ -139,139 +137,52 @@ class TwoViews:
         if self._batch is not None:
             views = self._batch(images, seeds)
         else:
-            shape = (len(images), self.n_channels or images.shape[1], *images.shape[2:])
-            views = torch.empty(shape, dtype=torch.float32, device=images.device)
             # One image after the other: a view cannot then depend on its batch.
-            for made, image, name, seed in zip(views, images, names, seeds, strict=True):
-                self._fill(made, image, name, seed)
+            views = torch.stack([self._one(*each) for each in zip(images, names, seeds, strict=True)])
         # A sum is forty times as fast as a look at each value.
         if not math.isfinite(float(views.sum())):
-            for view, image, name, seed in zip(views, images, names, seeds, strict=True):
+            for view, image, name in zip(views, images, names, strict=True):
                 # An image that is not finite itself is for training to refuse, which knows more of it.
-                if bool(view.isfinite().all()) or not bool(image.isfinite().all()):
-                    continue
-                culprit = self._culprit(
-                    image, seed, lambda found: found is not None and not bool(found.isfinite().all())
-                )
-                raise ConfigError(f"augment: {culprit} made values of {name} that are not finite.")
+                if bool(image.isfinite().all()) and not bool(view.isfinite().all()):
+                    raise ConfigError(f"augment: the view of {name} has values that are not finite.")
         return views
 
-    def _fill(self, made: Tensor, image: Tensor, name: str, seed: int) -> None:
-        """Make a view in its place in the batch."""
-        given = _plain(image, out=made if image.shape == made.shape else None)
+    def _one(self, image: Tensor, name: str, seed: int) -> Tensor:
+        """Return the view of an image, as a plain tensor."""
+        if hasattr(self.transform, "set_random_state"):
+            self.transform.set_random_state(seed=seed % MAX_SEED)
+        plain = image.to(torch.float32, copy=True)
         try:
-            data = self._seeded(seed)({_KEY: given})
+            data = self.transform({_KEY: plain.div_(255.0) if image.dtype == torch.uint8 else plain})
         except Exception as error:  # a transform of the user's may raise anything
             root: BaseException = error
             while root.__cause__ is not None:  # MONAI wraps an error once for each `Compose`
                 root = root.__cause__
             if isinstance(root, NeurocontrastError | MemoryError | torch.OutOfMemoryError):
                 raise root from None
-            culprit = self._trace(image, seed)[-1][0]
-            raise ConfigError(f"augment: {culprit} failed on {name}: {type(root).__name__}: {root}") from error
-        found = _image_in(data)
-        if found is None or found.shape != made.shape:
-            shape = made.shape
-            culprit = self._culprit(image, seed, lambda found: found is None or found.shape != shape)
-            what = "no tensor" if found is None else f"shape {tuple(found.shape)}"
+            raise ConfigError(f"augment: failed on {name}: {type(root).__name__}: {root} ({error})") from error
+        found = data.get(_KEY) if isinstance(data, Mapping) else None
+        shape = (self.n_channels or image.shape[0], *image.shape[1:])
+        if not isinstance(found, Tensor) or found.shape != shape:
+            what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else "no tensor"
             raise ConfigError(
-                f"augment: a view must be a tensor of the image's shape {tuple(shape)}, under '{_KEY}'. {culprit} "
-                f"returned {what} for {name}."
+                f"augment: a view must be a tensor of the image's shape {shape}, under '{_KEY}'. Got {what} for {name}."
             )
-        if found.data_ptr() != made.data_ptr() or found.stride() != made.stride():
-            # What only shows the image in another order must not be read while it is overwritten.
-            shared = found.untyped_storage().data_ptr() == made.untyped_storage().data_ptr()
-            made.copy_(found.clone() if shared else found)
-
-    def _seeded(self, seed: int) -> Any:
-        """Return the transform, seeded where it has any randomness."""
-        if hasattr(self.transform, "set_random_state"):
-            self.transform.set_random_state(seed=seed % MAX_SEED)
-        return self.transform
+        return (found.as_tensor() if isinstance(found, MetaTensor) else found).float()
 
     def _try(self, image: Tensor, name: str) -> None:
         """Refuse a transform whose views do not follow from its seed; once, on the first sample."""
         for number in range(_N_TRIED):
-            seeds, before = [derive_seed("trial of views", self.seed, number)], _global_states()
+            seeds = [derive_seed("trial of views", self.seed, number)]
             one, other = (self._made(image, [name], seeds) for _ in range(2))
-            moved = [where for where, state in _global_states().items() if state != before[where]]
-            if not _equal(one, other):
-                first, second = (self._trace(image[0], seeds[0]) for _ in range(2))
-                differing = (a[0] for a, b in zip(first, second, strict=False) if not _equal(a[1], b[1]))
+            tolerance = 0.0 if one.device.type == "cpu" else _EQUAL * float(one.nan_to_num().abs().amax())
+            if not torch.allclose(one, other, rtol=0.0, atol=tolerance, equal_nan=True):
                 raise ConfigError(
-                    f"augment: {next(differing, _name(self.transform))} makes another view each time, seeded alike: it "
-                    f"draws from {' and '.join(moved) or 'somewhere'} that set_random_state does not seed, and a "
-                    "resumed run would not be the run. Draw from self.R of a monai.transforms.RandomizableTransform."
+                    f"augment: {_name(self.transform)} makes another view each time, seeded alike: it draws from "
+                    "somewhere that set_random_state does not seed, and a resumed run would not be the run. Draw from "
+                    "self.R of a monai.transforms.RandomizableTransform."
                 )
-            if moved:
-                warnings.warn(
-                    f"augment: {_name(self.transform)} draws from {' and '.join(moved)}, which set_random_state does "
-                    "not seed. Where a view depends on it, a resumed run is not the run.",
-                    stacklevel=4,
-                )
-                return
-
-    def _trace(self, image: Tensor, seed: int) -> list[tuple[str, Tensor | None]]:
-        """Return the name of each step of the transform and what it makes of an image, up to a step that fails."""
-        if self._batch is not None:
-            return [(_name(self.transform), self._batch(image[None], [seed])[0])]
-        data: Any = {_KEY: _plain(image)}
-        made: list[tuple[str, Tensor | None]] = []
-        for step in _steps(self._seeded(seed)):
-            try:
-                data = step(data)
-            except Exception:  # as above, and it is named
-                return [*made, (_name(step), None)]
-            found = _image_in(data)
-            made.append((_name(step), None if found is None else found.clone()))
-        return made
-
-    def _culprit(self, image: Tensor, seed: int, wrong: Callable[[Any], bool]) -> str:
-        """Return the name of the step after which the image is wrong, and stays so."""
-        culprit = ""
-        for name, found in self._trace(image, seed):
-            culprit = (culprit or name) if wrong(found) else ""
-        return culprit or _name(self.transform)
-
-
-def _plain(image: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return an image as its transform gets it."""
-    made = torch.empty(image.shape, dtype=torch.float32, device=image.device) if out is None else out
-    made.copy_(image)
-    return made.div_(255.0) if image.dtype == torch.uint8 else made
-
-
-def _image_in(data: Any) -> Tensor | None:
-    found = data.get(_KEY) if isinstance(data, Mapping) else None
-    if isinstance(found, MetaTensor):
-        return found.as_tensor()
-    return found if isinstance(found, Tensor) else None
-
-
-def _steps(transform: Any) -> Iterator[Any]:
-    """Yield the transforms that a `Compose` applies one after the other."""
-    if type(transform) is Compose:
-        for child in transform.transforms:
-            yield from _steps(child)
-    else:
-        yield transform
 
 
 def _name(transform: Any) -> str:
     return getattr(transform, "__name__", None) or type(transform).__name__
-
-
-def _equal(one: Tensor | None, other: Tensor | None) -> bool:
-    if one is None or other is None or one.shape != other.shape:
-        return one is other
-    tolerance = 0.0 if one.device.type == "cpu" else _EQUAL * float(one.nan_to_num().abs().amax())
-    return torch.allclose(one, other, rtol=0.0, atol=tolerance, equal_nan=True)
-
-
-def _global_states() -> dict[str, Any]:
-    numpys: Any = np.random.get_state(legacy=False)  # noqa: NPY002
-    return {
-        "Python's global random state": random.getstate(),
-        "NumPy's global random state": (bytes(numpys["state"]["key"]), numpys["state"]["pos"]),
-        "PyTorch's global random state": bytes(torch.get_rng_state().numpy()),
-    }

@@ -9,7 +9,7 @@ from monai.transforms import Compose, RandAffined, RandAxisFlipd
 from tiny import Images, after, data, run, weights
 
 from neurocontrast.exceptions import ConfigError, TrainingInterrupted
-from neurocontrast.transforms import RandBrainContrastd, RandMaskEdged, RandNoised, TwoViews
+from neurocontrast.transforms import RandBrainRiciand, RandMaskEdged, RandNoised, TwoViews
 
 
 def mine() -> Compose:
@@ -18,7 +18,7 @@ def mine() -> Compose:
         [
             RandAxisFlipd("image", prob=0.5),
             RandAffined("image", prob=0.5, rotate_range=0.1, padding_mode="border"),
-            RandBrainContrastd("image", prob=0.5),
+            RandBrainRiciand("image", prob=0.5),
             RandMaskEdged("image", prob=0.3),
             lambda sample: {**sample, "image": sample["image"].clamp(-4.0, 4.0)},
             RandNoised("image", prob=0.8),
@@ -67,10 +67,10 @@ def test_views_follow_the_scan_to_another_row_of_the_table(tmp_path):
     assert all(torch.equal(made[0][key], made[1][key]) for key in shared)
 
 
-def test_a_transform_that_breaks_the_run_is_named_before_a_step(tmp_path):
+def test_a_transform_that_breaks_the_run_is_refused_before_a_step(tmp_path):
     def halved(sample):
         return {**sample, "image": sample["image"][:, ::2]}
 
-    with pytest.raises(ConfigError, match=r"halved returned shape \(1, 4, 8, 8\) for sub-\d\d"):
+    with pytest.raises(ConfigError, match=r"Got shape \(1, 4, 8, 8\) for sub-\d\d"):
         run(tmp_path, made_views=TwoViews(Compose([*mine().transforms, halved]), seed=3))
     assert not list((tmp_path / "checkpoints").glob("*.pt"))

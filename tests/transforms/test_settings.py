@@ -12,17 +12,14 @@ from neurocontrast.transforms import AugmentSettings, Preprocessing
 
 
 def test_the_reference_protocol_is_the_published_one():
-    reference = AugmentSettings.reference()
-    operations = (reference.flip, reference.blur, reference.noise, reference.cutout, reference.crop)
-    assert [operation.probability for operation in operations if operation] == [0.5] * 5
-    assert reference.blur is not None
-    assert reference.blur.sigma_voxels == (0.1, 1.0)
-    assert reference.noise is not None
-    assert reference.noise.sigma == (0.1, 1.0)
-    assert reference.cutout is not None
-    assert (reference.cutout.fraction, reference.cutout.value) == ((0.25, 0.25), 0.0)
-    assert reference.crop is not None
-    assert reference.crop.fraction == (0.75, 0.75)
+    reference = AugmentSettings.reference().model_dump()
+    assert {name: chosen for name, chosen in reference.items() if chosen is not None} == {
+        "flip": {"probability": 0.5, "axes": (0, 1, 2)},
+        "blur": {"probability": 0.5, "sigma_voxels": (0.1, 1.0)},
+        "noise": {"probability": 0.5, "sigma": (0.1, 1.0)},
+        "cutout": {"probability": 0.5, "fraction": (0.25, 0.25), "value": 0.0},
+        "crop": {"probability": 0.5, "fraction": (0.75, 0.75)},
+    }
 
 
 SITE_OPERATIONS = {
@@ -34,11 +31,6 @@ SITE_OPERATIONS = {
     "tight_mask",
     "mask_edge",
 }
-
-
-def test_what_imitates_sites_is_off_unless_asked_for():
-    for settings in (AugmentSettings(), AugmentSettings.reference(), AugmentSettings.off()):
-        assert all(getattr(settings, name) is None for name in SITE_OPERATIONS | {"tissue_shift"})
 
 
 def test_sites_is_all_that_imitates_sites_and_the_cutout():
@@ -67,21 +59,9 @@ def test_the_defaults_that_the_documentation_gives_are_the_defaults(name):
     assert set(documented) == set(operation.model_fields) - {"probability"}
 
 
-def test_the_size_of_the_brain_stays_unless_asked_for():
-    affine = AugmentSettings.sites().affine
-    assert affine is not None
-    assert (affine.scale, affine.anisotropic) == ((1.0, 1.0), False)
-
-
 def test_settings_travel_through_json():
     for settings in (AugmentSettings(), AugmentSettings.reference(), AugmentSettings.off(), AugmentSettings.sites()):
         assert AugmentSettings.model_validate(settings.model_dump(mode="json")) == settings
-
-
-def test_null_switches_an_operation_off_and_an_empty_section_means_the_published_ranges():
-    settings = AugmentSettings.model_validate({"blur": None, "crop": {}})
-    assert settings.blur is None
-    assert settings.crop == AugmentSettings.reference().crop
 
 
 @pytest.mark.parametrize(
@@ -89,29 +69,15 @@ def test_null_switches_an_operation_off_and_an_empty_section_means_the_published
     [
         ({"blur": {"probability": 1.5}}, r"(?s)blur\.probability.*less than or equal to 1"),
         ({"blur": {"sigma_voxels": [1.0, 0.1]}}, r"(?s)blur\.sigma_voxels.*\[lowest, highest\]\. Got \[1, 0\.1\]"),
-        ({"noise": {"sigma": [-0.1, 1.0]}}, r"(?s)noise\.sigma.*greater than or equal to 0"),
         ({"noise": {"sigma": [0.1, float("nan")]}}, r"(?s)noise\.sigma.*finite"),
         ({"cutout": {"fraction": [0.0, 0.5]}}, r"(?s)cutout\.fraction.*greater than 0"),
-        ({"crop": {"fraction": [0.5, 1.2]}}, r"(?s)crop\.fraction.*less than or equal to 1"),
         ({"flip": {"axes": []}}, r"(?s)flip\.axes.*at least 1 item"),
         ({"flip": {"axes": [0, 0]}}, r"(?s)flip\.axes.*distinct. Got \[0, 0\]"),
         ({"flip": {"axes": [3]}}, r"(?s)flip\.axes.*0, 1 or 2"),
         ({"blurr": {}}, "Extra inputs"),
-        ({"contrast": {"gamma": [0.0, 1.0]}}, r"(?s)contrast\.gamma.*greater than or equal to 0\.2"),
-        ({"contrast": {"gamma": [1.2, 0.8]}}, r"(?s)contrast\.gamma.*\[lowest, highest\]\. Got \[1\.2, 0\.8\]"),
         ({"bias_field": {"order": 0}}, r"(?s)bias_field\.order.*greater than or equal to 1"),
-        ({"bias_field": {"strength": [0.0, 1.5]}}, r"(?s)bias_field\.strength.*less than or equal to 1"),
-        ({"sharpness": {"amount": [-2.0, 0.0]}}, r"(?s)sharpness\.amount.*greater than or equal to -1"),
         ({"rician": {"sigma": 0.1}}, r"(?s)rician\.sigma.*tuple"),
-        ({"affine": {"scale": [0.0, 1.0]}}, r"(?s)affine\.scale.*greater than or equal to 0\.5"),
-        ({"affine": {"rotation_degrees": [-90, 90]}}, r"(?s)rotation_degrees.*greater than or equal to -45"),
-        ({"tight_mask": {"depth_voxels": [0.0, 1.0]}}, r"(?s)tight_mask\.depth_voxels.*greater than 0"),
-        ({"mask_edge": {"depth_voxels": [-4, 1]}}, r"(?s)mask_edge\.depth_voxels.*greater than or equal to -3"),
         ({"mask_edge": {"variation": 1.0}}, "Extra inputs"),
-        ({"tissue_shift": {"order": 0}}, r"(?s)tissue_shift\.order.*greater than or equal to 1"),
-        ({"tissue_shift": {"gain": [0.3, 0.1]}}, r"(?s)tissue_shift\.gain.*\[lowest, highest\]"),
-        ({"tissue_shift": {"shift": [-0.1, 0.1]}}, r"(?s)tissue_shift\.shift.*greater than or equal to 0"),
-        ({"tissue_shift": {"strength": [0.0, 0.1]}}, "Extra inputs"),
     ],
 )
 def test_wrong_settings_are_named(given, message):

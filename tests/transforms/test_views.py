@@ -11,7 +11,6 @@ import torch
 from monai.transforms import (
     Compose,
     OneOf,
-    Rand3DElasticd,
     RandAffined,
     RandAxisFlipd,
     Randomizable,
@@ -31,7 +30,6 @@ from neurocontrast.transforms import (
     TwoViews,
     brain_views,
 )
-from neurocontrast.transforms.rand_detail import Blur
 
 SHAPE = (12, 14, 13)
 NAMES = [f"sub-{number:02d} session 1" for number in range(6)]
@@ -220,41 +218,23 @@ def failing(data):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (
-            FromNowhere(),
-            "FromNowhere makes another view each time.*draws from somewhere that set_random_state does",
-        ),
-        (globally_noisy, "globally_noisy makes another view.* PyTorch's global random state that set_random_state"),
-        (numpys, "numpys makes another view.* NumPy's global random state that set_random_state"),
-        (Counting(), "Counting makes another view each time"),
-        (broken, r"of the image's shape \(1, 12, 14, 13\).* broken returned shape \(1, 11, 14, 13\) for sub-00"),
-        (infinite, "infinite made values of sub-00 session 1 that are not finite"),
-        (as_array, "under 'image'. as_array returned no tensor for sub-00"),
-        (lost, "lost returned no tensor"),
-        (failing, "failing failed on sub-00 session 1: KeyError: 'no such key'"),
+        (FromNowhere(), "makes another view each time"),
+        (globally_noisy, "makes another view each time"),
+        (numpys, "makes another view each time"),
+        (Counting(), "makes another view each time"),
+        (broken, r"of the image's shape \(1, 12, 14, 13\).* Got shape \(1, 11, 14, 13\) for sub-00"),
+        (infinite, "the view of sub-00 session 1 has values that are not finite"),
+        (as_array, "under 'image'. Got no tensor for sub-00"),
+        (lost, "Got no tensor"),
+        (failing, "failed on sub-00 session 1: KeyError: 'no such key'"),
     ],
 )
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_transform_that_would_break_a_run_is_named(wrong, said, nested, volumes):
+def test_a_transform_that_would_break_a_run_is_refused(wrong, said, nested, volumes):
     flip = RandAxisFlipd("image", prob=0.5)
     transform = Compose([flip, Compose([wrong])]) if nested else wrong
     with pytest.raises(ConfigError, match=said):
         TwoViews(transform, seed=0)(volumes, NAMES, epoch=0)
-
-
-def test_a_crop_that_is_resized_back_is_not_blamed_for_what_follows(volumes):
-    crop = [RandSpatialCropd("image", roi_size=(9, 9, 9), random_size=False), Resized("image", SHAPE)]
-    with pytest.raises(ConfigError, match="broken returned shape"):
-        TwoViews(Compose([*crop, broken, lambda sample: sample]), seed=0)(volumes, NAMES, epoch=0)
-
-
-def test_what_draws_from_a_global_state_without_effect_is_warned_of(volumes):
-    def idle(data):
-        torch.rand(1)
-        return data
-
-    with pytest.warns(UserWarning, match="idle draws from PyTorch's global random state"):
-        TwoViews(idle, seed=0)(volumes, NAMES, epoch=0)
 
 
 def test_images_that_are_not_finite_are_left_to_training_which_knows_more(volumes):
@@ -263,12 +243,6 @@ def test_images_that_are_not_finite_are_left_to_training_which_knows_more(volume
         one, _ = TwoViews(RandNoised("image"), seed=0)(volumes, NAMES, epoch=0)
         assert one[broken_one].isnan().all()
         assert one[[1, 3, 4, 5]].isfinite().all()
-
-
-def test_messages_of_our_own_transforms_arrive_as_they_are():
-    settings = AugmentSettings.off().model_copy(update={"blur": Blur(probability=1.0, sigma_voxels=(4.0, 4.0))})
-    with pytest.raises(DataError, match=r"blur reaches 16 voxels.*Lower augment\.blur\.sigma_voxels"):
-        TwoViews(brain_views(settings), seed=0)(torch.rand(1, 1, 9, 9, 9), ["a"], epoch=0)
 
 
 def test_what_cannot_be_called_or_copied_is_refused():
@@ -290,13 +264,6 @@ def test_a_copy_of_the_views_makes_the_same(volumes):
     views = TwoViews(of_others(), seed=1)
     again = copy.deepcopy(views)
     assert torch.equal(views.view(volumes, NAMES, epoch=0, view=0), again.view(volumes, NAMES, epoch=0, view=0))
-
-
-def test_the_published_elastic_deformation_of_monai_is_keyed_too(volumes):
-    elastic = Rand3DElasticd("image", sigma_range=(2, 3), magnitude_range=(1, 2), prob=1.0)
-    one, again = (TwoViews(elastic, seed=0)(volumes[:2], NAMES[:2], epoch=0) for _ in range(2))
-    assert torch.equal(one[0], again[0])
-    assert not torch.equal(one[0], one[1])
 
 
 def test_both_views_change_with_the_epoch(volumes):

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from neurocontrast.seeds import derive_uniforms
 from neurocontrast.settings import Settings
+from neurocontrast.transforms.augment import Probability
 from neurocontrast.transforms.measures.noise import normal_numbers
-from neurocontrast.transforms.operation import Probability
 
 __all__ = ["MeasureSiteShift"]
 

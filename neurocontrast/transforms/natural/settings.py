@@ -12,8 +12,8 @@ from pydantic import Field
 
 from neurocontrast.seeds import derive_uniforms
 from neurocontrast.settings import Settings
+from neurocontrast.transforms.augment import Pair, Probability, Span
 from neurocontrast.transforms.description import Replaceable
-from neurocontrast.transforms.operation import Pair, Probability, Span
 
 COLOUR_STEPS = ("brightness", "contrast", "saturation", "hue")
 NEUTRAL_FACTORS = (1.0, 1.0, 1.0, 0.0)

@@ -12,7 +12,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from neurocontrast.exceptions import ConfigError
 
@@ -55,20 +55,15 @@ def files_of(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path of the same ending to write to; rename it to `path` on success, remove it on any error.
-
-    A lock on the temporary file tells `sweep_files` that its writer lives.
-    """
+    """Give a temporary path of the same ending to write to; rename it to `path` on success, remove it on any error."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".tmp-{uuid.uuid4().hex[:12]}-{target.name}")
     try:
-        with open(temporary, "xb") as held:
-            _lock(held)
-            yield temporary
-            with open(temporary, "rb") as stream:
-                os.fsync(stream.fileno())
-            os.replace(temporary, target)
+        yield temporary
+        with open(temporary, "rb") as stream:
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
     except OSError as error:
         raise _named(error, temporary, target) from None
     finally:
@@ -76,24 +71,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def sweep_files(path: Path) -> None:
-    """Remove the temporary files that killed writers left of a file, and of files beside it with another ending."""
+    """Remove the temporary files that killed writers left of a file, and of files with another ending."""
     pattern = re.compile(rf"(\.tmp-[0-9a-f]{{12}}-)+{re.escape(path.stem)}\..*")
     for left in path.parent.glob(".tmp-*"):
         if pattern.fullmatch(left.name) and left.is_file():
-            with contextlib.suppress(OSError), open(left, "r+b") as stream:
-                if _lock(stream):
-                    left.unlink()
-
-
-def _lock(stream: IO[bytes]) -> bool:
-    """Lock a file until it is closed; return False where another process holds it, or there are no locks."""
-    try:
-        import fcntl
-
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
-        return False
-    return True
+            left.unlink(missing_ok=True)
 
 
 def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> None:
@@ -148,7 +130,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary folder to fill; on success it takes the place of `path`, on any error it is removed.
 
     A mount point, and the folder one works in, cannot be exchanged for another: there the temporary folder is inside,
-    and its entries take their places one after another.
+    and its entries take the place of the earlier ones, which a kill meanwhile can leave incomplete.
     """
     target = Path(path).absolute()
     sweep(target)
@@ -156,83 +138,52 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     place = target if stays else target.parent
     place.mkdir(parents=True, exist_ok=True)
     temporary = place / f".tmp-{target.name}-{uuid.uuid4().hex[:12]}"
-    from filelock import FileLock  # a bundle, which has this module, does without
-
-    lock = FileLock(f"{temporary}.lock")
-    with contextlib.suppress(OSError):  # a file system without locks, where nothing is swept
-        lock.acquire(timeout=0)
     try:
         temporary.mkdir()
         yield temporary
-        if stays:
-            _move_in(temporary, target)
-        else:
-            _take_the_place(temporary, target)
+        _exchange(temporary, target, stays=stays)
     except OSError as error:
         raise _named(error, temporary, target) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        Path(lock.lock_file).unlink(missing_ok=True)
-        lock.release()
 
 
-def sweep(path: str | os.PathLike[str]) -> None:
-    """Remove the temporary folders that killed writers of a folder left; those of living writers are kept.
-
-    A living writer holds a lock on a file beside its temporary folder. Where a writer was killed while the new folder
-    took the place of the earlier one, the earlier one is put back, or the exchange is completed.
-    """
-    from filelock import FileLock, Timeout
-
-    target = Path(path).absolute()
-    pattern = re.compile(rf"(\.tmp-{re.escape(target.name)}-[0-9a-f]{{12}})(?:-replaced|-old|\.lock)?")
-    for place in (target, target.parent):
-        names = [entry.name for entry in place.iterdir()] if os.access(place, os.R_OK | os.X_OK) else []
-        for temporary in {place / found[1] for name in names if (found := pattern.fullmatch(name))}:
-            lock = FileLock(f"{temporary}.lock", timeout=0)
-            with contextlib.suppress(Timeout, OSError), lock:
-                _clear(temporary, target)
-                Path(lock.lock_file).unlink(missing_ok=True)
-
-
-def _clear(temporary: Path, target: Path) -> None:
-    aside, old = Path(f"{temporary}-replaced"), Path(f"{temporary}-old")
-    if aside.is_dir() and aside.parent == target:
-        for entry in aside.iterdir():
-            entry.rename(target / entry.name)
-    elif aside.is_dir() and not target.exists():
-        aside.rename(target)
-    if old.is_dir() and temporary.is_dir():  # all that was there has stepped aside, and what is new is complete
-        for entry in temporary.iterdir():
-            entry.rename(target / entry.name)
-    for left in (temporary, aside, old):
-        shutil.rmtree(left, ignore_errors=True)
-
-
-def _take_the_place(temporary: Path, target: Path) -> None:
-    if not target.exists():
-        temporary.rename(target)
-        return
-    # The old folder steps aside first, so that a complete one is there but between two renames.
+def _exchange(temporary: Path, target: Path, *, stays: bool) -> None:
     aside = Path(f"{temporary}-replaced")
-    target.rename(aside)
-    try:
+    if stays:
+        earlier = [entry for entry in target.iterdir() if entry != temporary]
+        aside.mkdir()
+        for entry in earlier:
+            entry.rename(aside / entry.name)
+        for entry in list(temporary.iterdir()):
+            entry.rename(target / entry.name)
+    elif target.exists():
+        # The old folder steps aside first, so that a complete one is there except between two renames.
+        target.rename(aside)
+        try:
+            temporary.rename(target)
+        except OSError:
+            aside.rename(target)
+            raise
+    else:
         temporary.rename(target)
-    except OSError:
-        aside.rename(target)
-        raise
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _move_in(temporary: Path, target: Path) -> None:
-    aside = Path(f"{temporary}-replaced")
-    aside.mkdir()
-    for entry in [entry for entry in target.iterdir() if not entry.name.startswith(temporary.name)]:
-        entry.rename(aside / entry.name)
-    old = aside.rename(f"{temporary}-old")
-    for entry in list(temporary.iterdir()):
-        entry.rename(target / entry.name)
-    shutil.rmtree(old, ignore_errors=True)
+def sweep(path: str | os.PathLike[str]) -> None:
+    """Remove the temporary folders that killed writers of a folder left, and put back what had stepped aside."""
+    target = Path(path).absolute()
+    pattern = re.compile(rf"\.tmp-{re.escape(target.name)}-[0-9a-f]{{12}}(-replaced)?")
+    for place in (target, target.parent):
+        names = [entry.name for entry in place.iterdir()] if os.access(place, os.R_OK | os.X_OK) else []
+        for found in filter(None, map(pattern.fullmatch, names)):
+            left = place / found[0]
+            if found[1] and place == target:
+                for entry in [entry for entry in left.iterdir() if not (target / entry.name).exists()]:
+                    entry.rename(target / entry.name)
+            elif found[1] and not target.exists():
+                left.rename(target)
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _named(error: OSError, temporary: Path, target: Path) -> OSError:

@@ -90,7 +90,7 @@ def test_keys_in_any_case_are_found(tmp_path, capsys, key):
     assert "Erika" not in shown.out + shown.err
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000, b'{"PatientName": "Erika", "PatientName": "Max"}'])
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000])
 def test_json_that_cannot_be_read_is_told_apart(tmp_path, capsys, content):
     table = _cohort(tmp_path, tmp_path / "a.nii.gz", content)
     assert run(["check", str(table), "--phi"]) == 2

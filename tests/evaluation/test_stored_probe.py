@@ -127,7 +127,7 @@ def pickled(folder):
         (change("classes", ["a", "b", "c"]), "of a wrong shape"),
         (lambda folder: (folder / "probe.npz").unlink(), "missing beside probe.json"),
         (swap_arrays, "is not the file that probe.json describes"),
-        (pickled, "holds Python objects"),
+        (pickled, "allow_pickle=False"),
     ],
 )
 def test_a_damaged_probe_is_named(make_cohort, tmp_path, damage, message):

@@ -273,7 +273,6 @@ def test_what_a_killed_call_left_with_faces_and_headers_is_removed(export, tmp_p
     left = tmp_path / ".tmp-bids-0123456789ab"
     (left / ".scratch" / "tmpx").mkdir(parents=True)
     (left / ".scratch" / "tmpx" / "series.json").write_text("Mustermann")
-    (tmp_path / ".tmp-bids-0123456789ab.lock").touch()
     out = convert(export, tmp_path / "bids", n_workers=0)
     assert not list(tmp_path.glob(".tmp-*"))
     assert not list(out.glob(".scratch"))

@@ -45,8 +45,8 @@ arrived.to_csv(folder / "arrived.tsv", sep="\t", index=False)
 
 
 # %%
-# Each is predicted by itself; what a scan gives is there as soon as it is finished
-# ---------------------------------------------------------------------------------
+# Each is embedded and predicted, and a damaged one stops no other
+# ----------------------------------------------------------------
 def show(scan: dict) -> None:
     if scan["error"]:
         print(f"{scan['participant_id']}: FAILED: {scan['error'].replace(str(folder), '…')}")

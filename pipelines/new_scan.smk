@@ -41,4 +41,4 @@ rule predict:
         f"{OUT}/logs/{{scan}}.log",
     shell:
         "neurocontrast predict {params.evaluation:q} {input.scan:q} --run {params.run:q} "
-        "--out {output.table:q} --overwrite > {log:q} 2>&1"
+        "--out {output.table:q} --overwrite --jsonl > {output.record:q} 2> {log:q}"

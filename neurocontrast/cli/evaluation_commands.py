@@ -130,12 +130,8 @@ def predict(
 ) -> Result:
     """Predict with the probe that an evaluation fitted on all of its scans.
 
-    Of scans, a bad one stops no other; the exit code is then 1. The same command continues after a kill.
+    A bad scan stops no other; the exit code is then 1. The same command continues after a kill.
     """
-    if run is None:
-        given_for_scans = [name for name, value in (("--jsonl", jsonl), ("--images-root", images_root)) if value]
-        if given_for_scans:
-            raise ConfigError(f"{given_for_scans[0]}: is for scans. Say which run embeds them: --run RUN.")
     path = neurocontrast.predict(
         probe,
         embeddings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -23,10 +24,9 @@ from neurocontrast.evaluation.designs import FEW_SUBJECTS
 from neurocontrast.evaluation.few_shot import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.evaluation.panels.outlyingness import count_outside, outside_message
 from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
-from neurocontrast.evaluation.stored_probe import digest_of_probe
 from neurocontrast.evaluation.transformers.sites import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError, one_of
-from neurocontrast.files import check_output_file, digest_of, digest_of_file, write_table_with_json
+from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.reading import read_json
@@ -34,6 +34,8 @@ from neurocontrast.reading import read_json
 __all__ = ["predict"]
 
 Floats = npt.NDArray[np.float64]
+
+_IDENTIFIERS = ["participant_id", "session", "site"]
 
 
 def predict(
@@ -53,7 +55,8 @@ def predict(
     """Apply the probe of an evaluation to embeddings of the same encoder, or to scans; return the predictions' path.
 
     A probe of recentred features gets these recentred: training sites by what was learned of them, others by their
-    own scans in this table (transductive; of scans, which come one by one, those of other sites fail).
+    own scans in this table (transductive). Scans are embedded first, as `neurocontrast.embed` does; a call that was
+    killed continues when it is made again, and a scan that cannot be read stops no other.
 
     Parameters
     ----------
@@ -61,14 +64,13 @@ def predict(
         Evaluation directory, or its folder ``probe``.
     embeddings : path
         Table written by `embed`, with the run whose embeddings the probe was fitted on. With `run`: a scan (NIfTI,
-        FreeSurfer), a folder of scans at any depth, or a table with one row a scan. With a `run` of regional measures:
-        a table or a folder of these, or the table of people to whom those of ``data.measures`` belong.
+        FreeSurfer), a folder of scans at any depth, or a table with one row per scan. With a `run` of regional
+        measures: a table or a folder of these, or the table of people to whom those of ``data.measures`` belong.
     out : path
         Table to write, ending in ``.tsv``: identifiers, site, ``y_score`` (probability of the positive class, or
         number; of several classes ``score_<class>``), ``y_pred``, ``trained_on`` (subjects that the probe was fitted
-        on), ``mahalanobis``, ``mahalanobis_percentile`` and ``outside``. A ``.json`` beside it says where it came from.
-        Of scans there are also ``warnings`` and ``error``, and a ``.jsonl`` beside it has one JSON object a scan,
-        written as soon as that scan is finished; the same call continues after a kill.
+        on), ``mahalanobis``, ``mahalanobis_percentile`` and ``outside``; of scans also ``warnings`` and ``error``.
+        A ``.json`` file next to it says where it came from.
     run : path, optional
         Run directory whose encoder embeds the scans.
     images_root : path, optional
@@ -83,47 +85,46 @@ def predict(
     outside_percentile : float, default=97.5
         Percentile of the training scans' own distances beyond which a scan is called outside.
     overwrite : bool
-        Whether an `out` that exists is replaced. Scans that the ``.jsonl`` has already are not predicted again.
+        Whether an `out` that exists is replaced.
     on_scan : callable, optional
-        Called with the JSON object of each scan as it is finished.
+        Called with each row of the table as a JSON object.
     progress : Progress
         Receives progress and warnings.
     """
     if not 50 <= outside_percentile < 100:
         raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
+    if run is None and images_root is not None:
+        raise ConfigError("images_root: is for scans. Say which run embeds them: run=RUN.")
     target = Path(out)
     check_output_file(target, ".tsv", overwrite=overwrite)
     about = target.with_suffix(".json")
     check_output_file(about, ".json", overwrite=overwrite or (not target.exists() and _is_ours(about)))
     fitted, path = load_probe(probe), Path(embeddings)
+    scans = None
     if run is None:
-        tidy, features, origin, doubt = _read_features(fitted, path)
-        doubts = [] if doubt is None else [doubt]
-        truths, recentred = _truths(fitted, tidy, calibrate), _recentred(fitted, tidy)
+        tidy, features, origin, doubts = _read_features(fitted, path)
+    else:
+        from neurocontrast.commands.predict_scans import open_scans
+
+        scans = open_scans(Path(run), path, fitted, out=target, images_root=images_root, config=config)
+        tidy, doubts = scans.tidy, list(scans.cohort.warnings)
+    truths, recentred = _truths(fitted, tidy, calibrate), _recentred(fitted, tidy)
+    if scans is None:
         table = _predictions(fitted, tidy, features, outside_percentile)
     else:
-        from neurocontrast.commands.predict_scans import Journal, open_scans
-
-        scans = open_scans(Path(run), path, fitted, images_root=images_root, config=config)
-        tidy, doubts = scans.tidy, list(scans.cohort.warnings)
-        truths, recentred = _truths(fitted, tidy, calibrate), _recentred(fitted, tidy)
-        model = digest_of("predictions", digest_of_probe(probe), encoder_digest(scans.info), outside_percentile)
-        table = scans.predict(
-            lambda row, of_row: _predict_alone(fitted, row, of_row, outside_percentile),
-            columns=_columns(fitted),
-            journal=Journal(target.with_suffix(".jsonl"), model, overwrite=overwrite, on_scan=on_scan),
-            progress=progress,
-        )
+        table = _predictions_of_scans(fitted, tidy, *scans.embed(progress), outside_percentile)
         origin = scans.origin(table)
-    calibration = None
-    if calibrate is not None and truths is not None:
-        calibration = {"file": Path(calibrate).name} | _calibrated(fitted, tidy, table, truths)
+    calibration = None if truths is None else _calibrated(fitted, tidy, table, truths, Path(str(calibrate)).name)
     outside = _outside(fitted, tidy, table, outside_percentile)
     for message in (*doubts, *_doubts(fitted, table, recentred, outside, calibration)):
-        if message is not None:
-            progress.warning(message)
+        progress.warning(message)
     parts = {"recentred": recentred, "outlyingness": outside, "calibration": calibration}
     write_table_with_json(target, table, _origin(fitted, table) | origin | parts)
+    if scans is not None:
+        scans.finished.remove()
+    if on_scan is not None:
+        for record in json.loads(table.to_json(orient="records", double_precision=15)):
+            on_scan(record)
     return target
 
 
@@ -137,12 +138,10 @@ def _is_ours(about: Path) -> bool:
 
 def _read_features(
     fitted: FittedProbe, path: Path
-) -> tuple[pd.DataFrame, npt.NDArray[np.floating], dict[str, Any], str | None]:
-    """Return the rows and features of an embeddings table, what is recorded of it, and a doubt about its encoder."""
+) -> tuple[pd.DataFrame, npt.NDArray[np.floating], dict[str, Any], list[str]]:
+    """Return the rows and features of an embeddings table, what is recorded of it, and doubts about its encoder."""
     if path.is_dir() or path.name.lower().endswith((".tsv", ".csv", ".nii", ".nii.gz", ".mgz")):
-        raise ConfigError(
-            f"embeddings: '{path}' are scans or measures: say which run embeds them, by --run RUN (run=...)."
-        )
+        raise ConfigError(f"embeddings: '{path}' are scans or measures. Say which run embeds them: run=RUN.")
     read = read_embeddings(path)
     if not len(read.table):
         raise DataError(f"{path.name}: the table has no rows, and there is nothing to predict without a scan.")
@@ -158,7 +157,8 @@ def _read_features(
     tidy = tidy_table(read.table)
     check_rows(tidy, read.features)
     of_file = {"file": path.name, "digest": digest_of_file(path)}
-    return tidy, read.features, {"embeddings": of_file, "simulated": bool(read.info.get("simulated", False))}, doubt
+    origin = {"embeddings": of_file, "simulated": bool(read.info.get("simulated", False))}
+    return tidy, read.features, origin, [] if doubt is None else [doubt]
 
 
 def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
@@ -187,7 +187,9 @@ def _n_known(table: pd.DataFrame) -> int:
     return int(table["trained_on"].eq(True).sum())
 
 
-def _calibrated(fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, truths: Floats) -> dict[str, Any]:
+def _calibrated(
+    fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, truths: Floats, file: str
+) -> dict[str, Any]:
     """Take each site's bias out of the predictions in `table`; return what was taken out."""
     scores, sites = table["y_score"].to_numpy(dtype=float), tidy["site"]
     labelled = ~np.isnan(truths) & ~np.isnan(scores) & tidy["site"].notna().to_numpy()
@@ -201,7 +203,7 @@ def _calibrated(fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, tr
     table["y_pred"] = shifted if fitted.kind == "continuous" else labels[fitted.decide(shifted)]
     table.loc[np.isnan(scores), "y_pred"] = None
     table["calibrated_on"] = labelled
-    return {"by_site": {site: asdict(shift) for site, shift in shifts.items()}}
+    return {"file": file, "by_site": {site: asdict(shift) for site, shift in shifts.items()}}
 
 
 def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLike[str] | None) -> Floats | None:
@@ -256,7 +258,7 @@ def _doubts(
     recentred: list[dict[str, Any]] | None,
     outside: dict[str, Any] | None,
     calibration: dict[str, Any] | None,
-) -> Iterator[str | None]:
+) -> Iterator[str]:
     """Yield warnings about scans whose predictions are no test of the probe, or not to be trusted."""
     n_known = _n_known(table)
     if n_known:
@@ -274,7 +276,8 @@ def _doubts(
         )
     if fitted.distribution is None:
         yield "The probe does not say where its training scans lie, so nothing tells which of these scans lie outside."
-    yield None if outside is None else outside["message"]
+    if outside is not None and outside["message"] is not None:
+        yield outside["message"]
     by_site = {} if calibration is None else calibration["by_site"]
     unshifted = [f"{site} ({shift['n_subjects']})" for site, shift in by_site.items() if shift["shift"] is None]
     if unshifted:
@@ -299,37 +302,27 @@ def _recentred(fitted: FittedProbe, tidy: pd.DataFrame) -> list[dict[str, Any]] 
             for site, n in counts.items()]  # fmt: skip
 
 
-def _columns(fitted: FittedProbe) -> list[str]:
-    """Return the columns of what `_predictions` says of a scan."""
-    scores = [f"score_{name}" for name in fitted.classes] if fitted.kind == "multiclass" else ["y_score"]
-    distances = [] if fitted.distribution is None else ["mahalanobis", "mahalanobis_percentile", "outside"]
-    return [*scores, "y_pred", "trained_on", *distances]
-
-
-def _predict_alone(
-    fitted: FittedProbe, row: pd.DataFrame, features: npt.NDArray[np.floating], threshold: float
-) -> dict[str, Any]:
-    """Return what is predicted for one scan, with a warning where it lies outside."""
-    site = row["site"].iloc[0]
-    if fitted.recentring is not None and site not in set(fitted.recentring.sites_):
-        raise DataError(
-            f"the probe needs features recentred by site, and site '{site}' is not one that it learned: its scans must "
-            "be seen together. Embed them, and predict the embeddings."
-        )
-    found = {str(name): values.iloc[0] for name, values in _predictions(fitted, row, features, threshold).items()}
-    if found.get("outside"):
-        found["warning"] = (
-            f"lies outside the distribution that the probe was fitted on (percentile "
-            f"{found['mahalanobis_percentile']:.1f} of its training scans): do not trust the prediction without people "
-            "of its site to check it on"
-        )
-    return found
+def _predictions_of_scans(
+    fitted: FittedProbe,
+    tidy: pd.DataFrame,
+    features: npt.NDArray[np.floating],
+    notes: pd.DataFrame,
+    threshold: float,
+) -> pd.DataFrame:
+    """Return the predictions of scans without an error, and their notes; other scans have empty cells."""
+    good = notes["error"].isna().to_numpy()
+    if not good.any():
+        raise DataError(f"none of {len(notes)} scans can be embedded, for instance: {notes['error'].iloc[0]}")
+    known = _predictions(fitted, tidy[good], features[good], threshold)
+    table = known.reindex(tidy.index)
+    table[_IDENTIFIERS] = tidy[_IDENTIFIERS]
+    return table.join(notes)
 
 
 def _predictions(
     fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating], threshold: float
 ) -> pd.DataFrame:
-    table = tidy[["participant_id", "session", "site"]].copy()
+    table = tidy[_IDENTIFIERS].copy()
     if fitted.recentring is not None:
         features = recentre_table(fitted.recentring, features, tidy)
     scores = fitted.predict(features)

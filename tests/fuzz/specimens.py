@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from evaluation_folders import make_binary
 
-from neurocontrast.commands.predict_scans import Journal
+from neurocontrast.commands.index import index as index_folder
 from neurocontrast.config import load_config
 from neurocontrast.data.cache import VolumeCache
 from neurocontrast.data.cohort import inspect_cohort
@@ -40,7 +40,7 @@ from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.files import digest_of_file
 from neurocontrast.reading import read_array, read_arrays
 from neurocontrast.reporting import read as reporting
-from neurocontrast.stages import make_data, run_folder, voxels
+from neurocontrast.stages import run_folder, voxels
 from neurocontrast.tables import read_parquet, read_workbook
 from neurocontrast.training.checkpoints import load_checkpoint, save_checkpoint
 from neurocontrast.training.session import Position
@@ -126,15 +126,12 @@ def _tables(root: Path) -> dict[str, Specimen]:
     def index(path: Path) -> Any:
         before = path.read_bytes()
         try:
-            make_data.index(tree, path.with_name("participants.tsv"), overwrite=True)
+            index_folder(tree, path.with_name("participants.tsv"), overwrite=True)
         except Exception:
             assert path.read_bytes() == before
             raise
 
     found["index.json"] = Specimen(_put(root / "index/index.json", record), index)
-    line = {"participant_id": "sub-1", "key": "m-1", "y_score": 0.5, "PatientName": PERSON}
-    journal = lambda path: Journal(path, "m", overwrite=False).open(["1"])  # noqa: E731
-    found["journal"] = Specimen(_put(root / "journal/p.jsonl", json.dumps(line) + "\n"), journal)
     return found
 
 

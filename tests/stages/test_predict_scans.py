@@ -1,15 +1,9 @@
-"""Scans that come one by one: predicted by a run and an evaluation, and written down as they are finished."""
+"""Scans of a folder or a table, embedded by a run and predicted by an evaluation."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import nibabel as nib
 import numpy as np
@@ -18,7 +12,7 @@ import pytest
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
-from neurocontrast.evaluation import load_probe
+from neurocontrast.commands import predict_scans
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 
 FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "C": (1e-2, 1.0)}
@@ -51,10 +45,6 @@ def inbox(cohort, tmp_path):
     return folder
 
 
-def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def test_scans_of_a_table_are_predicted_as_their_embeddings_are(whole, others, embeddings, evaluation, tmp_path):
     by_features = pd.read_csv(nc.predict(evaluation, embeddings, out=tmp_path / "e.tsv"), sep="\t")
     by_scans = pd.read_csv(nc.predict(evaluation, others, run=whole, out=tmp_path / "s.tsv"), sep="\t")
@@ -65,20 +55,18 @@ def test_scans_of_a_table_are_predicted_as_their_embeddings_are(whole, others, e
     assert by_scans["error"].isna().all()
 
 
-def test_a_folder_gives_one_line_of_json_a_scan(whole, evaluation, inbox, tmp_path):
+def test_a_folder_gives_one_row_a_scan(whole, evaluation, inbox, tmp_path):
     seen = []
-    for name in ("p.tsv", "p.json", "p.jsonl"):  # as a killed call leaves them
+    for name in ("p.tsv", "p.json"):  # as a killed call leaves them
         (tmp_path / f".tmp-0123456789ab-{name}").write_text("half")
     out = nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv", on_scan=seen.append)
-    written = lines(tmp_path / "p.jsonl")
-    assert seen == written
-    assert [(each["participant_id"], each["session"]) for each in written] == [(f"sub-new{n}", "1") for n in range(3)]
+    assert [(each["participant_id"], each["session"]) for each in seen] == [(f"sub-new{n}", "1") for n in range(3)]
     table = pd.read_csv(out, sep="\t")
-    np.testing.assert_allclose(table["y_score"], [each["y_score"] for each in written])
-    assert not any(each["trained_on"] for each in written)
+    np.testing.assert_allclose(table["y_score"], [each["y_score"] for each in seen])
+    assert not table["trained_on"].any()
     about = json.loads((tmp_path / "p.json").read_text())
     assert about["scans"] == {"source": "inbox", "n_failed": 0, "failed": []}
-    assert {path.name for path in tmp_path.iterdir()} == {"p.tsv", "p.json", "p.jsonl", "inbox"}
+    assert {path.name for path in tmp_path.iterdir()} == {"p.tsv", "p.json", "inbox"}
 
 
 def test_one_scan_can_be_given_by_its_file(whole, evaluation, inbox, tmp_path):
@@ -90,15 +78,13 @@ def test_one_scan_can_be_given_by_its_file(whole, evaluation, inbox, tmp_path):
     assert one["mahalanobis"].tolist() == [three["mahalanobis"][1]]
 
 
-def test_a_scan_outside_the_training_distribution_carries_a_warning(whole, evaluation, inbox, tmp_path):
+def test_a_scan_outside_the_training_distribution_is_marked(whole, evaluation, inbox, tmp_path):
     path = next(inbox.rglob("sub-new0*.nii.gz"))
     image = nib.load(path)
     noise = np.random.default_rng(0).normal(size=image.shape).astype(np.float32)
     nib.save(nib.Nifti1Image(noise * (image.get_fdata() > 0), image.affine), path)
-    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv")
-    first = lines(tmp_path / "p.jsonl")[0]
-    assert first["outside"] is True
-    assert any("outside the distribution" in warning for warning in first["warnings"])
+    found = pd.read_csv(nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv"), sep="\t")
+    assert found["outside"][0]
 
 
 def test_a_bad_scan_stops_no_other_and_the_exit_code_says_so(whole, evaluation, inbox, tmp_path, capsys):
@@ -108,70 +94,45 @@ def test_a_bad_scan_stops_no_other_and_the_exit_code_says_so(whole, evaluation, 
     given = ["predict", str(evaluation), str(inbox), "--run", str(whole), "--out", str(out), "--jsonl"]
     assert neurocontrast(given) == 1
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert printed == lines(tmp_path / "p.jsonl")
     assert [each["error"] is None for each in printed] == [True, False, True]
     assert "cannot be decompressed" in printed[1]["error"] or "truncated" in printed[1]["error"]
     assert printed[1]["y_score"] is None
     table = pd.read_csv(out, sep="\t")
     assert table["y_score"].notna().tolist() == [True, False, True]
+    assert neurocontrast([*given[:-1], "--overwrite"]) == 1
+    assert "failed: sub-new1: " in capsys.readouterr().out
 
 
-def test_a_table_with_a_path_to_no_file_fails_for_that_scan_alone(whole, others, evaluation, tmp_path):
+def test_a_path_to_no_file_fails_for_that_scan_alone_and_none_is_an_error(whole, others, evaluation, tmp_path):
     table = pd.read_csv(others, sep="\t").head(2)
     table["path"] = [str(others.parent / table["path"][0]), "nowhere.nii.gz"]
     table.to_csv(tmp_path / "t.tsv", sep="\t", index=False)
-    nc.predict(evaluation, tmp_path / "t.tsv", run=whole, out=tmp_path / "p.tsv")
-    assert [bool(each["error"]) for each in lines(tmp_path / "p.jsonl")] == [False, True]
+    found = pd.read_csv(nc.predict(evaluation, tmp_path / "t.tsv", run=whole, out=tmp_path / "p.tsv"), sep="\t")
+    assert found["error"].notna().tolist() == [False, True]
+    table[1:].to_csv(tmp_path / "t.tsv", sep="\t", index=False)
+    with pytest.raises(DataError, match="none of 1 scans can be embedded"):
+        nc.predict(evaluation, tmp_path / "t.tsv", run=whole, out=tmp_path / "q.tsv")
 
 
-def test_what_was_finished_is_not_predicted_again(whole, evaluation, inbox, tmp_path, monkeypatch):
-    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv")
-    before = (tmp_path / "p.tsv").read_text()
-    journal = tmp_path / "p.jsonl"
-    first, second, third = journal.read_text().splitlines(keepends=True)
-    journal.write_text(first + third + second[:40])  # as a machine that lost its power may leave it
-    for name in ("p.tsv", "p.json"):
-        (tmp_path / name).unlink()
-    embedded = []
-    from neurocontrast.commands import predict_scans
-
+def test_a_call_that_was_killed_continues_with_the_same_scans(whole, evaluation, inbox, tmp_path, monkeypatch):
+    before = nc.predict(evaluation, inbox, run=whole, out=tmp_path / "whole.tsv").read_text()
+    out, embedded = tmp_path / "p.tsv", []
     extract = predict_scans.extract_features
-    monkeypatch.setattr(predict_scans, "extract_features", lambda *a, **k: embedded.append(1) or extract(*a, **k))
-    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv")
+
+    def counted(*arguments, **options):
+        if len(embedded) == 2:
+            raise KeyboardInterrupt
+        embedded.append(1)
+        return extract(*arguments, **options)
+
+    monkeypatch.setattr(predict_scans, "extract_features", counted)
+    with pytest.raises(KeyboardInterrupt):
+        nc.predict(evaluation, inbox, run=whole, out=out)
+    embedded.clear()
+    nc.predict(evaluation, inbox, run=whole, out=out)
     assert len(embedded) == 1
-    assert (tmp_path / "p.tsv").read_text() == before
-    shutil.copy(next(inbox.rglob("sub-new0*.nii.gz")), next(inbox.rglob("sub-new2*.nii.gz")))  # another scan now
-    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv", overwrite=True)
-    assert len(embedded) == 2
-
-
-DAMAGE = {
-    "another score": lambda line: re.sub(rb'"y_score": [0-9.e-]+', b'"y_score": 0.123', line),
-    "another model": lambda line: re.sub(rb'"key": "[0-9a-f]{4}', b'"key": "0000', line),
-    "no keys": lambda line: b'{"participant_id": "x"}\n',
-    "no object": lambda line: b"[1]\n" + b"[" * 100_000 + b"\n",
-    "within a character": lambda line: line.replace(b"M\\u00fc", "M\u00fc".encode()[:2]),
-}
-
-
-@pytest.mark.parametrize("how", DAMAGE)
-def test_a_line_that_was_altered_is_predicted_again(whole, evaluation, inbox, tmp_path, how):
-    (inbox / "sub-new1").rename(inbox / "M\u00fcller\u2028")
-    next(inbox.rglob("sub-new1_*")).rename(inbox / "M\u00fcller\u2028" / "M\u00fcller\u2028.nii.gz")
-    journal = tmp_path / "p.jsonl"
-    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv")
-    whole_file, table = journal.read_bytes(), (tmp_path / "p.tsv").read_bytes()
-    assert len(whole_file.decode().splitlines()) == 3
-    at = next(n for n, line in enumerate(lines(journal)) if "\u2028" in line["participant_id"])
-    damaged = whole_file.splitlines(keepends=True)
-    damaged[at] = DAMAGE[how](damaged[at])
-    assert b"".join(damaged) != whole_file
-    journal.write_bytes(b"".join(damaged))
-    for name in ("p.tsv", "p.json"):
-        (tmp_path / name).unlink()
-    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv")
-    assert (tmp_path / "p.tsv").read_bytes() == table
-    assert sorted(journal.read_bytes().splitlines()) == sorted(whole_file.splitlines())
+    assert out.read_text() == before
+    assert not list(tmp_path.glob(".p.tsv*"))
 
 
 def test_calibration_passes_over_scans_that_failed(whole, others, evaluation, tmp_path):
@@ -198,8 +159,8 @@ def test_bad_input_is_refused_before_any_scan_is_read(whole, evaluation, embeddi
         ((evaluation, tmp_path / "twice.tsv", whole), DataError, "twice.tsv"),
         ((evaluation, inbox, tmp_path / "empty"), CheckpointError, r"no encoder\.json there"),
         ((tmp_path / "empty", inbox, whole), CheckpointError, "there is no probe"),
-        ((evaluation, inbox, None), ConfigError, "are scans or measures: say which run embeds them"),
-        ((evaluation, cohort, None), ConfigError, "are scans or measures: say which run embeds them"),
+        ((evaluation, inbox, None), ConfigError, "are scans or measures. Say which run embeds them"),
+        ((evaluation, cohort, None), ConfigError, "are scans or measures. Say which run embeds them"),
     ]
     for (probe, scans, run), error, message in wrong:
         with pytest.raises(error, match=message):
@@ -211,28 +172,6 @@ def test_bad_input_is_refused_before_any_scan_is_read(whole, evaluation, embeddi
     assert not out.parent.exists()
 
 
-def test_predictions_of_another_model_are_not_replaced_unasked(whole, evaluation, inbox, tmp_path):
-    nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv")
-    (tmp_path / "p.tsv").unlink()
-    (tmp_path / "p.json").unlink()
-    with pytest.raises(ConfigError, match="predictions of another run, evaluation or setting"):
-        nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv", outside_percentile=90)
-    assert len(lines(tmp_path / "p.jsonl")) == 3
-
-
-@pytest.mark.parametrize("foreign", [b'{"text": "mine"}\n', b"notes\n", "pipe"])
-def test_a_file_that_is_no_journal_is_not_replaced(whole, evaluation, inbox, tmp_path, foreign):
-    journal = tmp_path / "p.jsonl"
-    os.mkfifo(journal) if foreign == "pipe" else journal.write_bytes(foreign)
-    for overwrite in (False, True):
-        with pytest.raises(
-            (ConfigError, DataError), match=r"p\.jsonl.*(no line of it is one of predict's|a named pipe)"
-        ):
-            nc.predict(evaluation, inbox, run=whole, out=tmp_path / "p.tsv", overwrite=overwrite)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["inbox", "p.jsonl"]
-    assert foreign == "pipe" or journal.read_bytes() == foreign
-
-
 def test_a_run_of_several_channels_needs_a_table(whole, evaluation, inbox, tmp_path):
     two = shutil.copytree(whole, tmp_path / "two")
     contract = json.loads((two / "encoder.json").read_text())
@@ -242,26 +181,6 @@ def test_a_run_of_several_channels_needs_a_table(whole, evaluation, inbox, tmp_p
 
 
 def test_the_command_line_wants_a_run_for_what_belongs_to_scans(evaluation, embeddings, tmp_path, capsys):
-    assert (
-        neurocontrast(["predict", str(evaluation), str(embeddings), "--out", str(tmp_path / "p.tsv"), "--jsonl"]) == 2
-    )
-    assert "--run RUN" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_after_a_kill_the_same_command_continues(whole, evaluation, others, tmp_path):
-    command = [sys.executable, "-m", "neurocontrast", "predict", evaluation, others, "--run", whole, "--jsonl"]
-    command = [*map(str, command), "--out", str(tmp_path / "p.tsv")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) as process:
-        for _ in range(3):
-            process.stdout.readline()
-        process.send_signal(signal.SIGKILL)
-    journal = tmp_path / "p.jsonl"
-    n_before = len(lines(journal))
-    assert 3 <= n_before < 28
-    assert not (tmp_path / "p.tsv").exists()
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert f"{n_before} of 28 scans are there already" in done.stderr
-    assert len(lines(journal)) == 28
-    assert load_probe(evaluation).n_scans == 28
+    given = ["predict", str(evaluation), str(embeddings), "--out", str(tmp_path / "p.tsv"), "--images-root", "x"]
+    assert neurocontrast(given) == 2
+    assert "--images-root: is for scans. Say which run embeds them: --run RUN." in capsys.readouterr().err

@@ -20,7 +20,8 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from neurocontrast.evaluation.designs import FeatureDesign, one_thread
-from neurocontrast.evaluation.fitting import OutOfFold, cross_validate
+from neurocontrast.evaluation.fitting import OutOfFold
+from neurocontrast.evaluation.models import ProbeModel, cross_validate
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.significance import corrected_resampled_t, delong_interval, delong_test
@@ -60,14 +61,14 @@ def permutation_p(seed: int, *, kind: str = "binary", scheme: str = "within site
     splits = deal(target, seed=seed)
     if scheme == "leave site out":
         splits = leave_site_out(sites, subjects, names=list(subjects))
-    design = FeatureDesign(features)
+    model = ProbeModel("embedding", FeatureDesign(features))
     with one_thread():
-        model = cross_validate(design, target, splits, subjects=subjects, settings=settings)
+        predictions = cross_validate(model, target, splits, subjects=subjects, settings=settings)
         found = permutation_test(
-            design,
+            model,
             target,
             splits,
-            model,
+            predictions,
             sites=[None] * len(sites) if scheme == "over all sites" else sites,
             subjects=subjects,
             settings=settings,
@@ -199,13 +200,13 @@ def nested_result(seed: int, *, n: int = 80) -> tuple[tuple[float, float], float
     own = replace(target, values=codes)
     splits = stratified(own, ["a"] * n, subjects[:n], n_folds=5, n_repeats=1, seed=seed)
     wide = [replace(split, test=np.concatenate([split.test, np.arange(n, n + 2000)])) for split in splits]
-    design, areas = FeatureDesign(np.concatenate([features, new])), []
+    model, areas = ProbeModel("embedding", FeatureDesign(np.concatenate([features, new]))), []
     scores = np.zeros(n)
     for split in wide:
-        model = cross_validate(design, target, [replace(split, fold=0)], subjects=subjects, settings=FAST)
-        areas.append(roc_auc_score(more, model.scores[0, n:]))
+        found = cross_validate(model, target, [replace(split, fold=0)], subjects=subjects, settings=FAST)
+        areas.append(roc_auc_score(more, found.scores[0, n:]))
         inside = split.test[split.test < n]
-        scores[inside] = model.scores[0, inside]
+        scores[inside] = found.scores[0, inside]
     folds = np.zeros((1, n), dtype=np.intp)
     for split in splits:
         folds[0, split.test] = split.fold

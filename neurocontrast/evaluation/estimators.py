@@ -25,7 +25,7 @@ from sklearn.utils import get_tags
 from neurocontrast.evaluation.designs import BlockDesign, Design, probed_designs, scaler_of
 from neurocontrast.evaluation.fold_features import FoldFeatures
 from neurocontrast.evaluation.metrics import LOG_FLOOR
-from neurocontrast.evaluation.probes import Probe, get_probe
+from neurocontrast.evaluation.probes import Probe
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import Pairs
 from neurocontrast.evaluation.target import Target
@@ -66,10 +66,9 @@ class FittedModel:
 
 
 def describe_built_in(
-    name: str, design: Design, *, continuous: bool, settings: EvaluationSettings, n_train: int = 0
+    probe: Probe, design: Design, *, continuous: bool, settings: EvaluationSettings, n_train: int = 0
 ) -> str:
     """Return a built-in probe as the scikit-learn expression it amounts to."""
-    probe = get_probe(name)
     large = n_train > settings.large_table and not probe.from_products  # of which the model is the same to rounding
     make = probe.large_estimator if large else probe.estimator
     model = make(settings, continuous=continuous, seed=settings.seed)

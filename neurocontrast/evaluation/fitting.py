@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,16 +20,13 @@ from neurocontrast.evaluation.estimators import (
 )
 from neurocontrast.evaluation.fold_features import FoldFeatures, probe_features
 from neurocontrast.evaluation.metrics import decide
-from neurocontrast.evaluation.probes import get_probe
+from neurocontrast.evaluation.probes import Probe, get_probe
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import Pairs, inner_folds, penalty_folds
 from neurocontrast.evaluation.target import Target
-from neurocontrast.parallel.workers import map_files
-from neurocontrast.seeds import derive_seed
 
-__all__ = ["OutOfFold", "Prediction", "TrainedElsewhere", "constant_predictions", "cross_validate", "decide_scores",
-           "fit_probe", "gather", "split_seed", "value_range"]  # fmt: skip
+__all__ = ["OutOfFold", "Prediction", "constant_prediction", "decide_scores", "fit_probe", "gather", "value_range"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -70,16 +66,6 @@ class OutOfFold:
         return np.flatnonzero((self.folds >= 0).any(axis=0))
 
 
-@dataclass(frozen=True)
-class TrainedElsewhere:
-    """A model that takes the place of the probe, and what it predicted in the folds of the study, once it has."""
-
-    name: str
-    description: str
-    why_not_stored: str
-    predictions: OutOfFold | None = None
-
-
 def fit_probe(
     design: Design,
     target: Target,
@@ -91,7 +77,7 @@ def fit_probe(
     seed: int,
     sites: npt.NDArray[np.object_] | None = None,
     validation: Rows | None = None,
-    estimator: BaseEstimator | None = None,
+    estimator: Probe | BaseEstimator | None = None,
     features: Sequence[FoldFeatures] | None = None,
     pairs: Pairs | None = None,
 ) -> tuple[Prediction, tuple[FittedModel, ...]]:
@@ -103,13 +89,15 @@ def fit_probe(
     if isinstance(design, FeatureDesign):
         target = design.within_sites(target, train)
     if target.kind != "continuous" and len(np.unique(target.values[train])) == 1:
-        return _constant(target, train, len(test)), ()
+        return constant_prediction(target, train, len(test)), ()
     if pairs is None:
         pairs = penalty_folds(target, train, subjects, settings=settings, seed=seed, sites=sites, validation=validation)
+    estimator = get_probe(probe_name(settings, target.kind)) if estimator is None else estimator
     values, continuous = target.values[train], target.kind == "continuous"
     with one_thread():
-        if estimator is None:
-            probe, cover = get_probe(probe_name(settings, target.kind)), pairs
+        own = "" if isinstance(estimator, Probe) else describe_own(estimator)[0]
+        if isinstance(estimator, Probe):
+            probe, cover = estimator, pairs
             if probe.calibrated and not continuous and not _covers(pairs, train):
                 cover = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed)
                 cover = cover if _covers(cover, train) else []
@@ -122,7 +110,6 @@ def fit_probe(
                 fit_own(estimator, FoldFeatures(each), train, test, values, subjects=subjects, seed=seed)
                 for each in probed_designs(design, settings)
             )
-        own = "" if estimator is None else describe_own(estimator)[0]
         x_test = [model.features(train, test).test for model in models]
         scores = np.mean([_scores(each, target, x, own=own) for each, x in zip(models, x_test, strict=True)], axis=0)
         if not continuous and not gives_probabilities(models[0].estimator) and models[0].slope is None:
@@ -199,7 +186,8 @@ def _covers(pairs: Pairs, train: Rows) -> bool:
     return np.array_equal(np.sort(tried), np.sort(train))
 
 
-def _constant(target: Target, train: Rows, n_test: int) -> Prediction:
+def constant_prediction(target: Target, train: Rows, n_test: int) -> Prediction:
+    """Return the median, or the shares of the classes, of the training rows for every test row."""
     values = target.values[train]
     if target.kind == "continuous":
         return Prediction(np.full(n_test, np.median(values.astype(float))), np.zeros(n_test, dtype=np.int64))
@@ -223,46 +211,3 @@ def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Predic
     thresholds = [each.threshold for each in predictions]
     strengths, n_components = ([getattr(each, name) for each in predictions] for name in ("strength", "n_components"))
     return OutOfFold(scores, decisions, folds, strengths, failed, thresholds, n_components)
-
-
-def cross_validate(
-    design: Design,
-    target: Target,
-    splits: Sequence[Split],
-    *,
-    subjects: npt.NDArray[np.object_],
-    settings: EvaluationSettings,
-    sites: npt.NDArray[np.object_] | None = None,
-    estimator: BaseEstimator | None = None,
-    advance: Callable[[], None] = lambda: None,
-) -> OutOfFold:
-    """Fit a probe for every split and collect what it says of the test rows."""
-    given = {"subjects": subjects, "settings": settings, "sites": sites, "estimator": estimator}
-    tasks = [(number, design, target, split, given) for number, split in enumerate(splits)]
-    found = {}
-    for number, predicted in map_files(_fit_split, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
-        found[number] = predicted
-        advance()
-    return gather(target, splits, [found[number] for number in range(len(splits))])
-
-
-def constant_predictions(target: Target, splits: Sequence[Split]) -> OutOfFold:
-    """Return what the training scans' median, or share of each class, says of every test scan."""
-    return gather(target, splits, [_constant(target, split.train, len(split.test)) for split in splits])
-
-
-def split_seed(seed: int, split: Split) -> int:
-    """Return the seed of the probe of a split."""
-    return derive_seed("probe", seed, split.repeat, split.fold)
-
-
-def _fit_split(
-    number: int, design: Design, target: Target, split: Split, given: dict[str, Any]
-) -> tuple[int, Prediction]:
-    seed = split_seed(given["settings"].seed, split)
-    try:
-        return number, fit_probe(
-            design, target, split.train, split.test, seed=seed, validation=split.validation, **given
-        )[0]
-    except EstimatorError as error:
-        raise EstimatorError(f"{error} (fold {split.fold} of repeat {split.repeat})") from error

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
 
 from neurocontrast.evaluation.designs import Design
-from neurocontrast.evaluation.fitting import OutOfFold, Prediction, fit_probe, gather, split_seed
+from neurocontrast.evaluation.fitting import OutOfFold, Prediction, fit_probe, gather
 from neurocontrast.evaluation.fold_features import probe_features
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER
+from neurocontrast.evaluation.models import ProbeModel, split_seed
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
@@ -53,15 +53,14 @@ class PermutationTest(NamedTuple):
 
 
 def permutation_test(
-    design: Design,
+    model: ProbeModel,
     target: Target,
     splits: Sequence[Split],
-    model: OutOfFold,
+    predictions: OutOfFold,
     *,
     sites: Sequence[str | None],
     subjects: Subjects,
     settings: EvaluationSettings,
-    estimator: BaseEstimator | None = None,
     redeal: Callable[[Target, int], Sequence[Split]] | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> PermutationTest:
@@ -78,9 +77,15 @@ def permutation_test(
         groups = [(labels[:, start : start + _BLOCK], first) for start in range(0, labels.shape[1], _BLOCK)]
     else:
         groups = [(one[:, None], redeal(replace(target, values=one), n)) for n, one in enumerate(labels.T)]
-    given = {"subjects": subjects, "settings": settings, "sites": np.array(sites, dtype=object), "estimator": estimator}
-    figures = _permuted_figures(design, target, groups, given, advance)
-    once = OutOfFold(model.scores[:1], model.decisions[:1], model.folds[:1], model.strengths, model.n_not_converged)
+    given = {
+        "subjects": subjects,
+        "settings": settings,
+        "sites": np.array(sites, dtype=object),
+        "estimator": model.estimator,
+    }
+    figures = _permuted_figures(model.design, target, groups, given, advance)
+    made = predictions
+    once = OutOfFold(made.scores[:1], made.decisions[:1], made.folds[:1], made.strengths, made.n_not_converged)
     observed = _figures(target, once)
     as_good = dict.fromkeys(observed, 0)
     for found in figures:

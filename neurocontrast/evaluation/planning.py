@@ -11,40 +11,31 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
+from neurocontrast.evaluation.adjustment import adjustments, check_adjustment, look_at_adjustment
 from neurocontrast.evaluation.blocks import Block, blocks_of
-from neurocontrast.evaluation.designs import (
-    ComponentsDesign,
-    CovariateDesign,
-    Design,
-    FeatureDesign,
-    Voxels,
-    adjustments,
-    check_adjustment,
-    choose_covariates,
-    look_at_adjustment,
-)
-from neurocontrast.evaluation.estimators import (
-    EstimatorError,
-    as_estimator,
-    check_own,
-    describe_own,
-    gives_probabilities,
-)
-from neurocontrast.evaluation.fitting import TrainedElsewhere, fit_probe, split_seed
+from neurocontrast.evaluation.designs import FeatureDesign
+from neurocontrast.evaluation.estimators import as_estimator, check_own, describe_own, gives_probabilities
+from neurocontrast.evaluation.models import MODELS, Model, split_seed
 from neurocontrast.evaluation.notices import (
     check_duplicates,
     check_overlap,
     look_at_cohort,
-    look_at_covariates,
     look_at_missing,
     look_at_size,
 )
 from neurocontrast.evaluation.panels import check_panels
-from neurocontrast.evaluation.probes import get_probe, probe_names
-from neurocontrast.evaluation.rows import check_rows, choose_numbers, row_names, select_rows, tidy_table
+from neurocontrast.evaluation.probes import probe_names
+from neurocontrast.evaluation.rows import check_rows, row_names, select_rows, tidy_table
 from neurocontrast.evaluation.schema import Notice
-from neurocontrast.evaluation.settings import EvaluationSettings, check_probe, probe_name
-from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, stratified
+from neurocontrast.evaluation.settings import EvaluationSettings, check_probe
+from neurocontrast.evaluation.splits import (
+    Split,
+    check_class_sizes,
+    check_splits,
+    leave_site_out,
+    parts_of,
+    stratified,
+)
 from neurocontrast.evaluation.splits.by_column import check_fixed, check_seen, fixed_split, look_at_fixed, look_at_twins
 from neurocontrast.evaluation.splits.given import describe_splitter, splits_from_cv, splits_from_table
 from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
@@ -55,61 +46,33 @@ from neurocontrast.seeds import derive_seed
 __all__ = ["Study", "plan_study"]
 
 _OF_FOLDS = ("site_missing", "fold_untested")
-_OF_PEOPLE = (*_OF_FOLDS, "baseline_empty", "baseline_incomplete")
-"""Warnings that say nothing of the fixed design: images have neither site nor age, and most are fitted on."""
+"""Warnings that say nothing of the fixed design: images have no site, and most are fitted on."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """Everything that is decided before the first probe is fitted.
-
-    Attributes
-    ----------
-    settings : EvaluationSettings
-        Choices of the user.
-    table, features, target : DataFrame, array, Target
-        The scans that take part, in one order, and the column that is predicted.
-    splits : list of Split
-        The folds.
-    covariates : tuple of str
-        Columns of the baseline.
-    units : Units
-        Groups of scans that a bootstrap resamples together.
-    excluded, flow, n_overlap : dict of str to int, DataFrame, int
-        Scans that do not take part, by reason; all steps from the first table on; subjects seen in pretraining.
-    how_split, splitter, notices : str, str or None, list of Notice
-        How the folds were made, in the words of evaluation.json; the splitter that was given; warnings.
-    seen, n_twins : dict of str to int or None, int
-        Rows of each part of a fixed design that pretraining has seen, and of test that are fitted on by another name.
-    estimator, baseline_fits : estimator or None, bool
-        The user's own, and whether it can be fitted to the columns of the baseline, too.
-    elsewhere : TrainedElsewhere or None
-        A model in place of the probe, whose predictions are given.
-    voxels, regional, blocks : Voxels or None, tuple of str, tuple of Block
-        Voxels of the scans and columns of regional measures: further baselines; blocks of joined features.
-    """
+    """Everything that is decided before the first model is fitted: who, what, in which folds, by which models."""
 
     settings: EvaluationSettings
     table: pd.DataFrame
+    """The scans that take part, one a row, with their identifiers and metadata."""
     features: npt.NDArray[np.floating]
+    """Features (n, p) of the scans, in the order of the table."""
     target: Target
     splits: list[Split]
-    covariates: tuple[str, ...]
     units: Units
-    excluded: dict[str, int] = field(default_factory=dict)
-    flow: pd.DataFrame = field(default_factory=pd.DataFrame)
-    n_overlap: int = 0
-    how_split: str = "stratified"
-    splitter: str | None = None
-    notices: list[Notice] = field(default_factory=list)
-    seen: dict[str, int | None] = field(default_factory=dict)
-    n_twins: int = 0
-    estimator: BaseEstimator | None = None
-    baseline_fits: bool = True
-    elsewhere: TrainedElsewhere | None = None
-    voxels: Voxels | None = None
-    regional: tuple[str, ...] = ()
+    """Groups of scans that a bootstrap resamples together."""
     blocks: tuple[Block, ...] = ()
+    """Blocks of joined features; empty for features of one encoder."""
+    estimator: BaseEstimator | None = None
+    """The user's own estimator; None for a built-in probe."""
+    models: tuple[Model, ...] = ()
+    """The models that are compared; the first is the embedding, the second the baseline of covariates."""
+    flow: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """Steps by which scans came in and left, from the first table on."""
+    notices: list[Notice] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What is known of people and folds, as `evaluation.json` says it: ``splits``, ``n_overlap``, ``excluded`` …"""
 
     def design(self, *, recentre: bool = True, predicted: str = "") -> FeatureDesign:
         """Return the design of the embedding, adjusted as the settings say; nothing keeps the column `predicted`."""
@@ -117,27 +80,11 @@ class Study:
         steps = adjustments(self.table, self.settings, target=name, recentre=recentre, predicted=predicted)
         return FeatureDesign(self.features, self.table, steps, self.blocks)
 
-    def compared_designs(self) -> dict[str, Design]:
-        """Return the design of each model by name: embedding, baseline, voxels and regional measures where they are."""
-        found: dict[str, Design] = {
-            "embedding": self.design(),
-            "baseline": CovariateDesign(self.table, self.covariates),
-        }
-        if self.voxels is not None:
-            found["voxels"] = ComponentsDesign(self.voxels.products)
-        if self.regional:
-            found["regional"] = CovariateDesign(self.table, self.regional)
-        return found
-
-    def settings_of(self, model: str) -> EvaluationSettings:
-        """Return the settings of a model's probe: voxels and regional measures have the built-in one."""
-        return self.settings.model_copy(update={"probe": "auto"}) if model in ("voxels", "regional") else self.settings
-
-    def estimator_of(self, model: str) -> BaseEstimator | None:
-        """Return the user's own estimator for a model; None for the built-in one."""
-        if model in ("voxels", "regional") or (model == "baseline" and not self.baseline_fits):
-            return None
-        return self.estimator
+    def with_model(self, model: Model) -> Study:
+        """Return the study with one more model, or with another one of that name in its place."""
+        others = {each.name: each for each in self.models}
+        notices = [*self.notices, *model.notices]
+        return replace(self, models=tuple((others | {model.name: model}).values()), notices=notices)
 
     @property
     def subjects(self) -> npt.NDArray[np.object_]:
@@ -146,33 +93,24 @@ class Study:
 
     @property
     def sites(self) -> npt.NDArray[np.object_]:
-        """Site of each scan; None where it has none."""
+        """Site of each scan; None for a scan without one."""
         return np.array([None if pd.isna(site) else site for site in self.table["site"]], dtype=object)
 
     @property
-    def probe(self) -> str:
-        """Name of the built-in probe, of the user's own estimator, or of what was trained elsewhere."""
-        if self.elsewhere is not None:
-            return self.elsewhere.name
-        if self.estimator is not None:
-            return describe_own(self.estimator)[0]
-        return probe_name(self.settings, self.target.kind)
+    def covariates(self) -> tuple[str, ...]:
+        """Columns of the baseline."""
+        return tuple(self.models[1].about["baseline_covariates"])
 
     @property
-    def strength_name(self) -> str | None:
-        """Name of the value that a built-in probe chooses on inner folds."""
-        return None if self.estimator is not None or self.elsewhere is not None else get_probe(self.probe).strength
+    def probe(self) -> dict[str, Any]:
+        """What the first model is, as the section ``probe`` of `evaluation.json` says it."""
+        n_train = max(len(split.train) for split in self.splits)
+        return self.models[0].describe(self.target, self.settings, n_train=n_train)
 
     @property
     def why_not_stored(self) -> str | None:
-        """Reason why the probe cannot be applied to other embeddings; None where it can."""
-        if self.elsewhere is not None:
-            return self.elsewhere.why_not_stored
-        if self.estimator is not None:
-            return "an estimator of one's own is not written: that needs pickle; the arrays of logistic, ridge, svm are"
-        adjusted = self.settings.harmonise != "none" or self.settings.residualise
-        why = "harmonised or residualised features need sites and covariates, and what was estimated of them"
-        return get_probe(self.probe).why_not_stored or (why if adjusted else None)
+        """Reason why the first model cannot be applied to other embeddings; None where it can."""
+        return self.models[0].why_not_stored(self.target, self.settings)
 
     @property
     def final_seed(self) -> int:
@@ -232,11 +170,13 @@ def plan_study(
             scans = scans._replace(target=replace(scans.target, has_probabilities=False))
     study = _plan(scans, settings, info or {}, split_rows, cv)
     check_panels(study)
-    if estimator is None:
-        return study
-    why_not = _try_baseline(study, estimator)
-    notices = [*study.notices, *_look_at_scores(study.target, estimator), *why_not]
-    return replace(study, estimator=estimator, baseline_fits=not why_not, notices=notices)
+    if estimator is not None:
+        notices = [*study.notices, *_look_at_scores(study.target, estimator)]
+        study = replace(study, estimator=estimator, notices=notices)
+    for make in MODELS:
+        model = make(study)
+        study = study if model is None else study.with_model(model)
+    return study
 
 
 class _Scans(NamedTuple):
@@ -288,20 +228,6 @@ def _flow(scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_un
     return pd.DataFrame([*before, *rows], columns=["step", "n_scans", "n_subjects", "reason"])
 
 
-def _try_baseline(study: Study, estimator: BaseEstimator) -> list[Notice]:
-    """Fit the baseline of one fold without the site, as new sites do; return what to say where that cannot be."""
-    rows, settings = study.splits[0].train, study.settings
-    names = tuple(name for name in study.covariates if name != "site")
-    try:
-        fit_probe(CovariateDesign(study.table, names), study.target, rows, rows[:1], subjects=study.subjects,
-                  settings=settings, seed=settings.seed, estimator=estimator, pairs=[])  # fmt: skip
-    except EstimatorError as error:
-        text = f"The baseline has the default probe: the estimator does not fit its {len(names)} columns: {error}."
-        explanation = "The increment compares two kinds of probe, not only two kinds of input."
-        return [Notice("baseline_default", text, explanation)]
-    return []
-
-
 def _look_at_scores(target: Target, estimator: BaseEstimator) -> list[Notice]:
     if target.has_probabilities:
         return []
@@ -331,43 +257,56 @@ def _plan(
     scans: _Scans, settings: EvaluationSettings, info: Mapping[str, Any], split_rows: pd.DataFrame | None, cv: Any
 ) -> Study:
     table, target, fixed, allowed = scans.table, scans.target, settings.split_column is not None, settings.allow_overlap
-    n_overlap, seen, n_twins, notices = 0, dict[str, int | None](), 0, list[Notice]()
+    n_overlap, notices = 0, list[Notice]()
     if not fixed:
         n_overlap, notices = check_overlap(table, info, allow_overlap=allowed)
         notices += check_duplicates(table, scans.features, allow_overlap=allowed)
     splits = _make_splits(scans, settings, split_rows, cv)
     check_adjustment(table, settings, splits, target=target.name)
     leaving = any(split.held_out_site is not None for split in splits)
-    names, dropped = choose_covariates(table, settings.covariates, target=settings.target, sites_held_out=leaving)
     subjects = table["subject_id"].to_numpy(dtype=object)
     excluded = {reason: int(part.sum()) for reason, part in scans.left_out.items()}
     units = choose_units(settings.bootstrap_unit, list(table["site"]), subjects, target=target.name)
     found = [
         *look_at_cohort(table, target, splits, min_site_n=settings.min_site_n),
-        *look_at_covariates(names, dropped),
         *look_at_adjustment(table, target, splits, settings),
         *look_at_missing(settings.target, excluded.get(f"{settings.target} missing", 0)),
         *look_at_size(table, splits, settings),
         *units.notices,
     ]
+    facts: dict[str, Any] = {} if cv is None else {"splitter": describe_splitter(cv)}
     how_split: str = settings.splits if cv is None else "leave-site-out" if leaving else "custom"
     how_split = "file" if split_rows is not None else "fixed" if fixed else how_split
     why_untested = f"never tested, by the {'split file' if cv is None else 'splitter'}"
     if fixed:  # natural images have neither site nor age, and the columns say so
-        usual = settings.covariates in ((), type(settings).model_fields["covariates"].default)
-        unsaid = _OF_PEOPLE if usual else _OF_FOLDS
-        found = [*(each for each in found if each.code not in unsaid), *look_at_fixed(splits[0], target)]
+        found = [*(each for each in found if each.code not in _OF_FOLDS), *look_at_fixed(splits[0], target)]
         seen, overlaps = check_seen(table, splits[0], info, allow_overlap=allowed)
         n_twins, twins = look_at_twins(scans.features, splits[0])
         n_overlap, notices, why_untested = seen["test"] or 0, [*overlaps, *twins], "fitted on (train and validation)"
+        facts["split"] = _describe_fixed(settings, splits[0], seen, n_twins)
+    facts |= {"splits": how_split, "excluded": excluded, "n_overlap": n_overlap}
     return Study(
-        settings, table, scans.features, target, splits, names, units, excluded,
-        flow=_flow(scans, splits, info, why_untested=why_untested), n_overlap=n_overlap,
-        how_split=how_split, splitter=None if cv is None else describe_splitter(cv),
-        regional=choose_numbers(table, settings.regional, option="regional", target=target.name),
-        notices=[*notices, *found], seen=seen, n_twins=n_twins,
-        blocks=blocks_of(info, scans.features.shape[1], averaged=settings.blocks == "averaged"),
+        settings, table, scans.features, target, splits, units,
+        blocks_of(info, scans.features.shape[1], averaged=settings.blocks == "averaged"),
+        flow=_flow(scans, splits, info, why_untested=why_untested), notices=[*notices, *found], facts=facts,
     )  # fmt: skip
+
+
+def _describe_fixed(
+    settings: EvaluationSettings, split: Split, seen: dict[str, int | None], n_twins: int
+) -> dict[str, Any]:
+    """Return ``split`` of evaluation.json: the parts of the fixed design, and what was done with each."""
+    parts = parts_of(split)
+    validated = len(parts["validation"]) > 0
+    return {
+        "column": settings.split_column,
+        "n": {name: len(rows) for name, rows in parts.items()},
+        "chosen_on": "validation" if validated else "a fifth of train",
+        "refit_on": ["train", "validation"] if validated else ["train"],
+        "n_fitted": len(split.train),
+        "n_pretrained": seen,
+        "n_duplicates": {"test": n_twins},
+    }
 
 
 def _make_splits(scans: _Scans, settings: EvaluationSettings, split_rows: pd.DataFrame | None, cv: Any) -> list[Split]:

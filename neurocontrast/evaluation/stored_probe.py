@@ -147,7 +147,7 @@ def fit_on_all(
         return predicted, None
     n_classes = len(target.classes)
     probe = FittedProbe(
-        name=study.probe,
+        name=study.probe["name"],
         target=target.name,
         kind=target.kind,
         classes=target.classes,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from neurocontrast.evaluation.designs import N_COMPONENTS, kept_columns
-from neurocontrast.evaluation.estimators import describe_built_in, describe_own
-from neurocontrast.evaluation.fitting import OutOfFold, constant_predictions, cross_validate
+from neurocontrast.evaluation.adjustment import kept_columns
+from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     LOWER_IS_BETTER,
@@ -21,15 +21,15 @@ from neurocontrast.evaluation.metrics import (
     explain_value,
     finite_or_none,
 )
+from neurocontrast.evaluation.models import Model, ProbeModel, cross_validate
 from neurocontrast.evaluation.panels import PanelInputs, run_panels
 from neurocontrast.evaluation.panels.external import External
 from neurocontrast.evaluation.panels.outlyingness import training_distribution
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.planning import Study, plan_study
-from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.schema import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.significance import fold_p_value
-from neurocontrast.evaluation.splits import Split, parts_of, stratified
+from neurocontrast.evaluation.splits import Split, stratified
 from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.stored_probe import FittedProbe, fit_on_all
 from neurocontrast.evaluation.tables import model_prefix, study_tables
@@ -44,8 +44,6 @@ __all__ = ["Study", "StudyResult", "metric_summary", "permutation_summary", "pla
 
 Models = dict[str, OutOfFold]
 
-_BESIDE = {"voxels": "the scans as they are", "regional": "measures of the regions of the scans"}
-"""Baselines that look at the scans, each with the default probe, whatever the embedding's is."""
 POOLING_GAP = 0.05
 """A pooled AUC that differs more than this from the one within folds is warned about."""
 FEW_MOVED = 0.1
@@ -90,23 +88,14 @@ def run_study(
     models = predict_out_of_fold(study, progress)
     tables = study_tables(study, models)
     figures = metric_summary(study, tables["folds"], models, progress)
-    figures["split"] = _describe_split(study)
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)
     inside = training_distribution(study)
     found = run_panels(PanelInputs(study, models, external, inside, progress))
-    notices = [*study.notices, *(external.notices if external else ()), *_look_at_results(figures, models)]
+    notices = [*study.notices, *(external.notices if external else ()), *_look_at_results(figures, models, study.facts)]
     notices += found.notices
-    if study.voxels is not None:
-        n_components = min(N_COMPONENTS, *(len(split.train) - 1 for split in study.splits))
-        figures["voxels_about"] = study.voxels.about | {"n_components": n_components}
-        what = f"{n_components} principal components of the voxels"
-        notices += look_beside(figures, "voxels", what, study.target.metric_names[0])
-    if study.regional:
-        figures["regional_columns"] = list(study.regional)
-        notices += look_beside(figures, "regional", "The regional measures", study.target.metric_names[0])
-    for key, value in found.summary.items():
-        place = figures if key in Evaluation.model_fields else figures.setdefault("panels", {})
-        place[key] = value
+    rivals = (look_at_rival(figures, model, study.target.metric_names[0]) for model in study.models if model.rival)
+    notices += chain.from_iterable(rivals)
+    figures |= found.summary
     probe = None
     if study.why_not_stored is None:
         alone = study.fixed and study.settings.blocks == "joined" and not study.settings.n_components
@@ -117,37 +106,21 @@ def run_study(
 
 def predict_out_of_fold(study: Study, progress: Progress) -> Models:
     """Return the out-of-fold predictions of every model."""
-    designs, models = study.compared_designs(), {}
-    with progress.task("Fitting probes", len(designs) * len(study.splits), "fold") as task:
-        for name, design in designs.items():
-            if name == "embedding" and study.elsewhere is not None:
-                assert study.elsewhere.predictions is not None
-                models[name] = study.elsewhere.predictions
-                task.advance(len(study.splits))
-                continue
-            if name == "baseline" and study.fixed and not study.covariates and study.target.kind != "continuous":
-                # Images without a covariate: the shares of the fitted classes are all that a baseline can say.
-                models[name] = constant_predictions(study.target, study.splits)
-                task.advance()
-                continue
-            models[name] = cross_validate(
-                design,
-                study.target,
-                study.splits,
-                subjects=study.subjects,
-                settings=study.settings_of(name),
-                sites=study.sites,
-                estimator=study.estimator_of(name),
+    with progress.task("Fitting models", len(study.models) * len(study.splits), "fold") as task:
+        return {
+            model.name: cross_validate(
+                model, study.target, study.splits, subjects=study.subjects, settings=study.settings, sites=study.sites,
                 advance=task.advance,
             )
-    return models
+            for model in study.models
+        }  # fmt: skip
 
 
 def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> dict[str, Any] | None:
     """Return ``permutation`` of evaluation.json; None where no permutation is asked for."""
     settings, is_site = study.settings, study.target.name == "site"
-    n, sites = settings.n_permutations, list(study.table["site"])
-    if not n:
+    n, sites, tested = settings.n_permutations, list(study.table["site"]), study.models[0]
+    if not n or not isinstance(tested, ProbeModel):
         return None
 
     def redeal(target: Target, permutation: int) -> list[Split]:
@@ -157,15 +130,14 @@ def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> d
     n_folds, started = sum(split.repeat == 0 for split in study.splits), time.perf_counter()
     with progress.task("Permuting labels", n * n_folds, "fold") as task:
         result = permutation_test(
-            study.design(),
+            tested,
             study.target,
             study.splits,
             model,
             sites=[None] * len(sites) if is_site else sites,
             subjects=study.subjects,
             settings=settings,
-            estimator=study.estimator,
-            redeal=redeal if study.how_split == "stratified" else None,
+            redeal=redeal if study.facts["splits"] == "stratified" else None,
             advance=task.advance,
         )
     return {
@@ -180,7 +152,7 @@ def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> d
 
 
 def metric_summary(study: Study, folds: pd.DataFrame, models: Models, progress: Progress = SILENT) -> dict[str, Any]:
-    """Return ``metrics``, ``baseline`` and ``increment`` of evaluation.json, and those of voxels and regional measures.
+    """Return ``metrics``, ``baseline`` and ``increment`` of evaluation.json, and those of further models by name.
 
     ``mean`` and ``sd`` are over the folds in which a metric is defined, ``pooled`` is of all out-of-fold predictions
     together (averaged over repeats), ``interval`` is of ``pooled``, over resamples of the study's units. A metric that
@@ -217,14 +189,14 @@ def metric_summary(study: Study, folds: pd.DataFrame, models: Models, progress: 
     names, keys = target.metric_names, {"embedding": "metrics"}
     figures = {keys.get(model, model): {name: described(model, name) for name in names} for model in models}
     figures["increment"] = {name: against("baseline", name) for name in names}
-    for other in (name for name in _BESIDE if name in models):
+    for other in (model.name for model in study.models if model.rival):
         figures[f"{other}_increment"] = {
-            name: against(other, name) | {"p_value": beside_p_value(folds, name, other)} for name in names
+            name: against(other, name) | {"p_value": rival_p_value(folds, name, other)} for name in names
         }
     return figures
 
 
-def beside_p_value(folds: pd.DataFrame, metric: str, other: str) -> float | None:
+def rival_p_value(folds: pd.DataFrame, metric: str, other: str) -> float | None:
     """Return the p-value of embedding minus another model over folds; None where neither more nor less is better."""
     column = metric.removesuffix("_within_fold")
     if column not in folds or metric in DESCRIPTIVE:
@@ -232,23 +204,25 @@ def beside_p_value(folds: pd.DataFrame, metric: str, other: str) -> float | None
     return fold_p_value(folds[column].astype(float) - folds[f"{other}_{column}"].astype(float), folds)
 
 
-def look_beside(figures: Mapping[str, Any], other: str, what: str, metric: str) -> list[Notice]:
-    """Return a warning where another model does as well as the embedding, or better, by the leading metric."""
-    ours, theirs = (figures[part].get(metric, {}).get("pooled") for part in ("metrics", other))
-    if ours is None or theirs is None or (ours < theirs if metric in LOWER_IS_BETTER else ours > theirs):
+def look_at_rival(figures: Mapping[str, Any], model: Model, metric: str) -> list[Notice]:
+    """Return a warning where a model without an encoder does as well as the embedding by the leading metric."""
+    ours, theirs = (figures[part].get(metric, {}).get("pooled") for part in ("metrics", model.name))
+    if model.rival is None or ours is None or theirs is None:
+        return []
+    if ours < theirs if metric in LOWER_IS_BETTER else ours > theirs:
         return []
     text = (
-        f"{what} do as well as the embedding or better ({metric.replace('_', ' ')} {theirs:.3g} against {ours:.3g}): "
-        f"here the encoder is no gain over {_BESIDE[other]}."
+        f"{model.rival.what} do as well as the embedding or better ({metric.replace('_', ' ')} {theirs:.3g} against "
+        f"{ours:.3g}): here the encoder is no gain over {model.rival.over}."
     )
     explanation = (
         "A linear model of the scans themselves needs no pretraining, and does as well here. Do not credit the encoder "
         "with what the scans give away so easily."
     )
-    return [Notice(f"{other}_as_good", text, explanation)]
+    return [Notice(f"{model.name}_as_good", text, explanation)]
 
 
-def _look_at_results(figures: Mapping[str, Any], models: Models) -> Iterable[Notice]:
+def _look_at_results(figures: Mapping[str, Any], models: Models, facts: Mapping[str, Any]) -> Iterable[Notice]:
     failed = sum(model.n_not_converged for model in models.values())
     if failed:
         yield Notice(
@@ -266,7 +240,7 @@ def _look_at_results(figures: Mapping[str, Any], models: Models) -> Iterable[Not
                 "different base rates. Read auc_within_fold, of the increment too.",
                 "Pooling compares scores of models that were fitted on different scans. The AUC within folds does not.",
             )
-    if figures["split"] is None and figures["metrics"].get("auc", {}).get("pooled") == 1.0:
+    if "split" not in facts and figures["metrics"].get("auc", {}).get("pooled") == 1.0:
         yield Notice(
             "perfect_separation",
             "The embedding tells the classes apart without one error (AUC 1). Scans of people rarely are: look for "
@@ -285,79 +259,52 @@ def _look_at_results(figures: Mapping[str, Any], models: Models) -> Iterable[Not
         )
 
 
-def _describe_split(study: Study) -> dict[str, Any] | None:
-    """Return ``split`` of evaluation.json: the parts of the fixed design, and what was done with each; else None."""
-    if not study.fixed:
-        return None
-    parts = parts_of(study.splits[0])
-    validated = len(parts["validation"]) > 0
-    return {
-        "column": study.settings.split_column,
-        "n": {name: len(rows) for name, rows in parts.items()},
-        "chosen_on": "validation" if validated else "a fifth of train",
-        "refit_on": ["train", "validation"] if validated else ["train"],
-        "n_fitted": len(study.splits[0].train),
-        "n_pretrained": study.seen,
-        "n_duplicates": {"test": study.n_twins},
-    }
-
-
 def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: list[Notice]) -> Evaluation:
     settings, target = study.settings, study.target
     dealt = split_table(study.table, study.splits).astype(object).fillna("").astype(str)
     dealt = dealt.sort_values(["repeat", "participant_id", "session"])
+    facts = dict(study.facts)
+    excluded, embedding = facts.pop("excluded"), models["embedding"]
     content = {
         "target": target.name,
         "kind": target.kind,
         "classes": list(target.classes),
         "positive": target.positive,
-        "splits": study.how_split,
-        **({} if study.splitter is None else {"splitter": study.splitter}),
+        "split": None,
+        **facts,
         "splits_digest": digest_of(dealt.to_csv(index=False)),
         "n_folds": 1 + max(split.fold for split in study.splits),
         "n_repeats": 1 + max(split.repeat for split in study.splits),
         "seed": settings.seed,
-        "probe": _describe_probe(study, models["embedding"]),
+        "probe": _describe_probe(study, embedding),
         "n": {
             "scans": len(study.table),
             "subjects": int(study.table["subject_id"].nunique()),
             "sites": int(study.table["site"].nunique()),
             "features": int(study.features.shape[1]),
-            "excluded": study.excluded,
+            "excluded": excluded,
         },
         **figures,
-        "threshold": {"rule": settings.threshold, "values": models["embedding"].thresholds},
-        "baseline_covariates": list(study.covariates),
+        **dict(chain.from_iterable(model.about.items() for model in study.models)),
+        "threshold": {"rule": settings.threshold, "values": embedding.thresholds},
         "warnings": notices,
         "bootstrap": {
-            "n": count_resamples(settings.n_bootstraps, len(models["embedding"].tested)),
+            "n": count_resamples(settings.n_bootstraps, len(embedding.tested)),
             "method": "BCa",
             "unit": study.units.name,
             "n_units": len(set(study.units.labels[study.splits[0].test])) if study.fixed else study.units.n,
             "level": settings.confidence_level,
         },
         "allow_overlap": settings.allow_overlap,
-        "n_overlap": study.n_overlap,
     }
-    return compose_evaluation(content)
+    outside = {key: content.pop(key) for key in set(content) - set(Evaluation.model_fields)}
+    return compose_evaluation(content | ({"panels": outside} if outside else {}))
 
 
 def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
-    settings, own = study.settings, study.estimator
-    if study.elsewhere is not None:
-        about = {"estimator": study.elsewhere.description}
-    elif own is None:
-        probe, continuous = get_probe(study.probe), study.target.kind == "continuous"
-        n_train = max(len(split.train) for split in study.splits)
-        text = describe_built_in(study.probe, study.design(), continuous=continuous, settings=settings, n_train=n_train)
-        about = {"estimator": text, "title": probe.title, "citation": probe.citation}
-    else:
-        about = {"estimator": describe_own(own)[1]}
+    settings = study.settings
     return {
-        "name": study.probe,
-        "own": own is not None or study.elsewhere is not None,
-        **about,
-        "strength_name": study.strength_name,
+        **study.probe,
         "strength": finite_or_none(float(np.median(model.strengths))),
         "why_not_stored": study.why_not_stored,
         "inner_splits": settings.inner_splits,

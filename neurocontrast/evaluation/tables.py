@@ -71,7 +71,7 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
 
 def fold_table(study: Study, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
     """Return one row a split: sizes, metrics of every model, and the strength that the probe chose."""
-    target, rows = study.target, []
+    target, strength, rows = study.target, study.probe["strength_name"], []
     names = [metric for metric in target.metric_names if metric not in POOLED_ONLY]
     for number, split in enumerate(study.splits):
         truth = target.values[split.test]
@@ -86,8 +86,8 @@ def fold_table(study: Study, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
             place = (split.repeat, split.test)
             values = compute_metrics(target.kind, truth, model.scores[place], decisions=model.decisions[place])
             row |= {model_prefix(name) + metric: finite_or_none(values[metric][0]) for metric in names}
-        if study.strength_name is not None:
-            row[study.strength_name] = models["embedding"].strengths[number]
+        if strength is not None:
+            row[strength] = models["embedding"].strengths[number]
         if study.settings.n_components:
             row["n_components"] = models["embedding"].n_components[number]
         rows.append(row | {"held_out_site": split.held_out_site})

@@ -25,6 +25,7 @@ from neurocontrast.evaluation import (
     save_probe,
 )
 from neurocontrast.evaluation.estimators import import_estimator
+from neurocontrast.evaluation.models import GivenModel
 from neurocontrast.evaluation.probes import probe_names
 from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.evaluation.schema import FILE, EmbeddingsOrigin
@@ -123,14 +124,14 @@ def _plan(
 
 def plan_line(study: Study) -> str:
     """Return who is evaluated, in which folds, and by what."""
-    what = " probe" if study.elsewhere is None else ""
+    what = "" if isinstance(study.models[0], GivenModel) else " probe"
     n, n_subjects = len(study.table), study.table["subject_id"].nunique()
     how = f"parts as column '{study.settings.split_column}' says"
     if not study.fixed:
         n_folds, n_repeats = (1 + max(getattr(each, name) for each in study.splits) for name in ("fold", "repeat"))
         how = f"{n_folds} {'folds' if study.splits[0].held_out_site is None else 'sites held out'}"
         how += f", {n_repeats} times" if n_repeats > 1 else ""
-    return f"{study.target.name}: {n} scans of {n_subjects} subjects, {how}, {study.probe}{what}"
+    return f"{study.target.name}: {n} scans of {n_subjects} subjects, {how}, {study.probe['name']}{what}"
 
 
 def _write(folder: Path, result: StudyResult, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:

@@ -22,7 +22,8 @@ from neurocontrast.config import Config, as_config
 from neurocontrast.data.batches import Images
 from neurocontrast.encoders import build_encoder
 from neurocontrast.evaluation import Study, run_study
-from neurocontrast.evaluation.fitting import Prediction, decide_scores, gather
+from neurocontrast.evaluation.fitting import Prediction, decide_scores
+from neurocontrast.evaluation.models import GivenModel
 from neurocontrast.evaluation.schema import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import validation_split
@@ -254,13 +255,14 @@ def _train(
 
 def _evaluate(folder: Path, plan: FinetunePlan, study: Study, folds: Sequence[_Fold], progress: Progress) -> None:
     """Write what `evaluate` does, with the predictions of the folds in place of a probe's."""
-    predictions = []
+    predictions = {}
     for fold, split in zip(folds, study.splits, strict=True):
         scores = fold.predictions[:, 1] if study.target.kind == "binary" else fold.predictions
-        predictions.append(Prediction(*decide_scores(scores, study.target, split.train, study.settings)))
-    assert study.elsewhere is not None
-    known = replace(study.elsewhere, predictions=gather(study.target, study.splits, predictions))
-    result = run_study(replace(study, elsewhere=known), progress=progress)
+        decided = decide_scores(scores, study.target, split.train, study.settings)
+        predictions[split.repeat, split.fold] = Prediction(*decided)
+    network = study.models[0]
+    assert isinstance(network, GivenModel)
+    result = run_study(study.with_model(replace(network, predictions=predictions)), progress=progress)
     keys = ("repeat", "fold")
     epochs = [{**{key: fold.about[key] for key in keys}, **row} for fold in folds for row in fold.metrics]
     tables = {name: table for name, table in result.tables.items() if name != "map"}  # of features, which are not one's

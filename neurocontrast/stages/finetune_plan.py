@@ -16,7 +16,7 @@ from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.encoders import Encoder, load_encoder
 from neurocontrast.evaluation import EvaluationSettings, Study, plan_study, read_split_file
-from neurocontrast.evaluation.fitting import TrainedElsewhere
+from neurocontrast.evaluation.models import GivenModel
 from neurocontrast.evaluation.notices import check_duplicates
 from neurocontrast.exceptions import ConfigError, one_of
 from neurocontrast.files import digest_of
@@ -147,7 +147,7 @@ def plan_finetuning(
     study = plan_study(listed.table, rows, settings=chosen, info=info, split_rows=folds)
     name, weights = ("network from scratch", "random") if from_scratch else ("fine-tuned network", "pretrained")
     text = f"{encoder.settings.name}, {weights} weights to begin with"
-    study = replace(study, elsewhere=TrainedElsewhere(name, text, _NOT_STORED))
+    study = study.with_model(GivenModel("embedding", name, text, _NOT_STORED))
     cohort = listed.subset(study.features[:, 0].astype(int))
     warn_of_imitations(cohort, "evaluation.where", progress)
     return FinetunePlan(settings, encoder, contract, source, cohort, study, info, from_scratch)

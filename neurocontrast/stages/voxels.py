@@ -18,7 +18,7 @@ from neurocontrast.data.cohort import columns_of, read_cohort
 from neurocontrast.data.privacy import IMAGE_DAMAGE
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation import Study
-from neurocontrast.evaluation.designs import Voxels, voxel_products
+from neurocontrast.evaluation.models import Model, voxels
 from neurocontrast.evaluation.rows import row_names
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.exceptions import DataError
@@ -60,8 +60,8 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
         if not scans:
             return study
         if settings.voxels == "input":
-            return replace(study, voxels=_read_input(scans, study, info.get("run") or {}, progress))
-        return replace(study, voxels=_read(scans, study, _how(scans, preprocessing), progress))
+            return study.with_model(_read_input(scans, study, info.get("run") or {}, progress))
+        return study.with_model(_read(scans, study, _how(scans, preprocessing), progress))
     except DataError as error:
         if asked:
             raise
@@ -70,13 +70,13 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
         return replace(study, notices=[*study.notices, notice])
 
 
-def _read_input(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress) -> Voxels:
+def _read_input(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress) -> Model:
     if "preprocessing" not in run:
         raise DataError("voxels=input: the embeddings do not say how their run preprocessed its scans. Use voxels=on.")
     # By its path: what preprocesses scans needs torch, and every other evaluation does without.
     read = load("neurocontrast.stages.encoder_input:read_encoder_input")
     values, about = read(scans, run, max_bytes=MAX_BYTES, n_workers=study.settings.n_jobs, progress=progress)
-    return Voxels(voxel_products(values), about)
+    return voxels.make(study, voxels.voxel_products(values), about)
 
 
 class _How(NamedTuple):
@@ -127,7 +127,7 @@ def _is_there(path: Any) -> bool:
     return isinstance(path, str) and Path(path).is_absolute() and Path(path).is_file()
 
 
-def _read(scans: list[tuple[str, ...]], study: Study, how: _How, progress: Progress) -> Voxels:
+def _read(scans: list[tuple[str, ...]], study: Study, how: _How, progress: Progress) -> Model:
     n_voxels = len(scans[0]) * int(np.asarray(how.masker().mask_img_.dataobj).astype(bool).sum())
     n_bytes = 4 * n_voxels * len(scans) + 8 * len(scans) ** 2
     if n_bytes > MAX_BYTES:
@@ -157,7 +157,7 @@ def _read(scans: list[tuple[str, ...]], study: Study, how: _How, progress: Progr
         "smooth_mm": how.smooth_mm,
         "standardised": "each scan over its voxels" if how.standardised else None,
     }
-    return Voxels(voxel_products(values), about)
+    return voxels.make(study, voxels.voxel_products(values), about)
 
 
 def _read_header(path: str) -> int:

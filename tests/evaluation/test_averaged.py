@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from neurocontrast.evaluation import EvaluationSettings, load_probe, plan_study, run_study, save_probe
-from neurocontrast.evaluation.fitting import cross_validate, split_seed
+from neurocontrast.evaluation.models import cross_validate, split_seed
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import ConfigError
@@ -35,10 +35,7 @@ def planned(make_cohort, target="diagnosis", *, blocks="averaged", sizes=SIZES, 
 
 
 def out_of_fold(study):
-    return cross_validate(
-        study.design(), study.target, study.splits, subjects=study.subjects, settings=study.settings,
-        estimator=study.estimator,
-    )  # fmt: skip
+    return cross_validate(study.models[0], study.target, study.splits, subjects=study.subjects, settings=study.settings)
 
 
 def voting(target: str):

@@ -11,8 +11,8 @@ from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import BlockScaler, EvaluationSettings, load_probe, plan_study, run_study, save_probe
 from neurocontrast.evaluation.blocks import Block, blocks_of, check_same_blocks
-from neurocontrast.evaluation.fitting import cross_validate
 from neurocontrast.evaluation.fold_features import built_in_features
+from neurocontrast.evaluation.models import cross_validate
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import DataError
@@ -95,7 +95,7 @@ def test_features_of_one_encoder_are_evaluated_as_ever(make_cohort):
     settings = EvaluationSettings(C=(0.01, 1.0), **QUICK)
     plain, joined = (plan_study(cohort.table, cohort.features, settings=settings, info=info)
                      for info in ({}, info_of(all=cohort.features.shape[1])))  # fmt: skip
-    scores = [cross_validate(each.design(), each.target, each.splits, subjects=each.subjects, settings=settings).scores
+    scores = [cross_validate(each.models[0], each.target, each.splits, subjects=each.subjects, settings=settings).scores
               for each in (plain, joined)]  # fmt: skip
     np.testing.assert_array_equal(*scores)
 

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.evaluation.designs import CovariateDesign, choose_covariates
+from neurocontrast.evaluation.adjustment import choose_covariates
+from neurocontrast.evaluation.models.covariates import CovariateDesign
 from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.exceptions import DataError
 

@@ -273,14 +273,14 @@ class TestLeaks:
         with pytest.raises(LeakageError, match=f"1 of 120 rows of test were in pretraining .{name}"):
             plan(table, features, info)
         study = plan(table, features, info, allow_overlap=True)
-        assert study.n_overlap == 1
+        assert study.facts["n_overlap"] == 1
         assert "pretraining_overlap" in {notice.code for notice in study.notices}
 
     def test_a_validation_image_of_pretraining_is_said_and_a_training_image_is_not(self):
         table, features = images()
         seen = table["participant_id"][table["split"] != "test"]
         study = plan(table, features, {"pretraining_subjects": [subject_digest(name) for name in seen]})
-        assert study.seen == {"train": 240, "validation": 80, "test": 0}
+        assert study.facts["split"]["n_pretrained"] == {"train": 240, "validation": 80, "test": 0}
         assert [notice.code for notice in study.notices] == ["validation_pretrained"]
 
     def test_a_test_image_that_is_a_training_image_is_counted(self):
@@ -289,7 +289,7 @@ class TestLeaks:
         features[test[:2]] = features[train[:2]]
         features[train[5]] = features[train[6]]  # twice among those fitted: no leak
         study = plan(table, features)
-        assert study.n_twins == 2
+        assert study.facts["split"]["n_duplicates"] == {"test": 2}
         assert "2 of 120 rows of test" in next(
             each.message for each in study.notices if each.code == "duplicate_overlap"
         )

@@ -8,8 +8,9 @@ import pytest
 from neurocontrast.evaluation import EvaluationSettings, distances, plan_study, run_study, uncertainty
 from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.distribution import fit_distribution
-from neurocontrast.evaluation.fitting import cross_validate, fit_probe
+from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.fold_features import FoldFeatures, sum_products
+from neurocontrast.evaluation.models import cross_validate
 from neurocontrast.evaluation.notices import MAX_MAP_SCANS
 from neurocontrast.evaluation.stored_probe import fit_on_all
 
@@ -25,7 +26,9 @@ def study_of(make_cohort, kind="binary", n=400, n_features=30, **options):
 
 def scores_of(study):
     settings = study.settings
-    return cross_validate(study.design(), study.target, study.splits, subjects=study.subjects, settings=settings).scores
+    return cross_validate(
+        study.models[0], study.target, study.splits, subjects=study.subjects, settings=settings
+    ).scores
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])

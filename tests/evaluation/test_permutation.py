@@ -5,7 +5,8 @@ import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, permutation, plan_study, run_study
 from neurocontrast.evaluation.designs import FeatureDesign
-from neurocontrast.evaluation.fitting import OutOfFold, cross_validate
+from neurocontrast.evaluation.fitting import OutOfFold
+from neurocontrast.evaluation.models import ProbeModel, cross_validate
 from neurocontrast.evaluation.permutation import permutation_test, permuted_labels
 from neurocontrast.evaluation.splits import stratified
 from neurocontrast.evaluation.target import Target
@@ -82,24 +83,24 @@ def arrays(kind: str, n: int = 120, n_sites: int = 2, seed: int = 0):
 
 def run(features, target, sites, subjects, *, n_repeats=1, redeal=False, **options):
     settings = EvaluationSettings(**{"n_folds": 3, "n_inner_folds": 3, "C": (1e-3, 1e-1, 10.0), **options})
-    design = FeatureDesign(features)
 
     def deal(labels, seed):
         return stratified(labels, sites, subjects, n_folds=3, n_repeats=n_repeats, seed=seed)
 
     splits = deal(target, 0)
-    model = cross_validate(design, target, splits, subjects=subjects, settings=settings)
+    model = ProbeModel("embedding", FeatureDesign(features))
+    predictions = cross_validate(model, target, splits, subjects=subjects, settings=settings)
     found = permutation_test(
-        design,
+        model,
         target,
         splits,
-        model,
+        predictions,
         sites=sites,
         subjects=subjects,
         settings=settings,
         redeal=deal if redeal else None,
     )
-    return found, model
+    return found, predictions
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
@@ -195,10 +196,10 @@ def test_progress_counts_every_fold_of_every_permutation():
     features, target, sites, subjects = arrays("binary")
     settings = EvaluationSettings(n_permutations=7, n_inner_folds=3, C=(0.1,))
     splits = stratified(target, sites, subjects, n_folds=4, n_repeats=2, seed=0)
-    design, steps = FeatureDesign(features), []
-    model = cross_validate(design, target, splits, subjects=subjects, settings=settings)
+    model, steps = ProbeModel("embedding", FeatureDesign(features)), []
+    predictions = cross_validate(model, target, splits, subjects=subjects, settings=settings)
     permutation_test(
-        design, target, splits, model, sites=sites, subjects=subjects, settings=settings, advance=steps.append
+        model, target, splits, predictions, sites=sites, subjects=subjects, settings=settings, advance=steps.append
     )
     assert sum(steps) == 7 * 4
 

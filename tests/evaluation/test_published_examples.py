@@ -21,7 +21,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from neurocontrast.evaluation.designs import FeatureDesign
-from neurocontrast.evaluation.fitting import OutOfFold, cross_validate
+from neurocontrast.evaluation.fitting import OutOfFold
+from neurocontrast.evaluation.models import ProbeModel, cross_validate
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.significance import corrected_resampled_t, delong_interval, delong_test
@@ -142,8 +143,9 @@ def test_the_permutation_test_agrees_with_scikit_learns():
     features, target, subjects, splits = weak_cohort()
     settings = EvaluationSettings(n_permutations=199, C=(0.1,), n_inner_folds=2)
     design = FeatureDesign(features)
-    model = cross_validate(design, target, splits, subjects=subjects, settings=settings)
-    ours = permutation_test(design, target, splits, model, sites=["a"] * 60, subjects=subjects, settings=settings)
+    model = ProbeModel("embedding", design)
+    predictions = cross_validate(model, target, splits, subjects=subjects, settings=settings)
+    ours = permutation_test(model, target, splits, predictions, sites=["a"] * 60, subjects=subjects, settings=settings)
     folds = np.zeros(60, dtype=int)
     for split in splits:
         folds[split.test] = split.fold

@@ -13,8 +13,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.designs import ComponentsDesign, Voxels, voxel_products
-from neurocontrast.evaluation.study import beside_p_value, look_beside
+from neurocontrast.evaluation.models import ConstantModel, Rival, regional
+from neurocontrast.evaluation.models.voxels import ComponentsDesign, make, voxel_products
+from neurocontrast.evaluation.study import look_at_rival, rival_p_value
 
 FAST = {
     **dict.fromkeys(("confounds", "new_site", "outlyingness"), False),
@@ -64,7 +65,7 @@ def study(make_cohort):
     values = generator.normal(size=(120, 3000))
     values[:, :40] += 1.5 * planned.target.values[:, None]
     about = {"spacing_mm": 4, "mask": "box", "n_voxels": 3000, "standardised": "no"}
-    return replace(planned, voxels=Voxels(voxel_products(values.astype(np.float32)), about)), values
+    return planned.with_model(make(planned, voxel_products(values.astype(np.float32)), about)), values
 
 
 def test_voxels_are_probed_as_a_plain_pipeline_of_scikit_learn_would(study):
@@ -103,7 +104,7 @@ def test_voxels_are_described_as_the_baseline_is_and_compared(study):
 
 def test_nothing_else_changes_by_the_voxels(study):
     planned, _ = study
-    with_them, without = run_study(planned), run_study(replace(planned, voxels=None))
+    with_them, without = run_study(planned), run_study(replace(planned, models=planned.models[:2]))
     for part in ("metrics", "baseline", "increment"):
         assert with_them.evaluation.content()[part] == without.evaluation.content()[part]
     columns = list(without.tables["predictions"].columns)
@@ -122,16 +123,16 @@ def test_several_classes_and_numbers_have_voxels_too(make_cohort):
         cohort = make_cohort(90, **options)
         planned = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(target=target, **FAST))
         products = voxel_products(cohort.features.astype(np.float32))
-        summary = run_study(replace(planned, voxels=Voxels(products))).evaluation.content()
+        summary = run_study(planned.with_model(make(planned, products, {}))).evaluation.content()
         assert summary["voxels"].keys() == summary["metrics"].keys()
 
 
 def test_sites_held_out_are_not_tested_over_folds():
     folds = pd.DataFrame({"n_train": [8, 8], "n_test": [2, 2], "auc": [0.7, 0.8], "voxels_auc": [0.6, 0.65]})
     folds["held_out_site"] = None
-    assert beside_p_value(folds, "brier", "voxels") is None
-    assert beside_p_value(folds, "auc", "voxels") is not None
-    assert beside_p_value(folds.assign(held_out_site="a"), "auc", "voxels") is None
+    assert rival_p_value(folds, "brier", "voxels") is None
+    assert rival_p_value(folds, "auc", "voxels") is not None
+    assert rival_p_value(folds.assign(held_out_site="a"), "auc", "voxels") is None
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,8 @@ def test_sites_held_out_are_not_tested_over_folds():
 )
 def test_a_warning_comes_where_voxels_do_as_well(metric, ours, theirs, warns):
     figures = {"metrics": {metric: {"pooled": ours}}, "voxels": {metric: {"pooled": theirs}}}
-    found = look_beside(figures, "voxels", "23 principal components", metric)
+    model = ConstantModel("voxels", rival=Rival("23 principal components", "the scans"))
+    found = look_at_rival(figures, model, metric)
     assert bool(found) is warns
     assert all(notice.message.startswith("23 principal components") for notice in found)
 
@@ -149,8 +151,11 @@ def test_the_learning_curve_shows_voxels_and_regional_measures_too(study):
     planned, _ = study
     n_train = min(len(split.train) for split in planned.splits)
     planned.table["measure"] = planned.target.values + np.random.default_rng(2).normal(size=120)
-    settings = planned.settings.model_copy(update={"train_sizes": (20, n_train), "n_draws": 1, "C": (1e-2,)})
-    result = run_study(replace(planned, settings=settings, regional=("measure",)))
+    settings = planned.settings.model_copy(
+        update={"train_sizes": (20, n_train), "n_draws": 1, "C": (1e-2,), "regional": ("measure",)}
+    )
+    asked = replace(planned, settings=settings)
+    result = run_study(asked.with_model(regional.make(asked)))
     curve = result.evaluation.content()["learning_curve"]
     for model in ("voxels", "regional"):
         few, all_of_them = curve[model]["auc"]

@@ -151,7 +151,7 @@ def test_the_plan_is_shown_on_the_terminal_before_anything_is_computed(embedding
     assert run(arguments) == 0
     said = capsys.readouterr().err
     assert "diagnosis: 60 scans of 60 subjects, 5 folds, logistic probe" in said
-    assert said.index("5 folds") < said.index("Fitting probes")
+    assert said.index("5 folds") < said.index("Fitting models")
     summary = json.loads((tmp_path / "e" / "evaluation.json").read_text())
     assert summary["learning_curve"]["sizes"] == [20, 40]
     assert summary["threshold"]["rule"] == 0.4

@@ -14,7 +14,7 @@ import neurocontrast
 from neurocontrast.cli import run
 from neurocontrast.data import read_cohort
 from neurocontrast.embedding.table import read_embeddings, write_embeddings
-from neurocontrast.evaluation.designs import ComponentsDesign
+from neurocontrast.evaluation.models.voxels import ComponentsDesign
 from neurocontrast.exceptions import DataError
 
 FAST = {
@@ -178,8 +178,8 @@ class TestEncoderInput:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         seen = []
         stage = importlib.import_module("neurocontrast.stages.voxels")
-        products = stage.voxel_products
-        monkeypatch.setattr(stage, "voxel_products", lambda values: seen.append(values) or products(values))
+        products = stage.voxels.voxel_products
+        monkeypatch.setattr(stage.voxels, "voxel_products", lambda values: seen.append(values) or products(values))
         summary = evaluate(run, tmp_path / "out", voxels="input", allow_overlap=True)
         assert summary["voxels_about"] | {"n_voxels": 24 * 28 * 24, "spacing_mm": 8.0} == summary["voxels_about"]
         components, features = ComponentsDesign(products(seen[0]), n_components=5), read_embeddings(run).features

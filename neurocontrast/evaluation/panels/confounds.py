@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.designs import choose_covariates, kept_columns
-from neurocontrast.evaluation.fitting import OutOfFold, cross_validate
+from neurocontrast.evaluation.adjustment import choose_covariates, kept_columns
+from neurocontrast.evaluation.fitting import OutOfFold
+from neurocontrast.evaluation.models import ProbeModel, cross_validate
 from neurocontrast.evaluation.notices import SITE_ASSOCIATION, cramers_v
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.planning import Study
@@ -153,9 +154,9 @@ def _fit(study: Study, target: Target, rows: Rows, splits: list[Split]) -> Readi
     def of_rows(train: Rows, test: Rows) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         return design(rows[train], rows[test])
 
-    return Reading(
-        target, rows, cross_validate(of_rows, target, splits, subjects=study.subjects[rows], settings=settings), splits
-    )
+    model = ProbeModel(target.name, of_rows)
+    found = cross_validate(model, target, splits, subjects=study.subjects[rows], settings=settings)
+    return Reading(target, rows, found, splits)
 
 
 def _resample(study: Study, reading: Reading, metric: str, *, by_subject: bool = False) -> Resamples:

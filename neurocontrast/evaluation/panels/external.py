@@ -14,9 +14,10 @@ import pandas as pd
 from scipy import stats
 
 from neurocontrast.evaluation.blocks import blocks_of, check_same_blocks
-from neurocontrast.evaluation.designs import CovariateDesign, Design
-from neurocontrast.evaluation.fitting import OutOfFold, fit_probe, gather
+from neurocontrast.evaluation.fitting import OutOfFold, gather
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
+from neurocontrast.evaluation.models import ProbeModel
+from neurocontrast.evaluation.models.covariates import with_covariates
 from neurocontrast.evaluation.notices import NO_BASELINE, check_duplicates, check_overlap
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.groups import site_table
@@ -121,7 +122,10 @@ def plan_external(
     notices += [*found, *leaks, *baseline]
     excluded = {"not selected by where": len(tidy) - len(kept), f"{target.name} missing": int((~present).sum())}
     excluded = {why: n for why, n in excluded.items() if n}
-    return External(replace(joined, covariates=names), excluded, shared + n_overlap, notices)
+    tested = study.models[0]
+    assert isinstance(tested, ProbeModel)
+    models = replace(tested, design=joined.design()), with_covariates(study.models[1], joined.table, names)
+    return External(replace(joined, models=models), excluded, shared + n_overlap, notices)
 
 
 @contextmanager
@@ -214,18 +218,13 @@ def measure_external_test(inputs: PanelInputs) -> Findings:
 
 def _predict(study: Study, split: Split, progress: Progress) -> Models:
     models = {}
-    designs: dict[str, Design] = {
-        "embedding": study.design(),
-        "baseline": CovariateDesign(study.table, study.covariates),
-    }
-    with progress.task("Testing on the external scans", len(designs), "model") as task:
-        for name, design in designs.items():
-            decided = fit_probe(
-                design, study.target, split.train, split.test, subjects=study.subjects, settings=study.settings,
-                seed=study.final_seed, sites=study.sites, validation=split.validation,
-                estimator=study.estimator_of(name),
-            )[0]  # fmt: skip
-            models[name] = gather(study.target, [split], [decided])
+    with progress.task("Testing on the external scans", len(study.models), "model") as task:
+        for model in study.models:
+            decided = model.predict(
+                study.target, split, subjects=study.subjects, settings=study.settings, seed=study.final_seed,
+                sites=study.sites,
+            )  # fmt: skip
+            models[model.name] = gather(study.target, [split], [decided])
             task.advance()
     return models
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, POOLED_ONLY, compute_metrics, finite_or_none
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.planning import Study
@@ -85,7 +85,7 @@ def measure_learning_curve(inputs: PanelInputs) -> Findings:
         "metrics" if model == "embedding" else model: {
             name: _points(sizes[_prefix(model) + name]) for name in _names(study)
         }
-        for model in study.compared_designs()
+        for model in (each.name for each in study.models)
     }
     about = {"sizes": list(settings.train_sizes), "n_draws": settings.n_draws, "unit": "subject"}
     return Findings({"learning_curve": about | parts}, {"learning_curve": table})
@@ -93,15 +93,14 @@ def measure_learning_curve(inputs: PanelInputs) -> Findings:
 
 def _fit(study: Study, split: Split, train: npt.NDArray[np.intp], seed: int) -> dict[str, float]:
     found: dict[str, float] = {}
-    for model, design in study.compared_designs().items():
-        decided = fit_probe(
-            design, study.target, train, split.test, subjects=study.subjects, settings=study.settings_of(model),
-            seed=seed,
-            sites=study.sites, estimator=study.estimator_of(model),
-        )[0]  # fmt: skip
+    for model in study.models:
+        drawn = replace(split, train=train, validation=None)
+        decided = model.predict(
+            study.target, drawn, subjects=study.subjects, settings=study.settings, seed=seed, sites=study.sites
+        )
         truth = study.target.values[split.test]
         values = compute_metrics(study.target.kind, truth, decided.scores, decisions=decided.decisions)
-        found |= {_prefix(model) + name: float(values[name][0]) for name in _names(study)}
+        found |= {_prefix(model.name) + name: float(values[name][0]) for name in _names(study)}
     return found
 
 

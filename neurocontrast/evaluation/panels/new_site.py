@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.designs import CovariateDesign, Design, choose_covariates
+from neurocontrast.evaluation.adjustment import choose_covariates
 from neurocontrast.evaluation.few_shot import few_shot_error
-from neurocontrast.evaluation.fitting import OutOfFold, constant_predictions, cross_validate
+from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     LOWER_IS_BETTER,
@@ -21,6 +21,8 @@ from neurocontrast.evaluation.metrics import (
     explain_undefined,
     finite_or_none,
 )
+from neurocontrast.evaluation.models import ConstantModel, Model, ProbeModel, cross_validate
+from neurocontrast.evaluation.models.covariates import with_covariates
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.confounds import site_reading
 from neurocontrast.evaluation.panels.groups import why_no_interval
@@ -174,24 +176,27 @@ def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progres
     """Return predictions of each model at known sites, ``home …``, and at sites left out, ``unseen …``."""
     names = choose_covariates(study.table, study.settings.covariates, target=study.target.name, sites_held_out=True)[0]
     recentred = study.settings.recentre != "none"
-    designs: dict[str, Design] = {"embedding": study.design(recentre=False)}
-    designs |= {"recentred": study.design()} if recentred else {}
-    designs["baseline"] = CovariateDesign(study.table, names)
-    n_folds = len(designs) * len(plan.splits) + recentred * len(study.splits)
+    embedding, baseline = study.models[:2]
+    assert isinstance(embedding, ProbeModel)
+    fitted: dict[str, Model] = {"embedding": replace(embedding, design=study.design(recentre=False))}
+    fitted |= {"recentred": embedding} if recentred else {}
+    fitted["baseline"] = with_covariates(baseline, study.table, names)
+    n_folds = len(fitted) * len(plan.splits) + recentred * len(study.splits)
     with progress.task("Leaving sites out", n_folds, "fold") as task:
 
-        def fit(name: str, splits: Sequence[Split]) -> OutOfFold:
+        def fit(model: Model, splits: Sequence[Split], advance: Callable[[], None] = task.advance) -> OutOfFold:
             return cross_validate(
-                designs[name], study.target, splits, subjects=study.subjects, settings=study.settings,
-                sites=study.sites, estimator=study.estimator_of(name), advance=task.advance,
+                model, study.target, splits, subjects=study.subjects, settings=study.settings, sites=study.sites,
+                advance=advance,
             )  # fmt: skip
 
-        found = {f"home {name}": models["baseline" if name == "baseline" else "embedding"] for name in designs}
+        found = {f"home {name}": models["baseline" if name == "baseline" else "embedding"] for name in fitted}
         if recentred:
-            found["home embedding"] = fit("embedding", study.splits)
-        found["home constant"] = constant_predictions(study.target, study.splits)
-        found |= {f"unseen {name}": fit(name, plan.splits) for name in designs}
-    return found | {"unseen constant": constant_predictions(study.target, plan.splits)}
+            found["home embedding"] = fit(fitted["embedding"], study.splits)
+        constant = ConstantModel("constant")
+        found["home constant"] = fit(constant, study.splits, lambda: None)
+        found |= {f"unseen {name}": fit(model, plan.splits) for name, model in fitted.items()}
+        return found | {"unseen constant": fit(constant, plan.splits, lambda: None)}
 
 
 def _draw(

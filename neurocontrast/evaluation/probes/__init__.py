@@ -12,7 +12,7 @@ from neurocontrast.exceptions import one_of
 if TYPE_CHECKING:
     from neurocontrast.evaluation.settings import EvaluationSettings
 
-__all__ = ["Probe", "get_probe", "probe_names", "register"]
+__all__ = ["Probe", "default_probe", "get_probe", "probe_names", "register"]
 
 
 class Probe:
@@ -87,3 +87,8 @@ def get_probe(name: str) -> Probe:
     module = importlib.import_module(f"{__name__}.{name}")
     own = (each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__)
     return next(each for each in own if issubclass(each, Probe))()
+
+
+def default_probe(kind: str) -> Probe:
+    """Return the probe of models that are not the embedding: ridge for a continuous target, else logistic."""
+    return get_probe("ridge" if kind == "continuous" else "logistic")

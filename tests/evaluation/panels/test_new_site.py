@@ -8,7 +8,7 @@ import pytest
 
 from neurocontrast.cli.evaluation_commands import new_site_lines
 from neurocontrast.evaluation import Evaluation, EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.fitting import constant_predictions
+from neurocontrast.evaluation.models import ConstantModel
 from neurocontrast.evaluation.panels import PanelInputs
 from neurocontrast.evaluation.panels.new_site import MAX_GROUPS, PANEL, plan_sites_left_out
 from neurocontrast.evaluation.splits import Split
@@ -185,11 +185,11 @@ def test_a_class_that_other_sites_lack_cannot_be_tested(make_cohort):
 
 def test_the_constant_is_what_training_says():
     target = Target("age", "continuous", np.array([1.0, 2.0, 9.0, 50.0]))
-    splits = [Split(0, 0, np.array([0, 1, 2]), np.array([3]))]
-    assert constant_predictions(target, splits).scores[0, 3] == 2.0
+    constant, split = ConstantModel("constant"), Split(0, 0, np.array([0, 1, 2]), np.array([3]))
+    assert constant.predict(target, split).scores == [2.0]
     classes = Target("d", "binary", np.array([0, 0, 0, 1, 1]), ("a", "b"), "b")
-    found = constant_predictions(classes, [Split(0, 0, np.arange(4), np.array([4]))])
-    assert (found.scores[0, 4], found.decisions[0, 4]) == (0.25, 0)
+    found = constant.predict(classes, Split(0, 0, np.arange(4), np.array([4])))
+    assert (found.scores[0], found.decisions[0]) == (0.25, 0)
 
 
 def test_scans_of_an_unseen_site_lie_outside_and_those_of_known_sites_do_not(shifted, make_cohort):

@@ -45,7 +45,7 @@ def test_our_own_splitters_make_the_folds_that_their_names_make(cohort):
 
 def test_sites_held_out_by_a_splitter_are_held_out_for_the_baseline_too(cohort):
     study = study_of(cohort, LeaveSiteOut())
-    assert study.how_split == "leave-site-out"
+    assert study.facts["splits"] == "leave-site-out"
     assert "site" not in study.covariates
     codes = cohort.table["site"].astype("category").cat.codes.to_numpy()
     same = study_of(cohort, PredefinedSplit(codes))
@@ -56,7 +56,7 @@ def test_a_group_aware_splitter_gets_the_subjects(sessions):
     for cv in (GroupKFold(4), StratifiedGroupKFold(4)):
         study = study_of(sessions, cv)
         assert len(study.splits) == 4
-        assert study.how_split == "custom"
+        assert study.facts["splits"] == "custom"
 
 
 def test_a_splitter_without_routing_gets_what_its_signature_names(sessions):
@@ -67,7 +67,7 @@ def test_a_splitter_without_routing_gets_what_its_signature_names(sessions):
 
     study = study_of(sessions, Mine())
     assert [split.held_out_site for split in study.splits] == ["site-0", "site-1", "site-2"]
-    assert study.splitter == "Mine"  # and no address of an object
+    assert study.facts["splitter"] == "Mine"  # and no address of an object
 
 
 def test_repeats_are_recognised_by_scans_that_are_tested_again(cohort):
@@ -86,7 +86,7 @@ def test_scans_that_no_split_tests_are_said(cohort):
         ),
     )
     assert "fold_untested" in {notice.code for notice in study.notices}
-    assert study.splitter == "pairs of training and test rows"
+    assert study.facts["splitter"] == "pairs of training and test rows"
     assert "never tested, by the splitter" in set(study.flow["reason"])
 
 

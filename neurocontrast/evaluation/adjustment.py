@@ -1,0 +1,201 @@
+"""Covariates and sites taken out of features: the steps, what they keep, and what they are refused or warned for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import pandas as pd
+
+from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number
+from neurocontrast.evaluation.schema import Notice
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits.inner import MIN_INNER_SITES, MIN_LEFT_OUT_SUBJECTS, site_inner_folds
+from neurocontrast.evaluation.target import Target
+from neurocontrast.evaluation.transformers import ComBat, Residualiser, SideColumnTransformer, SiteRecentring
+from neurocontrast.evaluation.transformers.sites import MIN_SITE_SCANS
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+
+__all__ = ["FEW_SUBJECTS", "adjustments", "check_adjustment", "choose_covariates", "kept_columns",
+           "look_at_adjustment"]  # fmt: skip
+
+OPTIONAL = ("tiv",)
+"""Covariates that are asked for by default and not missed where a table does not have them."""
+FEW_SUBJECTS = 10
+"""The mean of a site with fewer subjects is mostly that of these people, not of the site: warned about."""
+
+
+def adjustments(
+    table: pd.DataFrame, settings: EvaluationSettings, *, target: str, recentre: bool = True, predicted: str = ""
+) -> tuple[SideColumnTransformer, ...]:
+    """Return the steps that the settings ask for; none preserves the target, nor the column that is `predicted`."""
+    steps: list[SideColumnTransformer] = []
+    kept = {
+        by: tuple(name for name in kept_columns(table, settings, by=by, target=target) if name != predicted)
+        for by in ("harmonise", "recentre")
+    }
+    if settings.harmonise == "combat":
+        steps.append(ComBat("site", preserve=kept["harmonise"], handle_unknown="ignore"))
+    if settings.residualise:
+        steps.append(Residualiser(settings.residualise))
+    if recentre and settings.recentre != "none":
+        steps.append(SiteRecentring("site", subject="subject_id", preserve=kept["recentre"]))
+    return tuple(steps)
+
+
+def kept_columns(
+    table: pd.DataFrame, settings: EvaluationSettings, *, by: Literal["harmonise", "recentre"], target: str
+) -> tuple[str, ...]:
+    """Return the covariates whose effect an adjustment keeps: those that are there and vary, never the target."""
+    if getattr(settings, by) == "none":
+        return ()
+    return choose_covariates(table, getattr(settings, f"{by}_preserve"), target=target, sites_held_out=True)[0]
+
+
+def choose_covariates(
+    table: pd.DataFrame, names: Sequence[str], *, target: str, sites_held_out: bool
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the covariates that can be used, and why the others cannot; `OPTIONAL` ones are dropped silently."""
+    used, dropped = [], {}
+    for name in dict.fromkeys(names):
+        if name == target:
+            dropped[name] = "is the target"
+        elif name == "site" and sites_held_out:
+            dropped[name] = "is held out"
+        elif name not in table:
+            if name not in OPTIONAL:
+                near = suggestion(name, table.columns).strip()
+                dropped[name] = "is not in the table" + (f" ({near})" if near else "")
+        elif len({text for text in cell_texts(table[name]) if text is not None}) < 2:
+            dropped[name] = "has fewer than two values"
+        else:
+            used.append(name)
+    return tuple(used), dropped
+
+
+def check_adjustment(
+    table: pd.DataFrame, settings: EvaluationSettings, splits: Sequence[Split], *, target: str
+) -> None:
+    """Refuse adjustments that need a site or a column that is not there, or that take out the target itself."""
+    if settings.test is not None and (settings.harmonise != "none" or settings.residualise):
+        raise ConfigError(
+            "test: what harmonise and residualise estimate belongs to the scans of the evaluation and is not applied "
+            "to an external test set. Leave test out, or set harmonise=none and residualise=[]."
+        )
+    if settings.harmonise == "combat":
+        _check_combat(table, splits, target)
+        for name in settings.harmonise_preserve:
+            _check_column(table, name, "harmonise_preserve")
+    for name in settings.residualise:
+        if name == target:
+            raise ConfigError(f"residualise: '{name}' is the target; nothing of it would be left to predict.")
+        _check_column(table, name, "residualise")
+        if name == "site" and any(split.held_out_site is not None for split in splits):
+            raise ConfigError(
+                "residualise: the effect of a site that is held out cannot be estimated. Leave 'site' out of "
+                "residualise, or use splits=stratified."
+            )
+    if settings.inner_splits == "leave-site-out" and target == "site":
+        raise ConfigError("inner_splits: a site that is left out cannot be predicted. Use inner_splits=stratified.")
+    if settings.recentre != "none":
+        _check_recentring(table, settings, target)
+
+
+def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
+    _check_present(table, name, option, "that features could depend on", excluded=IDENTIFIERS)
+    n_values = len({text for text in cell_texts(table[name]) if text is not None})
+    if not is_number(table[name]) and 2 * n_values > table["subject_id"].nunique():
+        raise ConfigError(
+            f"{option}: '{name}' has {n_values} different values in {table['subject_id'].nunique()} subjects, and an "
+            "effect of each cannot be estimated. Leave it out."
+        )
+
+
+def _check_present(table: pd.DataFrame, name: str, option: str, what: str, *, excluded: Sequence[str]) -> None:
+    if name in excluded or name not in table:
+        choices = [str(column) for column in table.columns if column not in excluded]
+        raise ConfigError(
+            f"{option}: '{name}' is no column {what}.{suggestion(name, choices)} Choose of {one_of(choices[:30])}."
+        )
+
+
+def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> None:
+    _check_sites(table, target, "harmonise", "combat", "'combat' needs one for each")
+    sites = table["site"].to_numpy(dtype=object)
+    if len(set(sites)) < 2:
+        raise DataError(f"harmonise: all scans are of the site '{sites[0]}'; there is nothing to harmonise.")
+    counts = [(site, int((sites[split.train] == site).sum())) for split in splits for site in set(sites[split.test])]
+    short = dict(sorted((each for each in counts if each[1] < MIN_SITE_SCANS), reverse=True))
+    if short:
+        held_out = any(split.held_out_site is not None for split in splits)
+        listed = ", ".join(f"'{site}' {n}" for site, n in sorted(short.items())[:8])
+        instead = "splits=stratified" if held_out else "where to drop these sites"
+        raise ConfigError(
+            f"harmonise: 'combat' learns a site from at least {MIN_SITE_SCANS} training scans of it, and an unseen "
+            f"site cannot be harmonised. While tested, some have fewer in training: {listed}. Use {instead}, or "
+            "harmonise=none."
+        )
+
+
+def _check_recentring(table: pd.DataFrame, settings: EvaluationSettings, target: str) -> None:
+    if settings.harmonise != "none" or "site" in settings.residualise:
+        other = "harmonise=combat" if settings.harmonise != "none" else "residualise=[site]"
+        raise ConfigError(f"recentre: {other} takes the shifts of sites out already. Use one of the two.")
+    for name in (name for name in settings.recentre_preserve if name not in ("age", "sex")):
+        what = "in which recentred sites could differ"
+        _check_present(table, name, "recentre_preserve", what, excluded=(*IDENTIFIERS, "site"))
+    _check_sites(table, target, "recentre", "site", "each needs one to be recentred by")
+
+
+def _check_sites(table: pd.DataFrame, target: str, option: str, value: str, need: str) -> None:
+    if target == "site":
+        raise ConfigError(f"{option}: '{value}' takes out what target=site would be predicted from. Use {option}=none.")
+    missing = int(table["site"].isna().sum())
+    if missing:
+        raise DataError(
+            f"{option}: {missing} of {len(table)} scans have no site, and {need}. Fill in their site, drop them with "
+            f"where, or use {option}=none."
+        )
+
+
+def look_at_adjustment(
+    table: pd.DataFrame, target: Target, splits: Sequence[Split], settings: EvaluationSettings
+) -> list[Notice]:
+    """Return warnings of recentring, and of training folds whose inner folds cannot leave sites out."""
+    found = [] if settings.recentre == "none" else _look_at_recentring(table, target, settings)
+    if settings.inner_splits == "stratified":
+        return found
+    subjects, sites = table["subject_id"].to_numpy(dtype=object), table["site"].to_numpy(dtype=object)
+    short = sum(not site_inner_folds(target, split.train, subjects, sites) for split in splits)
+    if short:
+        text = (
+            f"inner_splits=leave-site-out: {short} of {len(splits)} training folds have fewer than {MIN_INNER_SITES} "
+            f"sites of {MIN_LEFT_OUT_SUBJECTS} subjects or more that can be left out with every class to fit on; their "
+            "inner folds are dealt by subject instead."
+        )
+        explanation = "There the penalty was chosen for people of known sites, as it is by default."
+        found.append(Notice("inner_splits_dealt", text, explanation))
+    return found
+
+
+def _look_at_recentring(table: pd.DataFrame, target: Target, settings: EvaluationSettings) -> list[Notice]:
+    kept = one_of(kept_columns(table, settings, by="recentre", target=target.name))
+    text = (
+        "recentre=site: each site's features are moved to a common centre, a site that a probe has not seen by its own "
+        "unlabelled scans (transductive: a prediction depends on the other scans of its site). "
+        + (f"Differences in {kept} are kept. " if kept else "")
+        + f"A true difference of sites in {target.name} is taken out too, and no unlabelled scan can tell it from a "
+        "scanner's: predictions at a new site lie around the training mean."
+    )
+    explanation = (
+        "The figures hold for batches of scans of a site, not for a scan that comes alone, and a site whose people "
+        "differ from the others is made to look like them."
+    )
+    found = [Notice("recentred", text, explanation)]
+    counts = table.groupby("site")["subject_id"].nunique()
+    few = [f"{site} {n}" for site, n in counts.items() if n < FEW_SUBJECTS]
+    if few:
+        text = f"fewer than {FEW_SUBJECTS} subjects at {', '.join(few[:8])}: their mean is mostly theirs."
+        found.append(Notice("recentred_small_site", f"recentre=site: {text}", explanation))
+    return found

@@ -1,0 +1,86 @@
+"""The baseline: what age, sex, site and other covariates say without the scan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.evaluation.adjustment import choose_covariates
+from neurocontrast.evaluation.estimators import EstimatorError
+from neurocontrast.evaluation.fitting import fit_probe
+from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel
+from neurocontrast.evaluation.notices import look_at_covariates
+from neurocontrast.evaluation.schema import Notice
+from neurocontrast.evaluation.transformers import CovariateEncoder
+
+if TYPE_CHECKING:
+    from neurocontrast.evaluation.planning import Study
+
+__all__ = ["CovariateDesign", "make", "with_covariates"]
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class CovariateDesign:
+    """Covariates as numbers; without any, one constant column, of which a probe learns the average."""
+
+    table: pd.DataFrame
+    names: tuple[str, ...]
+
+    def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
+        """Return the matrices of training and test rows."""
+        if not self.names:
+            return np.zeros((len(train), 1)), np.zeros((len(test), 1))
+        table = self.table[list(self.names)]
+        encoder = CovariateEncoder()
+        return encoder.fit_transform(table.iloc[train]), encoder.transform(table.iloc[test])
+
+
+def make(study: Study) -> Model:
+    """Return the covariates of the settings that can be used, with the estimator of the embedding where it fits them.
+
+    Images that no covariate is known of have the shares of the classes as their baseline.
+    """
+    settings, target = study.settings, study.target
+    leaving = any(split.held_out_site is not None for split in study.splits)
+    names, dropped = choose_covariates(study.table, settings.covariates, target=target.name, sites_held_out=leaving)
+    usual = settings.covariates in ((), type(settings).model_fields["covariates"].default)
+    found = [] if study.fixed and usual else look_at_covariates(names, dropped)
+    about = {"baseline_covariates": list(names)}
+    if study.fixed and not names and target.kind != "continuous":
+        return ConstantModel("baseline", about=about, notices=tuple(found))
+    why_not = _try(study, names)
+    estimator = None if why_not else study.estimator
+    design = CovariateDesign(study.table, names)
+    return ProbeModel("baseline", design, estimator, about=about, notices=(*found, *why_not))
+
+
+def with_covariates(model: Model, table: pd.DataFrame, names: Sequence[str]) -> Model:
+    """Return a baseline of other covariates, or of another table."""
+    about = {"baseline_covariates": list(names)}
+    if not isinstance(model, ProbeModel):
+        return replace(model, about=about)
+    return replace(model, design=CovariateDesign(table, tuple(names)), about=about)
+
+
+def _try(study: Study, names: Sequence[str]) -> list[Notice]:
+    """Fit the user's estimator to one fold without the site, as at new sites; return a warning where that fails."""
+    if study.estimator is None:
+        return []
+    rows, settings = study.splits[0].train, study.settings
+    names = tuple(name for name in names if name != "site")
+    try:
+        fit_probe(CovariateDesign(study.table, names), study.target, rows, rows[:1], subjects=study.subjects,
+                  settings=settings, seed=settings.seed, estimator=study.estimator, pairs=[])  # fmt: skip
+    except EstimatorError as error:
+        text = f"The baseline has the default probe: the estimator does not fit its {len(names)} columns: {error}."
+        explanation = "The increment compares two kinds of probe, not only two kinds of input."
+        return [Notice("baseline_default", text, explanation)]
+    return []

@@ -20,7 +20,7 @@ from neurocontrast.data.problems import Problems, shown
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.adjustment import FEW_SUBJECTS
-from neurocontrast.evaluation.blocks import blocks_of, check_same_blocks
+from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
 from neurocontrast.evaluation.few_shot import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.evaluation.panels.outlyingness import count_outside, outside_message
 from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,17 +15,26 @@ from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
-from neurocontrast.evaluation.blocks import Block
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.transformers import BlockScaler, SideColumnTransformer, SiteRecentring
+from neurocontrast.exceptions import ConfigError, DataError
 
-__all__ = ["BlockDesign", "Design", "FeatureDesign", "in_single_precision", "one_thread", "probed_designs", "scaler_of"]
+__all__ = ["Block", "BlockDesign", "Design", "FeatureDesign", "blocks_of", "check_same_blocks", "in_single_precision",
+           "one_thread", "probed_designs", "scaler_of"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
 """Gives the matrices of training and test rows; everything in them is estimated on the training rows."""
+
+
+class Block(NamedTuple):
+    """The features of one encoder in a joined table."""
+
+    name: str
+    n_features: int
+    encoder: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,3 +117,51 @@ def _threads() -> ThreadpoolController:
 def one_thread() -> AbstractContextManager[object]:
     """Return a context of one thread: more cost time on matrices of this size, and change the last digits."""
     return _threads().limit(limits=1)
+
+
+def blocks_of(info: Mapping[str, Any], n_features: int, *, averaged: bool = False) -> tuple[Block, ...]:
+    """Return the blocks of joined embeddings in the order of their columns; none of a single encoder.
+
+    With `averaged`, features of a single encoder are refused.
+    """
+    run = info.get("run")
+    found = run.get("blocks") if isinstance(run, Mapping) else None
+    if not found:
+        if averaged:
+            raise ConfigError(
+                "blocks: 'averaged' fits a probe to each encoder's features, and these are of one. Join several tables "
+                "with `neurocontrast join`, or leave blocks out."
+            )
+        return ()
+    try:
+        blocks = tuple(Block(name, int(each["n_features"]), each.get("encoder")) for name, each in found.items())
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise DataError("embeddings: their description of blocks is damaged. Join the tables again.") from None
+    total = sum(block.n_features for block in blocks)
+    if total != n_features or min(block.n_features for block in blocks) < 1:
+        raise DataError(
+            f"embeddings: blocks {_listed(blocks)} are {total} features, and the table has {n_features}. Join the "
+            "tables again."
+        )
+    return blocks
+
+
+def check_same_blocks(expected: Sequence[Block], found: Sequence[Block], *, parameter: str) -> None:
+    """Refuse features of other blocks than those that a probe was fitted on; their names may differ."""
+    if [block[1:] for block in expected] == [block[1:] for block in found]:
+        return
+    remedy = "Embed the scans with the same run."
+    if expected:
+        names = ",".join(block.name for block in expected)
+        remedy = f"Embed the scans with each of these runs, and join the tables in this order (--names {names})."
+    raise DataError(
+        f"{parameter}: the probe was fitted on {_listed(expected)}, and this table has {_listed(found)}. {remedy}"
+    )
+
+
+def _listed(blocks: Sequence[Block]) -> str:
+    texts = [
+        f"{block.name} ({block.n_features} features{'' if block.encoder is None else f', {block.encoder[:12]}…'})"
+        for block in blocks
+    ]
+    return " + ".join(texts) or "features of one encoder"

@@ -69,9 +69,7 @@ def describe_built_in(
     probe: Probe, design: Design, *, continuous: bool, settings: EvaluationSettings, n_train: int = 0
 ) -> str:
     """Return a built-in probe as the scikit-learn expression it amounts to."""
-    large = n_train > settings.large_table and not probe.from_products  # of which the model is the same to rounding
-    make = probe.large_estimator if large else probe.estimator
-    model = make(settings, continuous=continuous, seed=settings.seed)
+    model = probe.estimator(continuous=continuous, large=n_train > settings.large_table)
     grid: dict[str, Any] = {probe.parameter(continuous=continuous): list(probe.grid(settings))}
     steps = "{}, "
     if settings.n_components:
@@ -101,14 +99,12 @@ def fit_built_in(
     pairs: Pairs,
     cover: Pairs,
     settings: EvaluationSettings,
-    seed: int,
     *,
     continuous: bool,
 ) -> FittedModel:
     """Choose the strength on inner folds, of equals the strongest penalty; `cover` are those of the temperature."""
-    large = len(rows) > settings.large_table
-    make = probe.large_estimator if large else probe.estimator
-    model, grid = make(settings, continuous=continuous, seed=seed), list(probe.grid(settings))
+    model = probe.estimator(continuous=continuous, large=len(rows) > settings.large_table)
+    grid = list(probe.grid(settings))
     if probe.strength == "k":  # more neighbours than training rows are as many as there are
         least = min([len(fit) for fit, _ in pairs], default=len(rows))
         grid = list(dict.fromkeys(min(k, least) for k in grid))
@@ -119,9 +115,7 @@ def fit_built_in(
         return values[order[np.searchsorted(rows, some, sorter=order)]]
 
     def fit(strength: float, view: FoldFeatures, pair: tuple[Rows, Rows]) -> Any:
-        given = {"precompute": view.products(*pair)} if large and probe.from_products else {}
-        fresh = clone(model).set_params(**{parameter: strength}, **given)
-        return fresh.fit(view(*pair).train, values_of(pair[0]))
+        return clone(model).set_params(**{parameter: strength}).fit(view(*pair).train, values_of(pair[0]))
 
     def loss(strength: float, view: FoldFeatures, pair: tuple[Rows, Rows]) -> float:
         x, y = view(*pair).test, values_of(pair[1])

@@ -20,7 +20,7 @@ from neurocontrast.evaluation.estimators import (
 )
 from neurocontrast.evaluation.fold_features import FoldFeatures, probe_features
 from neurocontrast.evaluation.metrics import decide
-from neurocontrast.evaluation.probes import Probe, get_probe
+from neurocontrast.evaluation.probes import PROBES, Probe
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import Pairs, inner_folds, penalty_folds
@@ -92,7 +92,7 @@ def fit_probe(
         return constant_prediction(target, train, len(test)), ()
     if pairs is None:
         pairs = penalty_folds(target, train, subjects, settings=settings, seed=seed, sites=sites, validation=validation)
-    estimator = get_probe(probe_name(settings, target.kind)) if estimator is None else estimator
+    estimator = PROBES[probe_name(settings, target.kind)] if estimator is None else estimator
     values, continuous = target.values[train], target.kind == "continuous"
     with one_thread():
         own = "" if isinstance(estimator, Probe) else describe_own(estimator)[0]
@@ -102,7 +102,7 @@ def fit_probe(
                 cover = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed)
                 cover = cover if _covers(cover, train) else []
             models = tuple(
-                fit_built_in(probe, each, train, test, values, pairs, cover, settings, seed, continuous=continuous)
+                fit_built_in(probe, each, train, test, values, pairs, cover, settings, continuous=continuous)
                 for each in features or probe_features(probe, design, settings, n_train=len(train))
             )
         else:

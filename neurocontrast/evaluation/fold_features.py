@@ -22,12 +22,11 @@ from neurocontrast.evaluation.designs import (
 from neurocontrast.evaluation.probes import Probe
 from neurocontrast.evaluation.settings import EvaluationSettings
 
-__all__ = ["FoldFeatures", "built_in_features", "principal_axes", "probe_features", "sum_products"]
+__all__ = ["FoldFeatures", "built_in_features", "principal_axes", "probe_features"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
-_BLOCK_ROWS = 4096
 RANK_TOLERANCE, SINGLE_TOLERANCE = 1e-13, 1e-6
 """Axes with a smaller share of the largest one's variance are rounding, in double and in single precision."""
 
@@ -52,7 +51,6 @@ class FoldFeatures:
     ) -> None:
         self._design, self._standardise, self._rotate = design, standardise, rotate
         self._seen: dict[tuple[bytes, bytes], Matrices] = {}
-        self._products: dict[tuple[bytes, bytes, float], Floats] = {}
         self._choices, self.n_components = n_components, float("nan")
 
     def views(self) -> list[FoldFeatures]:
@@ -70,14 +68,6 @@ class FoldFeatures:
         first = slice(-int(self.n_components), None)  # the variances of axes rise
         return whole._replace(train=whole.train[:, first], test=whole.test[:, first], axes=whole.axes[:, first])
 
-    def products(self, train: Rows, test: Rows) -> Floats:
-        """Return the inner products (p, p) of the centred columns of the training rows."""
-        key = train.tobytes(), test.tobytes(), self.n_components
-        if key not in self._products:
-            x = self(train, test).train
-            self._products[key] = sum_products(x, x)
-        return self._products[key]
-
     def _whole(self, train: Rows, test: Rows) -> Matrices:
         key = train.tobytes(), test.tobytes()
         if key in self._seen:
@@ -91,18 +81,6 @@ class FoldFeatures:
             x_test = x_test @ axes
         self._seen[key] = Matrices(x_train, x_test, scaler, axes)
         return self._seen[key]
-
-
-def sum_products(x: npt.NDArray[np.floating], other: npt.NDArray[np.floating]) -> Floats:
-    """Return the inner products (p, q) of the centred columns of two matrices (n, p) and (n, q), in double precision.
-
-    Rows are added up in blocks, so that no copy of all of them is made.
-    """
-    found = np.zeros((x.shape[1], other.shape[1]))
-    for start in range(0, len(x), _BLOCK_ROWS):
-        rows = slice(start, start + _BLOCK_ROWS)
-        found += x[rows].astype(np.float64).T @ other[rows].astype(np.float64)
-    return found - len(x) * np.outer(x.mean(axis=0, dtype=np.float64), other.mean(axis=0, dtype=np.float64))
 
 
 def principal_axes(x: Floats) -> tuple[Floats, Floats]:

@@ -21,7 +21,7 @@ from neurocontrast.evaluation.fitting import OutOfFold, Prediction, fit_probe, g
 from neurocontrast.evaluation.fold_features import probe_features
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER
 from neurocontrast.evaluation.models import ProbeModel, split_seed
-from neurocontrast.evaluation.probes import get_probe
+from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import classes_decide_inner_folds
@@ -176,7 +176,7 @@ def _fit_split(
     if given["estimator"] is None and not classes_decide_inner_folds(
         target, split.train, given["subjects"], n_folds=n_folds
     ):
-        probe = get_probe(probe_name(settings, target.kind))
+        probe = PROBES[probe_name(settings, target.kind)]
         features = probe_features(probe, design, settings, n_train=len(split.train))
     seed = split_seed(settings.seed, split)
     targets = [replace(target, values=values) for values in labels.T]

@@ -12,8 +12,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from neurocontrast.evaluation.adjustment import adjustments, check_adjustment, look_at_adjustment
-from neurocontrast.evaluation.blocks import Block, blocks_of
-from neurocontrast.evaluation.designs import FeatureDesign
+from neurocontrast.evaluation.designs import Block, FeatureDesign, blocks_of
 from neurocontrast.evaluation.estimators import as_estimator, check_own, describe_own, gives_probabilities
 from neurocontrast.evaluation.models import MODELS, Model, split_seed
 from neurocontrast.evaluation.notices import (
@@ -24,7 +23,7 @@ from neurocontrast.evaluation.notices import (
     look_at_size,
 )
 from neurocontrast.evaluation.panels import check_panels
-from neurocontrast.evaluation.probes import probe_names
+from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.rows import check_rows, row_names, select_rows, tidy_table
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings, check_probe
@@ -162,7 +161,7 @@ def plan_study(
     if estimator is None and ":" in settings.probe:
         raise ConfigError(f"probe: '{settings.probe}' is an import path. Import it, and give it as estimator.")
     if estimator is not None:
-        if settings.probe in probe_names():
+        if settings.probe in PROBES:
             raise ConfigError(f"probe: '{settings.probe}' and an estimator are given. Leave out the one or the other.")
         estimator = as_estimator(estimator)
         check_own(estimator, scans.target, threshold=settings.threshold, averaged=settings.blocks == "averaged")

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from neurocontrast.evaluation.probes import get_probe, probe_names
+from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings
@@ -171,7 +171,7 @@ class EvaluationSettings(Settings):
     @field_validator("probe")
     @classmethod
     def _check_probe(cls, probe: str) -> str:
-        names = ("auto", *probe_names())
+        names = ("auto", *PROBES)
         if probe in names or _IMPORT_PATH.fullmatch(probe):
             return probe
         raise ValueError(
@@ -233,7 +233,7 @@ class EvaluationSettings(Settings):
 
 def probe_name(settings: EvaluationSettings, kind: Kind) -> str:
     """Return the kind of built-in probe: what ``auto``, or the path of another estimator, means for a target."""
-    if settings.probe in probe_names():
+    if settings.probe in PROBES:
         return settings.probe
     return "ridge" if kind == "continuous" else "logistic"
 
@@ -242,8 +242,8 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
     """Refuse a probe or a threshold that a target cannot have."""
     continuous = target.kind == "continuous"
     kind, fits = ("continuous", "numbers") if continuous else ("categorical", "classes")
-    if settings.probe in probe_names() and not getattr(get_probe(settings.probe), fits):
-        others = [name for name in probe_names() if getattr(get_probe(name), fits)]
+    if settings.probe in PROBES and not getattr(PROBES[settings.probe], fits):
+        others = [name for name, probe in PROBES.items() if getattr(probe, fits)]
         raise ConfigError(
             f"probe: '{settings.probe}' is not for a {kind} target, and '{target.name}' is {kind}. Use "
             f"{', '.join(others[:-1])} or {others[-1]}, or auto."

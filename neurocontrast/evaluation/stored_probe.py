@@ -14,7 +14,7 @@ from pydantic import BaseModel, StrictFloat, StrictInt, ValidationError, model_v
 from scipy.special import expit, softmax
 from sklearn.compose import TransformedTargetRegressor
 
-from neurocontrast.evaluation.blocks import Block
+from neurocontrast.evaluation.designs import Block
 from neurocontrast.evaluation.distances import TrainingDistribution
 from neurocontrast.evaluation.estimators import FittedModel
 from neurocontrast.evaluation.fitting import Prediction, fit_probe, value_range

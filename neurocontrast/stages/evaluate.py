@@ -26,7 +26,7 @@ from neurocontrast.evaluation import (
 )
 from neurocontrast.evaluation.estimators import import_estimator
 from neurocontrast.evaluation.models import GivenModel
-from neurocontrast.evaluation.probes import probe_names
+from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.evaluation.schema import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation.stored_probe import FOLDER as PROBE_FOLDER
@@ -88,7 +88,7 @@ def evaluate(
     folder = Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
     read = read_embeddings(embeddings)
-    if estimator is None and chosen.probe not in ("auto", *probe_names()):
+    if estimator is None and chosen.probe not in ("auto", *PROBES):
         estimator = import_estimator(chosen.probe)
     study, external = _plan(read, _beside_measures(chosen, read), estimator, cv)
     progress.message(plan_line(study))

@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.fitting import fit_probe
-from neurocontrast.evaluation.probes.knn import SmoothedNeighbours
+from neurocontrast.evaluation.probes import SmoothedNeighbours
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 

@@ -9,7 +9,7 @@ from neurocontrast.evaluation import EvaluationSettings, distances, plan_study, 
 from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.distribution import fit_distribution
 from neurocontrast.evaluation.fitting import fit_probe
-from neurocontrast.evaluation.fold_features import FoldFeatures, sum_products
+from neurocontrast.evaluation.fold_features import FoldFeatures
 from neurocontrast.evaluation.models import cross_validate
 from neurocontrast.evaluation.notices import MAX_MAP_SCANS
 from neurocontrast.evaluation.stored_probe import fit_on_all
@@ -55,12 +55,6 @@ def test_the_strength_of_a_large_table_is_chosen_on_the_first_inner_fold(make_co
     fit_probe(study.design(), study.target, study.splits[0].train, study.splits[0].test, subjects=study.subjects,
               settings=study.settings, seed=0)  # fmt: skip
     assert asked == {(256, 64), (320, 80)}
-
-
-def test_sums_over_blocks_of_rows_are_those_of_all_rows():
-    x = np.random.default_rng(0).normal(3.0, 1.0, size=(9000, 5)).astype(np.float32)
-    centred = x.astype(float) - x.mean(axis=0, dtype=float)
-    np.testing.assert_allclose(sum_products(x, x[:, :2]), centred.T @ centred[:, :2], rtol=1e-9, atol=1e-6)
 
 
 def test_features_of_a_large_table_are_single_and_never_those_of_the_table_itself():

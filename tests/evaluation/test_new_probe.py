@@ -6,8 +6,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation import probes as module
-from neurocontrast.evaluation.probes import Probe, get_probe, probe_names, register
+from neurocontrast.evaluation.probes import PROBES, Probe
 from neurocontrast.exceptions import ConfigError
 
 FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
@@ -20,7 +19,7 @@ class NaiveBayes(Probe):
     strength = "var_smoothing"
     why_not_stored = "it is not linear"
 
-    def estimator(self, settings, *, continuous, seed):
+    def estimator(self, *, continuous, large):
         return GaussianNB()
 
     def grid(self, settings):
@@ -29,8 +28,7 @@ class NaiveBayes(Probe):
 
 @pytest.fixture
 def _registered(monkeypatch):
-    monkeypatch.setattr(module, "_registered", {})
-    register("bayes", NaiveBayes)
+    monkeypatch.setitem(PROBES, "bayes", NaiveBayes())
 
 
 @pytest.mark.usefixtures("_registered")
@@ -52,9 +50,8 @@ def test_it_is_refused_for_what_it_cannot_predict(make_cohort):
         plan_study(cohort.table, cohort.features, settings=EvaluationSettings(probe="bayes", target="age", **FAST))
 
 
-@pytest.mark.parametrize("name", probe_names())
-def test_every_probe_says_what_it_is(name):
-    probe = get_probe(name)
+@pytest.mark.parametrize("probe", PROBES.values())
+def test_every_probe_says_what_it_is(probe):
     assert probe.title
     assert probe.citation
     assert probe.strength

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from neurocontrast.evaluation.designs import Design
 from neurocontrast.evaluation.estimators import EstimatorError, describe_built_in, describe_own
 from neurocontrast.evaluation.fitting import OutOfFold, Prediction, constant_prediction, fit_probe, gather
-from neurocontrast.evaluation.probes import Probe, get_probe
+from neurocontrast.evaluation.probes import PROBES, Probe
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
@@ -124,7 +124,7 @@ class ProbeModel(Model):
         return self._probe(target, settings).why_not_stored or (why if adjusted else None)
 
     def _probe(self, target: Target, settings: EvaluationSettings) -> Probe:
-        return self.estimator if isinstance(self.estimator, Probe) else get_probe(probe_name(settings, target.kind))
+        return self.estimator if isinstance(self.estimator, Probe) else PROBES[probe_name(settings, target.kind)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from neurocontrast.evaluation.blocks import blocks_of, check_same_blocks
+from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
 from neurocontrast.evaluation.fitting import OutOfFold, gather
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
 from neurocontrast.evaluation.models import ProbeModel

@@ -1,0 +1,37 @@
+"""A model from outside the package: one function that makes it of a study."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurocontrast.evaluation import EvaluationSettings, plan_study, planning, run_study
+from neurocontrast.evaluation.models import ProbeModel, Rival
+
+FAST = {"n_bootstraps": 50, "confounds": False, "new_site": False, "outlyingness": False, "C": (1e-2,)}
+
+
+def make_noise(study):
+    """Return a model of numbers that say nothing."""
+    values = np.random.default_rng(0).normal(size=(len(study.table), 3))
+    return ProbeModel(
+        "noise",
+        lambda train, test: (values[train], values[test]),
+        rival=Rival("Random numbers", "chance"),
+        about={"noise_seed": 0},
+    )
+
+
+def test_a_model_from_outside_is_fitted_compared_and_written(make_cohort, monkeypatch):
+    cohort = make_cohort(100, diagnosis=1.0)
+    before = run_study(plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST)))
+    monkeypatch.setattr(planning, "MODELS", (*planning.MODELS, make_noise))
+    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
+    assert [model.name for model in study.models] == ["embedding", "baseline", "noise"]
+    found = run_study(study)
+    own = found.evaluation.panels
+    assert own["noise"]["auc"]["pooled"] < found.evaluation.metrics["auc"].pooled
+    assert own["noise_increment"]["auc"]["p_value"] < 0.05
+    assert own["noise_seed"] == 0
+    assert {"noise_auc", "baseline_auc"} <= set(found.tables["folds"])
+    assert "noise_score" in found.tables["predictions"]
+    assert found.evaluation.metrics == before.evaluation.metrics

@@ -18,6 +18,6 @@ __getattr__ = lazy_exports(
     {
         **{module: [name for name in _CLASSES if _CLASSES[name] == module] for module in _CLASSES.values()},
         "objective": ["LossSettings", "Objective"],
-        ".collectives": ["on_this_process_only"],
+        ".parallel.collectives": ["on_this_process_only"],
     },
 )

@@ -18,6 +18,13 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 _TOP_CODED = re.compile(r"([0-9]+(?:\.[0-9]+)?)\+")
 _DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]+")
+CODES_IN_NAME = re.compile(r"\(([^()]*=[^()]*)\)")
+"""Codes that the name of a column explains, as IXI's ``SEX_ID (1=m, 2=f)`` does."""
+_IDENTIFIERS = (
+    *("participant_id", "subject_id", "subject", "ixi_id", "src_subject_id", "subjid", "subjectid", "sub", "id"),
+    *("participant", "names"),
+)
+SESSIONS = ("session_id", "session", "ses")
 _SEX = {
     **dict.fromkeys(("m", "male", "man", "boy", "1", "1.0"), "M"),
     **dict.fromkeys(("f", "female", "woman", "girl", "2", "2.0"), "F"),
@@ -90,11 +97,30 @@ def text_of(value: object) -> str:
     return "" if value is None or value is pd.NA else str(value)
 
 
+def first_of(columns: Iterable[str], names: Sequence[str]) -> str:
+    """Return the first column with one of the names, in any case and without codes in brackets, or ""."""
+    by_name = {CODES_IN_NAME.sub("", column).strip().lower(): column for column in reversed(list(columns))}
+    return next((by_name[name] for name in names if name in by_name), "")
+
+
+def identifier_column(columns: Sequence[str], *, source: str, id_column: str | None = None) -> str:
+    """Return the column of identifiers of a table: `id_column`, or the first with a usual name."""
+    if id_column is not None and id_column not in columns:
+        near = suggestion(id_column, columns)
+        raise DataError(f"{source}: there is no column '{id_column}'.{near} It has: {one_of(columns)}.")
+    found = id_column or first_of(columns, _IDENTIFIERS)
+    if not found:
+        raise DataError(
+            f"{source}: no column of identifiers such as 'participant_id'; it has: {one_of(columns)}. "
+            "Name one with --id-column."
+        )
+    return found
+
+
 def no_column(where: str, column: str, columns: Iterable[object]) -> str:
     """Return the message for a column that `where` does not have, with the columns that are there."""
     others = [str(name) for name in columns if name != "path"]
-    more = f" … and {len(others) - 30} more" if len(others) > 30 else ""
-    return f"{where} has no column '{column}'.{suggestion(column, others)} It has: {one_of(others[:30])}{more}."
+    return f"{where} has no column '{column}'.{suggestion(column, others)} It has: {one_of(others)}."
 
 
 def matching_columns(patterns: Sequence[str], columns: Sequence[str], *, where: str = "the table") -> list[str]:
@@ -108,5 +134,5 @@ def matching_columns(patterns: Sequence[str], columns: Sequence[str], *, where: 
     if len(lacking) == 1:
         raise DataError(no_column(where, lacking[0], columns))
     if lacking:
-        raise DataError(f"{where} has no columns {one_of(lacking)}. It has: {one_of(columns[:30])}.")
+        raise DataError(f"{where} has no columns {one_of(lacking)}. It has: {one_of(columns)}.")
     return list(chosen)

@@ -7,11 +7,15 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
+from neurocontrast.data.columns import text_of
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, suggestion
 from neurocontrast.reading import read_bytes
+from neurocontrast.tables import read_parquet, read_workbook
 
-__all__ = ["Listing", "read_text_table"]
+__all__ = ["Listing", "read_sheet", "read_text_table"]
 
 _NOT_TEXT = {
     b"PK\x03\x04": "an Excel workbook or zip archive",
@@ -71,6 +75,20 @@ def read_text_table(path: str | Path) -> Listing:
     problems.raise_if_any()
     columns = {name: [cells[position] for _, cells in body] for position, name in enumerate(header)}
     return Listing(source, columns, [line for line, _ in body])
+
+
+def read_sheet(path: Path) -> Listing:
+    """Read a table as text: ``.tsv`` or ``.csv``, an Excel workbook (``.xlsx``), or ``.parquet``."""
+    ending = path.suffix.lower()
+    if ending == ".parquet":
+        table = read_parquet(path)
+        table = table if isinstance(table.index, pd.RangeIndex) else table.reset_index()
+    elif ending in (".xlsx", ".xls"):
+        table = read_workbook(path)
+    else:
+        return read_text_table(path)
+    columns = {str(name).strip(): [text_of(cell).strip() for cell in table[name]] for name in table}
+    return Listing(path, columns, list(range(2, len(table) + 2)))
 
 
 def _decode(source: Path) -> str:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from neurocontrast.data.columns import Refusal, as_age, as_sex, is_missing, number_of
+from neurocontrast.data.columns import (
+    CODES_IN_NAME,
+    SESSIONS,
+    Refusal,
+    as_age,
+    as_sex,
+    first_of,
+    identifier_column,
+    is_missing,
+    number_of,
+)
 from neurocontrast.data.layouts.scan import FoundScan
 from neurocontrast.data.layouts.tree import Tree
-from neurocontrast.data.listing import read_text_table
+from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.problems import Problems, shown
-from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.exceptions import one_of
 from neurocontrast.reading import read_json
-from neurocontrast.tables import read_workbook
 
 _COLUMNS = {
     "age": ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit", "interview_age"),
@@ -26,10 +34,8 @@ _COLUMNS = {
 }
 """Columns of the index, and what tables call them, the first that is there being taken."""
 
-_IDENTIFIERS = ("participant_id", "subject_id", "subject", "ixi_id", "src_subject_id")
 _PER_YEAR = {"year": 1.0, "month": 12.0, "week": 365.25 / 7, "day": 365.25}
 _UNITS = {"y": "year", "yr": "year", "m": "month", "mo": "month", "w": "week", "d": "day"}
-_CODES_IN_NAME = re.compile(r"\(([^()]*=[^()]*)\)")
 _AGE_DIFFERENCE = 1.0  # ages of one scan in two tables may differ by the year that rounding leaves
 
 
@@ -173,14 +179,15 @@ def read_phenotype(
     row, of a table that holds one subject's sessions. `descriptions` are JSON files with ``Levels`` and ``Units``
     besides the table's own, the most general first.
     """
-    table, lines = read_cells(path)
+    listing = read_sheet(path)
+    table, lines = listing.columns, listing.lines
     phenotype = Phenotype(source or path.name)
     identifiers = [subject] * len(lines) if subject else _identifiers(table, path, id_column)
-    sessions = _first_of(table, ("session_id", "session", "ses"))
+    sessions = first_of(table, SESSIONS)
     described: dict[str, object] = {}
     for beside in [*descriptions, path.with_suffix(".json")]:
         described |= read_json(beside) if beside.is_file() else {}
-    columns = {known: name for known, names in _COLUMNS.items() if (name := _first_of(table, names))}
+    columns = {known: name for known, names in _COLUMNS.items() if (name := first_of(table, names))}
     columns |= {name: name for name in keep if name in table}
     line_of: dict[tuple[str, str], int] = {}
     for row, (line, person) in enumerate(zip(lines, identifiers, strict=True)):
@@ -211,39 +218,16 @@ def read_phenotype(
     return phenotype
 
 
-def read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:
-    """Return the columns of a table (``.tsv``, ``.csv``, ``.xlsx``) as text, and the line of each row."""
-    if path.suffix.lower() not in (".xlsx", ".xls"):
-        table = read_text_table(path)
-        return table.columns, table.lines
-    sheet = read_workbook(path)
-    cells = {str(name).strip(): [str(cell).strip() for cell in sheet[name]] for name in sheet}
-    return cells, list(range(2, len(sheet) + 2))
-
-
 def _ages_differ(first: str, second: str) -> bool:
-    one, other = (number_of(text.removesuffix("+")) for text in (first, second))
-    return one is not None and other is not None and abs(one - other) > _AGE_DIFFERENCE
+    one, other = as_age(first), as_age(second)
+    return isinstance(one, float) and isinstance(other, float) and abs(one - other) > _AGE_DIFFERENCE
 
 
 def _identifiers(table: Mapping[str, list[str]], path: Path, id_column: str | None) -> list[str]:
-    if id_column is not None and id_column not in table:
-        near = suggestion(id_column, table)
-        raise DataError(f"{path.name}: there is no column '{id_column}'.{near} It has: {one_of(list(table)[:30])}.")
-    column = id_column or _first_of(table, _IDENTIFIERS)
-    if not column:
-        raise DataError(
-            f"{path.name}: no column of identifiers; it has: {one_of(list(table)[:30])}. Name one with --id-column."
-        )
+    column = identifier_column(list(table), source=path.name, id_column=id_column)
     if column.lower() == "ixi_id":
         return [f"IXI{cell.zfill(3)}" if cell.isdigit() else cell for cell in table[column]]
     return [cell.removeprefix("sub-") for cell in table[column]]
-
-
-def _first_of(table: Mapping[str, list[str]], names: Sequence[str]) -> str:
-    """Return the first column with one of the names, in any case and without the codes in brackets, or ""."""
-    by_name = {_CODES_IN_NAME.sub("", column).strip().lower(): column for column in reversed(list(table))}
-    return next((by_name[name] for name in names if name in by_name), "")
 
 
 def _decode(known: str, name: str, cell: str, description: object) -> str | Refusal:
@@ -259,7 +243,7 @@ def _decode(known: str, name: str, cell: str, description: object) -> str | Refu
             return Refusal(f"Levels of the JSON file has {one_of(levels)}")
         cell = str(level.get("Description", cell) if isinstance(level, dict) else level)
     # The codes that a column's name explains, as IXI's "SEX_ID (1=m, 2=f)" does.
-    match = _CODES_IN_NAME.search(name)
+    match = CODES_IN_NAME.search(name)
     for part in match[1].split(",") if match else ():
         code, _, meaning = part.partition("=")
         if cell == code.strip():

@@ -14,9 +14,9 @@ import pandas as pd
 
 from neurocontrast.config import Config, MeasureDataSettings
 from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.datasets import MeasuresDataset
 from neurocontrast.data.measures import (
     MeasuresContract,
-    MeasuresDataset,
     holds_measures,
     join_measures,
     measures_of,

@@ -197,23 +197,20 @@ class MeasuresContract:
                 f"preprocessing contract: transform_version is {content.get('transform_version')!r} and this "
                 f"neurocontrast has {_VERSION} for measures; install the version the encoder was trained with."
             )
-        names = [field.name for field in fields(cls)]
-        columns = content.get("columns")
-        n = len(columns) if isinstance(columns, list) and len(set(map(str, columns))) == len(columns) else 0
-        wrong = [name for name in names if name not in content]
-        for name in ("medians", "means", "sds", "slopes", "is_volume"):
-            kinds: tuple[type, ...] = (bool,) if name == "is_volume" else (int, float)
-            found: Any = content.get(name)
-            whole = isinstance(found, list) and len(found) == n and all(type(each) in kinds for each in found)
-            if not whole or not np.isfinite(found).all() or (name == "sds" and np.min(found) <= 0):
-                wrong.append(name)
-        if type(content.get("head")) not in (int, float) or not n or wrong:
-            raise DataError(
-                f"preprocessing contract: {', '.join(dict.fromkeys(wrong)) or 'columns'} missing or damaged."
-            )
-        from neurocontrast.transforms.measures.settings import MeasureSettings  # not at the top: a bundle has none
+        from pydantic import TypeAdapter, ValidationError  # a bundle, which holds this module, has none
 
-        chosen = {name: content[name] for name in _CHOSEN}
-        settings = MeasureSettings.model_validate(chosen).model_dump()
-        tuples = {name: tuple(content[name]) for name in names if isinstance(content[name], list)}
-        return cls(**{name: content[name] for name in names} | tuples | settings)
+        from neurocontrast.transforms.measures.settings import MeasureSettings
+
+        try:
+            MeasureSettings.model_validate({name: content.get(name) for name in _CHOSEN})
+            given = {field.name: content[field.name] for field in fields(cls) if field.name in content}
+            known = TypeAdapter(cls).validate_python(given)
+        except ValidationError as error:
+            wrong = ", ".join(dict.fromkeys(str(each["loc"][0]) for each in error.errors()))
+            raise DataError(f"preprocessing contract: {wrong} missing or damaged.") from None
+        of_measures = (known.is_volume, known.medians, known.means, known.sds, known.slopes)
+        if not known.columns or {len(each) for each in of_measures} != {len(set(known.columns))}:
+            raise DataError("preprocessing contract: columns and their numbers differ in length.")
+        if not np.isfinite([*of_measures, (known.head,) * len(known.columns)]).all() or min(known.sds) <= 0:
+            raise DataError("preprocessing contract: medians, means, sds, slopes or head damaged.")
+        return known

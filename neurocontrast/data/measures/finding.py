@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from neurocontrast.data.layouts.tree import Tree, read_tree
-from neurocontrast.data.measures.formats import FORMATS, Format, Sheet
+from neurocontrast.data.measures.formats import FORMATS, Sheet
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.exceptions import DataError, one_of, suggestion
-from neurocontrast.lazy import load
 
 __all__ = ["files_of_measures", "holds_measures", "sheets_at"]
 
@@ -29,7 +28,6 @@ _Found = dict[tuple[str, str], list[Path]]
 
 def files_of_measures(tree: Tree) -> _Found:
     """Return the files of a folder that hold measures, by format and atlas."""
-    formats = _formats()
     found: _Found = defaultdict(list)
     for folder, names in sorted(tree.folders.items()):
         for name in names:
@@ -37,7 +35,7 @@ def files_of_measures(tree: Tree) -> _Found:
                 continue
             path = tree.root / folder / name
             head = _head(path)
-            for each, reader in formats.items():
+            for each, reader in FORMATS.items():
                 atlas = reader.atlas_of(path, head)
                 if atlas is not None and (each != "table" or _has_regions(head)):
                     found[each, atlas].append(path)
@@ -48,24 +46,23 @@ def files_of_measures(tree: Tree) -> _Found:
 
 def sheets_at(path: Path, atlas: str, measure: str, notes: list[str]) -> list[Sheet]:
     """Return what a file holds, or those files of a folder that are chosen; `notes` is told of the others."""
-    formats = _formats()
     if not path.is_dir():
         head = _head(path)
-        for reader in formats.values():
+        for reader in FORMATS.values():
             if reader.atlas_of(path, head) is not None:
                 return reader.sheets([path])
         raise DataError(
-            f"{path}: of no format of measures that is known (statistics lie in SUBJECT/stats): {one_of(formats)}."
+            f"{path}: of no format of measures that is known (statistics lie in SUBJECT/stats): {one_of(FORMATS)}."
         )
     found = files_of_measures(read_tree(path))
     if not found:
         raise DataError(f"{path}: no table of regional measures is in this folder.")
-    sheets = [sheet for (name, named), files in found.items() if not named for sheet in formats[name].sheets(files)]
+    sheets = [sheet for (name, named), files in found.items() if not named for sheet in FORMATS[name].sheets(files)]
     there = {named for _, named in found} | {sheet.atlas for sheet in sheets}
     taken = _chosen(there - {""}, atlas, notes, path)
     sheets = [sheet for sheet in sheets if not sheet.atlas or sheet.atlas in taken]
     sheets += [
-        sheet for (name, named), files in found.items() if named in taken for sheet in formats[name].sheets(files)
+        sheet for (name, named), files in found.items() if named in taken for sheet in FORMATS[name].sheets(files)
     ]
     return _of_measure(sheets, measure, notes, path)
 
@@ -73,12 +70,8 @@ def sheets_at(path: Path, atlas: str, measure: str, notes: list[str]) -> list[Sh
 def holds_measures(path: Path) -> bool:
     """Return whether a path is a folder or a table of measures, and no table of people alone."""
     head = _head(path)
-    others = [reader for name, reader in _formats().items() if name != "table"]
+    others = [reader for name, reader in FORMATS.items() if name != "table"]
     return path.is_dir() or _has_regions(head) or any(each.atlas_of(path, head) is not None for each in others)
-
-
-def _formats() -> dict[str, Format]:
-    return {name: load(place)() for name, place in FORMATS.items()}
 
 
 def _head(path: Path) -> str:

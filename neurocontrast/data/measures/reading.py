@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, read_cohort
-from neurocontrast.data.measures.tables import MeasuresTable, read_tables, rows_of
+from neurocontrast.data.measures.tables import MeasuresTable, read_tables, scan_name
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 
-__all__ = ["BESIDE", "join_measures", "read_measures"]
+__all__ = ["BESIDE", "join_measures", "read_measures", "rows_of"]
 
 BESIDE = "measures.tsv"
 """Table beside that of the people, as `index` writes it."""
@@ -70,3 +76,42 @@ def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = 
     problems.raise_if_any()
     joined = replace(table, values=rows.values)
     return replace(people, measures=joined, warnings=(*people.warnings, *table.notes))
+
+
+class Rows(NamedTuple):
+    """Measures in the order of other scans, the positions of those without any, and rows that none asked for."""
+
+    values: pd.DataFrame
+    lacking: npt.NDArray[np.int64]
+    not_asked: list[str]
+
+
+def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequence[str]) -> Rows:
+    """Return the measures of scans of another table, a row each, in its order; ``sub-`` before a name does not matter.
+
+    A row without session holds for the only scan that a participant has on the other side, and for no other.
+
+    Parameters
+    ----------
+    table : MeasuresTable
+        Measures to look up.
+    participants, sessions : sequence of str
+        Participant and session ("" for none) of each scan.
+    """
+    people = [name.removeprefix("sub-") for name in participants]
+    asked = list(zip(people, (name.removeprefix("ses-") for name in sessions), strict=True))
+    there = [(person.removeprefix("sub-"), session) for person, session in table.values.index]
+    row_of = {key: row for row, key in enumerate(there)}
+    n_asked, n_there = (Counter(person for person, _ in keys) for keys in (asked, there))
+    alone = {person: row for row, (person, _) in enumerate(there) if n_there[person] == 1}
+    rows = np.full(len(asked), -1, dtype=np.int64)
+    for position, (person, session) in enumerate(asked):
+        row = row_of.get((person, session), -1)
+        other = alone.get(person)
+        if row < 0 and other is not None and n_asked[person] == 1 and "" in (session, there[other][1]):
+            row = other
+        rows[position] = row
+    values = table.values.take(np.maximum(rows, 0)).reset_index(drop=True)
+    values[rows < 0] = np.nan
+    not_asked = np.setdiff1d(np.arange(len(there)), rows)
+    return Rows(values, np.flatnonzero(rows < 0), [scan_name(*scan) for scan in table.values.index[not_asked]])

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +16,13 @@ from neurocontrast.data.columns import is_missing, text_of
 from neurocontrast.data.layouts.scan import identity_of
 from neurocontrast.data.measures.finding import sheets_at
 from neurocontrast.data.measures.formats import Sheet
-from neurocontrast.data.measures.names import Kind, Region, region_of
-from neurocontrast.data.measures.units import check_units
+from neurocontrast.data.measures.names import Kind, Region, check_units, region_of
 from neurocontrast.data.problems import Problems, shown
-from neurocontrast.exceptions import DataError, suggestion
+from neurocontrast.exceptions import DataError, one_of, suggestion
 
-__all__ = ["MeasuresTable", "measures_of", "read_tables", "rows_of"]
+__all__ = ["MeasuresTable", "measures_of", "read_tables", "scan_name"]
 
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
-_N_NAMED = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,45 +60,6 @@ class MeasuresTable:
     def parcellation(self) -> str:
         """Atlases other than aseg, which many parcellations share."""
         return "+".join(name for name in self.atlas.split("+") if name != "aseg")
-
-
-class Rows(NamedTuple):
-    """Measures in the order of other scans, the positions of those without any, and rows that none asked for."""
-
-    values: pd.DataFrame
-    lacking: npt.NDArray[np.int64]
-    not_asked: list[str]
-
-
-def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequence[str]) -> Rows:
-    """Return the measures of scans of another table, a row each, in its order; ``sub-`` before a name does not matter.
-
-    A row without session holds for the only scan that a participant has on the other side, and for no other.
-
-    Parameters
-    ----------
-    table : MeasuresTable
-        Measures to look up.
-    participants, sessions : sequence of str
-        Participant and session ("" for none) of each scan.
-    """
-    people = [name.removeprefix("sub-") for name in participants]
-    asked = list(zip(people, (name.removeprefix("ses-") for name in sessions), strict=True))
-    there = [(person.removeprefix("sub-"), session) for person, session in table.values.index]
-    row_of = {key: row for row, key in enumerate(there)}
-    n_asked, n_there = (Counter(person for person, _ in keys) for keys in (asked, there))
-    alone = {person: row for row, (person, _) in enumerate(there) if n_there[person] == 1}
-    rows = np.full(len(asked), -1, dtype=np.int64)
-    for position, (person, session) in enumerate(asked):
-        row = row_of.get((person, session), -1)
-        other = alone.get(person)
-        if row < 0 and other is not None and n_asked[person] == 1 and "" in (session, there[other][1]):
-            row = other
-        rows[position] = row
-    values = table.values.take(np.maximum(rows, 0)).reset_index(drop=True)
-    values[rows < 0] = np.nan
-    not_asked = np.setdiff1d(np.arange(len(there)), rows)
-    return Rows(values, np.flatnonzero(rows < 0), [_named(scan) for scan in table.values.index[not_asked]])
 
 
 @dataclass
@@ -222,7 +179,7 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
             merged.regions.setdefault(region.name, region)
     merged.left_out += left_out
     if left_out:
-        merged.notes.append(f"{sheet.source.name}: left out {_some(left_out)}, which no known region is called.")
+        merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}, which no known region is called.")
     index = _index(sheet, merged, source)
     frame = pd.DataFrame(
         {name: _numbers(sheet, column, merged.regions[name].kind, problems, source) for name, column in chosen.items()},
@@ -238,11 +195,6 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
     merged.frames.append((sheet.source.name, frame))
 
 
-def _some(names: Sequence[str]) -> str:
-    text = ", ".join(f"'{name}'" for name in names[:_N_NAMED])
-    return text if len(names) <= _N_NAMED else f"{text} and {len(names) - _N_NAMED} more columns"
-
-
 def _looks_numeric(cells: Sequence[str]) -> bool:
     known = [cell for cell in cells if not is_missing(cell)]
     return bool(known) and bool(pd.to_numeric(pd.Series(known), errors="coerce").notna().all())
@@ -253,29 +205,26 @@ def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
     for row, cell in enumerate(sheet.identifiers):
         person, session = identity(cell)
         if is_missing(person):
-            merged.problems.add(f"{source}found no identifier", line=_line(sheet, row))
+            merged.problems.add(f"{source}found no identifier", line=sheet.line(row))
         given = sheet.sessions[row].removeprefix("ses-") if sheet.sessions else ""
         given = "" if is_missing(given) else given
         if given and session and given != session:
-            merged.problems.add(f"{source}found {shown(cell)} in session {shown(given)}", line=_line(sheet, row))
+            merged.problems.add(f"{source}found {shown(cell)} in session {shown(given)}", line=sheet.line(row))
         people.append(merged.spelled.setdefault(person.removeprefix("sub-"), person))
         sessions.append(given or session)
     index = pd.MultiIndex.from_arrays([people, sessions], names=["participant_id", "session"])
     for row in np.flatnonzero(index.duplicated()).tolist():
         merged.problems.add(
             f"{source}the scan has an earlier row; a participant, or a session of one, has one row",
-            line=_line(sheet, row),
-            name=_named((people[row], sessions[row])),
+            line=sheet.line(row),
+            name=scan_name(people[row], sessions[row]),
         )
     return index
 
 
-def _line(sheet: Sheet, row: int) -> int | None:
-    return sheet.lines[row] if sheet.lines else None
-
-
-def _named(scan: tuple[str, str]) -> str:
-    return " session ".join(filter(None, scan))
+def scan_name(participant: str, session: str) -> str:
+    """Return what messages call a scan."""
+    return " session ".join(filter(None, (participant, session)))
 
 
 def identity(cell: str) -> tuple[str, str]:
@@ -301,7 +250,7 @@ def _numbers(sheet: Sheet, column: str, kind: Kind, problems: Problems, source: 
         problems.add(
             f"{source}found {shown(cells[row])}; {rule}",
             column=column,
-            line=_line(sheet, row),
+            line=sheet.line(row),
             name=sheet.identifiers[row],
         )
     return np.asarray(values * (sheet.scale if kind == "volume" else 1.0), dtype=np.float64)
@@ -317,7 +266,7 @@ def _joined(merged: _Merged) -> pd.DataFrame:
             differ = old.notna() & new.notna() & ~np.isclose(old, new, rtol=_ROUNDING, atol=0)
             for row in np.flatnonzero(differ).tolist():
                 text = f"{old.iloc[row]:g} in {seen[name]} and {new.iloc[row]:g} in {source}"
-                merged.problems.add(text, column=name, name=_named(old.index[row]))
+                merged.problems.add(text, column=name, name=scan_name(*old.index[row]))
         values = values.combine_first(frame) if len(values) else frame
         for name in frame.columns.astype(str):
             seen.setdefault(name, source)

@@ -199,7 +199,7 @@ class Semicolons:
 
 
 def test_a_format_from_outside_the_package_is_read(tmp_path, monkeypatch):
-    monkeypatch.setitem(FORMATS, "semicolons", f"{__name__}:Semicolons")
+    monkeypatch.setitem(FORMATS, "semicolons", Semicolons())
     (tmp_path / "sub-01.scan").write_text("lh_one_thickness=2.5;Lhippo=4000")
     found = read_tables(tmp_path / "sub-01.scan")
     assert found.values.to_dict("records") == [{"lh_one_thickness": 2.5, "Left-Hippocampus": 4000}]

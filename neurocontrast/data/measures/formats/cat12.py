@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
-from neurocontrast.data.measures.formats import Sheet
+from neurocontrast.data.measures.formats.sheet import Sheet, sheet_of_scans
 from neurocontrast.data.measures.formats.table import by_identifier
 from neurocontrast.data.measures.names import MM3_PER_ML
 from neurocontrast.exceptions import DataError
@@ -63,16 +63,14 @@ def _xml_sheets(paths: Sequence[Path]) -> list[Sheet]:
                 if len(cells) < len(names):
                     raise DataError(f"{path}: {atlas.tag} names a region twice.")
                 rows[atlas.tag, values.tag][path] = cells
-    return [_of_scans(atlas, measure, found) for (atlas, measure), found in rows.items()]
-
-
-def _of_scans(atlas: str, measure: str, found: dict[Path, dict[str, str]]) -> Sheet:
-    names = dict.fromkeys(name for cells in found.values() for name in cells)
-    columns = {name: [cells.get(name, "") for cells in found.values()] for name in names}
-    files = list(found)
-    people = [named[1] for path in files if (named := _XML.fullmatch(path.name))]
-    source = files[0] if len(files) == 1 else files[0].parent
-    return Sheet(source, people, columns, (), (), "", measure, atlas, software="CAT12", scale=MM3_PER_ML, files=files)
+    found = []
+    for (name, measure), scans in rows.items():
+        files = list(scans)
+        people = [named[1] for path in files if (named := _XML.fullmatch(path.name))]
+        source = files[0] if len(files) == 1 else files[0].parent
+        about = {"measure": measure, "atlas": name, "software": "CAT12", "scale": MM3_PER_ML}
+        found.append(sheet_of_scans(source, scans, people, **about))
+    return found
 
 
 def _root(path: Path) -> ElementTree.Element:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from neurocontrast.data.measures.formats import Sheet
+from neurocontrast.data.measures.formats.sheet import Sheet, sheet_of_scans
 from neurocontrast.data.measures.names import MM3_PER_ML
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import read_array, read_json, read_text
@@ -42,13 +42,15 @@ class OpenBHBRegions:
         regions, channels = _resource(paths[0], kind)
         arrays = [_array(path, (len(channels), len(regions))) for path in paths]
         people = [path.name.partition("_preproc-")[0] for path in paths]
+        source = paths[0] if len(paths) == 1 else paths[0].parent
+        atlas = _ATLASES[named[3]] if named else ""
+        software, scale = ("CAT12", MM3_PER_ML) if kind == "vbm_roi" else ("FreeSurfer", 1.0)  # CAT12 writes mL
+        about = {"atlas": atlas, "software": software, "scale": scale}
         found = []
         for position, channel in enumerate(channels):
-            cells = {name: [repr(float(array[position, n])) for array in arrays] for n, name in enumerate(regions)}
-            source = paths[0] if len(paths) == 1 else paths[0].parent
-            software, scale = ("CAT12", MM3_PER_ML) if kind == "vbm_roi" else ("FreeSurfer", 1.0)  # CAT12 writes mL
-            atlas = _ATLASES[named[3]] if named else ""
-            found.append(Sheet(source, people, cells, (), (), "", channel, atlas, software, scale, files=paths))
+            values = [[repr(float(value)) for value in array[position]] for array in arrays]
+            rows = {path: dict(zip(regions, row, strict=True)) for path, row in zip(paths, values, strict=True)}
+            found.append(sheet_of_scans(source, rows, people, measure=channel, **about))
         return found
 
 

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from neurocontrast.commands.check import check
     from neurocontrast.commands.convert import convert
     from neurocontrast.commands.doctor import doctor
+    from neurocontrast.commands.evaluate import evaluate
+    from neurocontrast.commands.finetune import finetune
     from neurocontrast.commands.index import index
     from neurocontrast.commands.predict import predict
     from neurocontrast.commands.qc import qc
     from neurocontrast.config import load_config
     from neurocontrast.stages.bundle import bundle
     from neurocontrast.stages.embed import embed
-    from neurocontrast.stages.evaluate import evaluate
     from neurocontrast.stages.explain import explain
-    from neurocontrast.stages.finetune import finetune
     from neurocontrast.stages.join import join
     from neurocontrast.stages.make_data import prepare_images, simulate
     from neurocontrast.stages.pretrain import pretrain
@@ -66,9 +66,9 @@ _PLACES = {
     "commands.qc": ["qc"],
     "stages.bundle": ["bundle"],
     "stages.embed": ["embed"],
-    "stages.evaluate": ["evaluate"],
+    "commands.evaluate": ["evaluate"],
     "stages.explain": ["explain"],
-    "stages.finetune": ["finetune"],
+    "commands.finetune": ["finetune"],
     "stages.join": ["join"],
     "stages.make_data": ["prepare_images", "simulate"],
     "stages.pretrain": ["pretrain"],

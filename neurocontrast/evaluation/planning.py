@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from neurocontrast.evaluation.adjustment import adjustments, check_adjustment, look_at_adjustment
 from neurocontrast.evaluation.designs import Block, FeatureDesign, blocks_of
 from neurocontrast.evaluation.estimators import as_estimator, check_own, describe_own, gives_probabilities
-from neurocontrast.evaluation.models import MODELS, Model, split_seed
+from neurocontrast.evaluation.models import MODELS, GivenModel, Model, split_seed
 from neurocontrast.evaluation.notices import (
     check_duplicates,
     check_overlap,
@@ -82,8 +82,23 @@ class Study:
     def with_model(self, model: Model) -> Study:
         """Return the study with one more model, or with another one of that name in its place."""
         others = {each.name: each for each in self.models}
-        notices = [*self.notices, *model.notices]
-        return replace(self, models=tuple((others | {model.name: model}).values()), notices=notices)
+        models = tuple((others | {model.name: model}).values())
+        return replace(self, models=models).with_notices(model.notices)
+
+    def with_notices(self, notices: Iterable[Notice]) -> Study:
+        """Return the study with further warnings."""
+        return replace(self, notices=[*self.notices, *notices])
+
+    def text(self) -> str:
+        """Return who is evaluated, in which folds, and by what."""
+        n, n_subjects = len(self.table), self.table["subject_id"].nunique()
+        how = f"parts as column '{self.settings.split_column}' says"
+        if not self.fixed:
+            n_folds, n_repeats = (1 + max(getattr(each, name) for each in self.splits) for name in ("fold", "repeat"))
+            how = f"{n_folds} {'folds' if self.splits[0].held_out_site is None else 'sites held out'}"
+            how += f", {n_repeats} times" if n_repeats > 1 else ""
+        what = "" if isinstance(self.models[0], GivenModel) else " probe"
+        return f"{self.target.name}: {n} scans of {n_subjects} subjects, {how}, {self.probe['name']}{what}"
 
     @property
     def subjects(self) -> npt.NDArray[np.object_]:
@@ -170,8 +185,7 @@ def plan_study(
     study = _plan(scans, settings, info or {}, split_rows, cv)
     check_panels(study)
     if estimator is not None:
-        notices = [*study.notices, *_look_at_scores(study.target, estimator)]
-        study = replace(study, estimator=estimator, notices=notices)
+        study = replace(study, estimator=estimator).with_notices(_look_at_scores(study.target, estimator))
     for make in MODELS:
         model = make(study)
         study = study if model is None else study.with_model(model)

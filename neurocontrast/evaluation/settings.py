@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
@@ -219,6 +220,12 @@ class EvaluationSettings(Settings):
                 f"validation and test, so {' and '.join(found)} cannot be had. Leave out the one or the other"
             )
         return self
+
+    def without_folders(self) -> dict[str, Any]:
+        """Return the settings as results hold them: results travel, and folders can name people."""
+        found = self.model_dump(mode="json")
+        named = {key: Path(found[key]).name for key in ("split_file", "test", "scans") if found[key] is not None}
+        return found | named
 
     @field_validator("where", "test_where", mode="before")
     @classmethod

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from neurocontrast.commands.evaluate import evaluate
 from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.stages.evaluate import evaluate
 from neurocontrast.stages.report import compare
 
 FAST = {"n_bootstraps": 50, "C": (1e-2, 1.0), "n_inner_folds": 2, "alpha": (1.0, 100.0)}

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from neurocontrast.cli.app import run
+from neurocontrast.commands.evaluate import evaluate
 from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.evaluation import EvaluationSettings
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.provenance import subject_digest
-from neurocontrast.stages.evaluate import evaluate
 
 TABLES = (
     "predictions",
@@ -137,7 +137,7 @@ def test_a_failure_while_writing_leaves_the_old_one(embeddings, tmp_path, monkey
     def fail(*arguments):
         raise OSError("disk full")
 
-    monkeypatch.setattr(sys.modules["neurocontrast.stages.evaluate"], "write_json", fail)
+    monkeypatch.setattr(sys.modules["neurocontrast.commands.evaluate"], "write_json", fail)
     with pytest.raises(OSError, match="disk full"):
         evaluate(embeddings, out=out, overwrite=True, seed=1, **FAST)
     assert (out / "evaluation.json").read_bytes() == before
@@ -255,7 +255,7 @@ def test_participants_of_pretraining_are_refused_unless_allowed(tmp_path):
 def test_an_evaluation_runs_without_torch(embeddings, tmp_path):
     code = (
         "import sys\n"
-        "from neurocontrast.stages.evaluate import evaluate\n"
+        "from neurocontrast.commands.evaluate import evaluate\n"
         "fast = {'n_bootstraps': 0, 'confounds': False, 'new_site': False, 'C': (1.0,)}\n"
         f"evaluate({str(embeddings)!r}, out={str(tmp_path / 'e')!r}, **fast)\n"
         "assert not {'torch', 'monai', 'lightning'} & set(sys.modules), 'a heavy package was imported'\n"

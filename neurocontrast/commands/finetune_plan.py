@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,10 @@ from neurocontrast.parallel.devices import launched, usable_accelerator
 from neurocontrast.parallel.launch import launch
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import version
+from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
 from neurocontrast.stages.embed import describe_embedded, warn_of_imitations
-from neurocontrast.stages.evaluate import plan_line, shareable
 from neurocontrast.stages.sources import Brains, brains_of_run
-from neurocontrast.stages.voxels import with_voxels
 from neurocontrast.training import FinetuneSettings
 from neurocontrast.training.supervised import check_blocks
 
@@ -95,7 +94,7 @@ class FinetunePlan:
             "encoder": self.encoder.settings.model_dump(mode="json"),
             "preprocessing": digest_of(self.contract["preprocessing"]),
             "seed": self.settings.seed,
-            "evaluation": shareable(self.study.settings),
+            "evaluation": self.study.settings.without_folders(),
             "finetune": self.settings.finetune.model_dump(mode="json"),
             "augment": self.settings.augment.model_dump(mode="json") if self.settings.finetune.augment else None,
             "cohort": self.cohort.digest(),
@@ -105,12 +104,12 @@ class FinetunePlan:
 
     def prepared(self, progress: Progress) -> Study:
         """Return the study with its baseline of voxels, after its scans are preprocessed."""
-        progress.message(plan_line(self.study))
+        progress.message(self.study.text())
         self.source.make_ready(self.cohort, progress)
         images, allowed = self.source.images(self.cohort), self.study.settings.allow_overlap
         volumes = (images[row]["image"].numpy() for row in range(len(images)))
         notices = check_duplicates(self.study.table, volumes, allow_overlap=allowed)
-        return with_voxels(replace(self.study, notices=[*self.study.notices, *notices]), self.info, progress)
+        return with_voxels(self.study.with_notices(notices), self.info, progress)
 
 
 def plan_finetuning(

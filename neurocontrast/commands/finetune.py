@@ -18,6 +18,8 @@ import pandas as pd
 from lightning_fabric import Fabric
 from monai.transforms import Compose, Transform
 
+from neurocontrast.commands.evaluate import write_evaluation
+from neurocontrast.commands.finetune_plan import FinetunePlan, check_machine, choose_settings, plan_finetuning
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.batches import Images
 from neurocontrast.encoders import build_encoder
@@ -32,8 +34,6 @@ from neurocontrast.files import check_output_folder, write_json
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
-from neurocontrast.stages.evaluate import write_evaluation
-from neurocontrast.stages.finetune_plan import FinetunePlan, check_machine, choose_settings, plan_finetuning
 from neurocontrast.stages.run_folder import LOCK, hold, read_json
 from neurocontrast.training import TrainingData
 from neurocontrast.training.loop import suspending
@@ -281,9 +281,8 @@ def _evaluate(folder: Path, plan: FinetunePlan, study: Study, folds: Sequence[_F
         cohort_source=plan.info["cohort_source"],
         cohort_digest=plan.info["cohort_digest"],
     )
-    software = ["scikit-learn", *(["nilearn"] if result.evaluation.voxels else [])]
     choices = {key: state[key] for key in ("seed", "evaluation", "finetune", "augment")}
-    added = {"finetuning": about, "embeddings": origin, "n": n, "software": software}
+    added = {"finetuning": about, "embeddings": origin, "n": n, "software": ["scikit-learn"]}
     write_evaluation(
         folder, result, choices={**choices, "from_scratch": plan.from_scratch}, info=plan.info, added=added
     )

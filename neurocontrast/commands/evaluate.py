@@ -25,7 +25,6 @@ from neurocontrast.evaluation import (
     save_probe,
 )
 from neurocontrast.evaluation.estimators import import_estimator
-from neurocontrast.evaluation.models import GivenModel
 from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.evaluation.schema import FILE, EmbeddingsOrigin
@@ -40,10 +39,10 @@ from neurocontrast.files import (
 )
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
-from neurocontrast.stages.voxels import with_voxels
 
-__all__ = ["evaluate", "plan_line", "shareable", "write_evaluation"]
+__all__ = ["evaluate", "write_evaluation"]
 
 
 def evaluate(
@@ -91,7 +90,7 @@ def evaluate(
     if estimator is None and chosen.probe not in ("auto", *PROBES):
         estimator = import_estimator(chosen.probe)
     study, external = _plan(read, _beside_measures(chosen, read), estimator, cv)
-    progress.message(plan_line(study))
+    progress.message(study.text())
     study = with_voxels(study, read.info, progress)
     for notice in [*study.notices, *(external.notices if external else ())]:
         progress.warning(notice.message)
@@ -122,18 +121,6 @@ def _plan(
     return study, plan_external(study, other.table, other.features, info=other.info, training_info=read.info)
 
 
-def plan_line(study: Study) -> str:
-    """Return who is evaluated, in which folds, and by what."""
-    what = "" if isinstance(study.models[0], GivenModel) else " probe"
-    n, n_subjects = len(study.table), study.table["subject_id"].nunique()
-    how = f"parts as column '{study.settings.split_column}' says"
-    if not study.fixed:
-        n_folds, n_repeats = (1 + max(getattr(each, name) for each in study.splits) for name in ("fold", "repeat"))
-        how = f"{n_folds} {'folds' if study.splits[0].held_out_site is None else 'sites held out'}"
-        how += f", {n_repeats} times" if n_repeats > 1 else ""
-    return f"{study.target.name}: {n} scans of {n_subjects} subjects, {how}, {study.probe['name']}{what}"
-
-
 def _write(folder: Path, result: StudyResult, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:
     made_of = EmbeddingsOrigin(
         file=source.name,
@@ -146,21 +133,12 @@ def _write(folder: Path, result: StudyResult, settings: EvaluationSettings, sour
     )
     found = result.evaluation
     added: dict[str, Any] = {"embeddings": made_of}
-    added["software"] = ["scikit-learn", *(["nilearn"] if found.voxels else [])]
+    added["software"] = ["scikit-learn"]
     if settings.test is not None and found.external is not None:
         test = Path(settings.test)
         added["external"] = found.external.model_copy(update={"file": test.name, "digest": digest_of_file(test)})
-    choices = {"embeddings": source.name, "evaluation": shareable(settings)}
+    choices = {"embeddings": source.name, "evaluation": settings.without_folders()}
     write_evaluation(folder, result, choices=choices, info=info, added=added)
-
-
-def shareable(settings: EvaluationSettings) -> dict[str, Any]:
-    """Return the choices of an evaluation without folders: results travel, and folders can name people."""
-    choices = settings.model_dump(mode="json")
-    for key in ("split_file", "test", "scans"):
-        if choices[key] is not None:
-            choices[key] = Path(choices[key]).name
-    return choices
 
 
 def write_evaluation(

@@ -1,0 +1,148 @@
+"""The baseline of voxels: the scans of a study, read by the package's own preprocessing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.data.cohort import columns_of, read_cohort
+from neurocontrast.evaluation import Study
+from neurocontrast.evaluation.models import Model, voxels
+from neurocontrast.evaluation.rows import row_names
+from neurocontrast.evaluation.schema import Notice
+from neurocontrast.exceptions import DataError
+from neurocontrast.files import files_of
+from neurocontrast.parallel.workers import map_files
+from neurocontrast.progress import Progress
+from neurocontrast.transforms.preprocessing import Preprocessing
+
+__all__ = ["with_voxels"]
+
+SPACING_MM = 4.0
+"""Voxel size at which scans are compared, unless they are taken as their encoder is given them."""
+SHAPE = (48, 57, 48)
+"""The box around the centre of each scan, in voxels: 192 × 228 × 192 mm, into which every usual template fits."""
+MAX_BYTES = 4 * 1024**3
+"""With more than this in memory, voxels (float32) and products of scans (float64), there is no such baseline."""
+
+
+def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> Study:
+    """Return the study with a model of its scans' voxels, if these are at hand and not switched off.
+
+    Scans that are asked for (``voxels=on`` or ``input``, or `scans`) and cannot be read are a `DataError`, else a
+    warning.
+    """
+    settings, run = study.settings, info.get("run") or {}
+    asked = settings.voxels in ("on", "input") or settings.scans is not None
+    unfit = study.fixed or run.get("preprocessing", {}).get("kind", "volumes") != "volumes"
+    if settings.voxels == "off" or (unfit and not asked):
+        return study
+    try:
+        if unfit:
+            raise DataError("voxels: this baseline is for scans of brains in cross-validation. Leave voxels out.")
+        scans = _find_scans(study, columns_of(run.get("channels")), asked=asked)
+        return study.with_model(_read(scans, study, run, progress)) if scans else study
+    except DataError as error:
+        if asked:
+            raise
+        explanation = "Whether a linear model of the scans themselves does as well was not asked."
+        return study.with_notices([Notice("voxels_left_out", f"There is no baseline of voxels. {error}", explanation)])
+
+
+def _find_scans(study: Study, channels: tuple[str, ...], *, asked: bool) -> list[tuple[str, ...]]:
+    """Return the files of each scan; an empty list where the table's scans are absent and were not asked for."""
+    table = study.table
+    if study.settings.scans is not None:
+        listed = read_cohort(study.settings.scans, channels=channels)
+        keys = zip(listed.table["participant_id"], listed.table["session"], strict=True)
+        files_by_key = dict(zip(keys, map(files_of, listed.scans), strict=True))
+        scans = [files_by_key.get(key, ()) for key in zip(table["participant_id"], table["session"], strict=True)]
+        where, remedy = f"in scans '{Path(study.settings.scans).name}'", "Add them, or leave them out with where."
+    else:
+        # A relative path would be taken from wherever the command happens to run.
+        columns = [table[column] if column in table else [""] * len(table) for column in channels]
+        scans = [files if all(map(_is_there, files)) else () for files in zip(*columns, strict=True)]
+        where, remedy = "where the embeddings table says", "Name a table of the same scans (--scans)."
+        if not any(scans) and not asked:
+            return []
+    absent = [row for row, files in enumerate(scans) if not files]
+    if absent:
+        raise DataError(
+            f"voxels: {len(absent)} of {len(scans)} scans are not {where} ({', '.join(row_names(table, absent[:5]))}). "
+            + remedy
+        )
+    return scans
+
+
+def _is_there(path: Any) -> bool:
+    return isinstance(path, str) and Path(path).is_absolute() and Path(path).is_file()
+
+
+def _preprocessing(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any]) -> Preprocessing:
+    """Return how scans are read: at 4 mm, or as their encoder is given them, which arrays without a header need."""
+    contract = run.get("preprocessing")
+    as_encoder = study.settings.voxels == "input"
+    if as_encoder or any(path.lower().endswith(".npy") for files in scans for path in files):
+        if contract is None:
+            what = "voxels=input" if as_encoder else "voxels: an array has no voxel size"
+            raise DataError(f"{what}: the embeddings do not say how their run preprocessed its scans. Use voxels=off.")
+        return Preprocessing.from_contract(contract)
+    known = contract or {}
+    return Preprocessing(
+        spacing_mm=SPACING_MM,
+        shape=SHAPE,
+        normalise="none" if known.get("normalise") == "none" else "zscore",  # maps of tissue stay as they are
+        smooth_mm=known.get("smooth_mm", 0.0),
+        n_channels=len(scans[0]),
+    )
+
+
+def _read(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress) -> Model:
+    how = _preprocessing(scans, study, run)
+    n_voxels = int(np.prod(how.image_shape))
+    n_bytes = 4 * n_voxels * len(scans) + 8 * len(scans) ** 2
+    if n_bytes > MAX_BYTES:
+        raise DataError(
+            f"voxels: {len(scans)} scans of {n_voxels} voxels take {n_bytes / 1024**3:.1f} GiB of memory, more than "
+            f"{MAX_BYTES / 1024**3:g}. Evaluate fewer scans (where), or set voxels=off."
+        )
+    values = np.empty((len(scans), n_voxels), dtype=np.float32)
+    problems: dict[int, str] = {}
+    tasks = [(row, files, how) for row, files in enumerate(scans)]
+    with progress.task("Reading voxels", len(scans), "scans") as task:
+        for row, found in map_files(_read_scan, tasks, n_workers=study.settings.n_jobs, option="evaluation.n_jobs"):
+            if isinstance(found, str):
+                problems[row] = found
+            else:
+                values[row] = found
+            task.advance()
+    if problems:
+        names = row_names(study.table, sorted(problems))
+        listed = [f"{name}: {problems[row]}" for name, row in zip(names, sorted(problems), strict=True)]
+        more = f"\n  … and {len(listed) - 20} more" if len(listed) > 20 else ""
+        raise DataError(f"voxels: {len(listed)} scans cannot be used:\n  " + "\n  ".join(listed[:20]) + more)
+    about = {
+        "spacing_mm": how.spacing_mm,
+        "mask": "box of {} × {} × {} voxels around the centre".format(*how.shape),
+        "n_voxels": n_voxels,
+        "smooth_mm": how.smooth_mm or None,
+        "standardised": {"none": None, "zscore": "each scan over the box"}.get(how.normalise, how.normalise),
+    }
+    return voxels.make(study, voxels.voxel_products(values), about)
+
+
+def _read_scan(row: int, files: tuple[str, ...], how: Preprocessing) -> tuple[int, npt.NDArray[np.float32] | str]:
+    """Return the voxels of a scan, channel by channel; or why there are none, without naming folders."""
+    from neurocontrast.transforms.compose import load_volume  # needs torch, which an evaluation without scans does not
+
+    try:
+        return row, load_volume(files if len(files) > 1 else files[0], how).ravel()
+    except DataError as error:
+        text = str(error)
+        for path in files:
+            text = text.replace(f"{Path(path).parent}/", "")
+        return row, text

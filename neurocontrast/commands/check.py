@@ -13,10 +13,10 @@ import pandas as pd
 from neurocontrast.data.cohort import Cohort, inspect_cohort
 from neurocontrast.data.natural.checking import inspect_images
 from neurocontrast.data.natural.images_settings import SPLITS
+from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
-from neurocontrast.data.store import is_image_path
 from neurocontrast.files import files_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.stages.image_source import check_kind

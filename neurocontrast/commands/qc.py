@@ -14,8 +14,8 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from neurocontrast.data.cohort import Cohort, read_cohort
+from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.problems import Problems, shown
-from neurocontrast.data.store import is_image_path
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path, check_writable, digest_of, write_json, write_table, write_text
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files

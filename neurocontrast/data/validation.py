@@ -14,7 +14,6 @@ import pandas as pd
 from neurocontrast.data.columns import RULES, Refusal, is_missing, is_numeric, number_of
 from neurocontrast.data.listing import Listing
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
-from neurocontrast.data.store import Located, is_image_path
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
 IMAGE_ENDINGS = (".nii.gz", ".nii", ".mgz", ".mgh", ".npy")
@@ -170,6 +169,11 @@ def _filled(rows: _Rows, position: int, pattern: str) -> str:
 
 
 def _check_files(rows: _Rows, column: str, paths: Sequence[str], missing: Sequence[bool]) -> None:
+    from neurocontrast.data.natural.store import (
+        Located,
+        is_image_path,
+    )  # not at the top: tables are read without images
+
     n_absent, located = 0, Located()
     for position in np.flatnonzero(~np.array(missing)).tolist():
         path = paths[position]

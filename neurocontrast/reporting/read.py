@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
+from neurocontrast.data.natural.store import is_image_path, split_image_path
 from neurocontrast.data.problems import shown
-from neurocontrast.data.store import is_image_path, split_image_path
 from neurocontrast.evaluation import schema
 from neurocontrast.evaluation.schema import FORMAT, Evaluation, Metric
 from neurocontrast.exceptions import ConfigError, DataError, one_of

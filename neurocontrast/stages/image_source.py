@@ -16,8 +16,8 @@ from nibabel.spatialimages import SpatialImage
 
 from neurocontrast.config import AnyDataSettings, Config
 from neurocontrast.data.cohort import Cohort, read_cohort
+from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.problems import shown
-from neurocontrast.data.store import is_image_path
 from neurocontrast.encoders import Encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import digest_of_file

@@ -18,8 +18,8 @@ from neurocontrast.data.cache import VolumeTransforms, signature_of
 from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.datasets import JoinedChannels, deterministic_part
 from neurocontrast.data.natural import ImageDataset
+from neurocontrast.data.natural.store import split_image_path
 from neurocontrast.data.problems import Problems
-from neurocontrast.data.store import split_image_path
 from neurocontrast.encoders import Encoder
 from neurocontrast.encoders.weights import CONTRACT
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError

@@ -24,10 +24,10 @@ from neurocontrast.data.cohort import inspect_cohort
 from neurocontrast.data.indexing import index_scans
 from neurocontrast.data.measures.tables import read_tables
 from neurocontrast.data.natural.pictures import decode, open_files
+from neurocontrast.data.natural.store import ImageStore
 from neurocontrast.data.phenotype import read_phenotype
 from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
-from neurocontrast.data.store import ImageStore
 from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.encoders import EncoderSettings, build_model, load_model, read_contract, save_encoder
 from neurocontrast.encoders.architectures import ARCHITECTURES, read_state

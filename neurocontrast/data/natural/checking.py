@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.natural.store import ImageStore, Located
 from neurocontrast.data.problems import Problems
-from neurocontrast.data.store import ImageStore, Located
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import SILENT, Progress

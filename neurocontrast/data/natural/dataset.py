@@ -9,8 +9,8 @@ import numpy.typing as npt
 import torch
 
 from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.natural.store import Located, statistics_of
 from neurocontrast.data.problems import Problems
-from neurocontrast.data.store import Located, statistics_of
 
 
 class ImageDataset(torch.utils.data.Dataset[dict[str, Any]]):

@@ -14,8 +14,8 @@ from neurocontrast.data.columns import is_missing, matching_columns
 from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.natural.images_settings import SPLITS, ImagesSettings
 from neurocontrast.data.natural.pictures import Pictures
+from neurocontrast.data.natural.store import STORE_NAME
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
-from neurocontrast.data.store import STORE_NAME
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.seeds import derive_generator, derive_seed
 

@@ -18,8 +18,8 @@ from neurocontrast.data.natural.checking import RECORD_NAME, repeated_images
 from neurocontrast.data.natural.images_settings import SOURCES, SPLITS, ImagesSettings
 from neurocontrast.data.natural.pictures import ARCHIVE_ENDINGS, Pictures, open_files, paint, scale
 from neurocontrast.data.natural.planning import BACKGROUND_COLUMNS, Plan, plan_images
+from neurocontrast.data.natural.store import ImageStore, write_store
 from neurocontrast.data.problems import Problems
-from neurocontrast.data.store import ImageStore, write_store
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import digest_of_file, write_json, write_table
 from neurocontrast.lazy import load

@@ -6,7 +6,7 @@ from neurocontrast.data import read_cohort
 from neurocontrast.data.batches import ImagesInPlace, read_batches
 from neurocontrast.data.metadata import encode_metadata, read_vectors
 from neurocontrast.data.natural import ImageDataset
-from neurocontrast.data.store import write_store
+from neurocontrast.data.natural.store import write_store
 from neurocontrast.exceptions import DataError
 
 

@@ -3,8 +3,15 @@ import pickle
 import numpy as np
 import pytest
 
+from neurocontrast.data.natural.store import (
+    ImageStore,
+    Located,
+    is_image_path,
+    split_image_path,
+    statistics_of,
+    write_store,
+)
 from neurocontrast.data.problems import Problems
-from neurocontrast.data.store import ImageStore, Located, is_image_path, split_image_path, statistics_of, write_store
 from neurocontrast.exceptions import DataError
 
 

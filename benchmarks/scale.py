@@ -30,13 +30,13 @@ import pandas as pd
 
 import neurocontrast
 from neurocontrast.commands.check import check
+from neurocontrast.commands.embed import embed
+from neurocontrast.commands.pretrain import pretrain
 from neurocontrast.config import as_config
 from neurocontrast.data import read_cohort
+from neurocontrast.data.sources import source_of
 from neurocontrast.embedding import read_embeddings, write_embeddings
 from neurocontrast.progress import SILENT
-from neurocontrast.stages.embed import embed
-from neurocontrast.stages.pretrain import pretrain
-from neurocontrast.stages.sources import source_of
 
 FIGURE = Path(__file__).resolve().parent.parent / "docs" / "images" / "scale.svg"
 N_ORIGINALS, N_SITES, N_FEATURES, BATCH = 8, 40, 1024, 64

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from neurocontrast.commands.check import check
     from neurocontrast.commands.convert import convert
     from neurocontrast.commands.doctor import doctor
+    from neurocontrast.commands.embed import embed
     from neurocontrast.commands.evaluate import evaluate
     from neurocontrast.commands.finetune import finetune
     from neurocontrast.commands.index import index
+    from neurocontrast.commands.join import join
     from neurocontrast.commands.predict import predict
+    from neurocontrast.commands.pretrain import pretrain
     from neurocontrast.commands.qc import qc
+    from neurocontrast.commands.weights import export_weights, import_weights
     from neurocontrast.config import load_config
     from neurocontrast.stages.bundle import bundle
-    from neurocontrast.stages.embed import embed
     from neurocontrast.stages.explain import explain
-    from neurocontrast.stages.join import join
     from neurocontrast.stages.make_data import prepare_images, simulate
-    from neurocontrast.stages.pretrain import pretrain
     from neurocontrast.stages.report import compare, report
-    from neurocontrast.stages.weights import export_weights, import_weights
 
 __all__ = [
     "bundle",
@@ -65,15 +65,15 @@ _PLACES = {
     "commands.predict": ["predict"],
     "commands.qc": ["qc"],
     "stages.bundle": ["bundle"],
-    "stages.embed": ["embed"],
+    "commands.embed": ["embed"],
     "commands.evaluate": ["evaluate"],
     "stages.explain": ["explain"],
     "commands.finetune": ["finetune"],
-    "stages.join": ["join"],
+    "commands.join": ["join"],
     "stages.make_data": ["prepare_images", "simulate"],
-    "stages.pretrain": ["pretrain"],
+    "commands.pretrain": ["pretrain"],
     "stages.report": ["compare", "report"],
-    "stages.weights": ["export_weights", "import_weights"],
+    "commands.weights": ["export_weights", "import_weights"],
 }
 _find = lazy_exports(__name__, _PLACES)
 

@@ -39,7 +39,7 @@ def pretrain(
     resume: Annotated[bool, option("Continue a run that was stopped.", "--resume")] = False,
 ) -> Result:
     """Pretrain an encoder with a contrastive objective that uses age, sex, site or any other column."""
-    from neurocontrast.stages.run_folder import read_metrics
+    from neurocontrast.runs.folder import read_metrics
 
     # A run that is resumed has its own configuration, unless one is given again.
     if resume and given.config is None and (out / "config.yaml").is_file():

@@ -17,9 +17,9 @@ from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
+from neurocontrast.data.sources import check_kind
 from neurocontrast.files import files_of
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.stages.image_source import check_kind
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["CheckReport", "check", "summarise"]

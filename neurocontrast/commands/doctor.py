@@ -11,13 +11,13 @@ import torch
 
 from neurocontrast.config import Config, DataSettings, as_config
 from neurocontrast.data.cache import default_cache_folder
+from neurocontrast.data.sources import source_of
 from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.parallel.devices import describe_gpus, describe_processor, usable_accelerator
 from neurocontrast.provenance import describe_environment
 from neurocontrast.resources import as_size, describe_memory
-from neurocontrast.stages.pretrain import build_parts
-from neurocontrast.stages.sources import source_of
+from neurocontrast.runs.parts import build_parts
 
 __all__ = ["Diagnosis", "doctor"]
 

@@ -33,8 +33,8 @@ from neurocontrast.exceptions import CheckpointError, ConfigError
 from neurocontrast.files import check_output_folder, write_json
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.runs.folder import LOCK, hold, read_json
 from neurocontrast.seeds import derive_seed
-from neurocontrast.stages.run_folder import LOCK, hold, read_json
 from neurocontrast.training import TrainingData
 from neurocontrast.training.loop import suspending
 from neurocontrast.training.supervised import Labels, fit_supervised
@@ -222,9 +222,7 @@ def _train(
         encoder = build_encoder(encoder.settings, n_channels=encoder.n_channels, seed=seed)
     view = None
     if settings.finetune.augment:
-        views: Any = plan.source.learning_from(plan.cohort, fitted.tolist()).views(
-            settings.model_copy(update={"seed": seed})
-        )
+        views: Any = plan.source.prepared(plan.cohort, fitted.tolist()).views(settings.augment, seed=seed)
         view = partial(views.view, view=0)
     data = TrainingData(
         images=images,

@@ -14,6 +14,7 @@ from monai.transforms import Compose, Transform
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
+from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.encoders import Encoder, load_encoder
 from neurocontrast.evaluation import EvaluationSettings, Study, plan_study, read_split_file
 from neurocontrast.evaluation.models import GivenModel
@@ -25,10 +26,9 @@ from neurocontrast.parallel.devices import launched, usable_accelerator
 from neurocontrast.parallel.launch import launch
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import version
+from neurocontrast.runs.description import describe_embedded, warn_of_imitations
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
-from neurocontrast.stages.embed import describe_embedded, warn_of_imitations
-from neurocontrast.stages.sources import Brains, brains_of_run
 from neurocontrast.training import FinetuneSettings
 from neurocontrast.training.supervised import check_blocks
 
@@ -134,7 +134,7 @@ def plan_finetuning(
     source = brains_of_run(run, contract, settings.data, what=what, transforms=given)
     settings = settings.model_copy(update={"augment": _augment(settings, contract)})
     if settings.finetune.augment:
-        source.views(settings)  # refused before anything is read
+        source.views(settings.augment, seed=settings.seed)  # refused before anything is read
     listed = source.read_cohort(participants, images_root=images_root)
     for warning in listed.warnings:
         progress.warning(warning)

@@ -17,8 +17,10 @@ import pandas as pd
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
+from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding import extract_features
 from neurocontrast.embedding.partial import FinishedBatches
+from neurocontrast.embedding.scan_embedder import load_network
 from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.evaluation import FittedProbe
 from neurocontrast.evaluation.rows import check_same_encoder, encoder_digest, tidy_table
@@ -26,8 +28,6 @@ from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.files import digest_of, files_of
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import subject_digest
-from neurocontrast.stages.embed import load_network, reading
-from neurocontrast.stages.sources import Brains, brains_of_run
 from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_below
 
 __all__ = ["IncomingScans", "open_scans"]
@@ -137,7 +137,7 @@ def open_scans(
             "Embed the scans with each, join the tables, and predict that."
         )
     network, contract = load_network(run, settings.embedding)
-    info = {"run": contract, **reading(settings.embedding)}
+    info = {"run": contract, **settings.embedding.reading()}
     check_same_encoder(
         fitted.encoder,
         encoder_digest(info),

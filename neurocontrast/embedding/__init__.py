@@ -10,10 +10,9 @@ from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from neurocontrast.embedding.extract import extract_features
-    from neurocontrast.stages.embed import ScanEmbedder
+    from neurocontrast.embedding.scan_embedder import ScanEmbedder
 
 __all__ = ["EmbeddingSettings", "Embeddings", "ScanEmbedder", "extract_features", "read_embeddings", "write_embeddings"]
 
-# Loaded when asked for: an evaluation reads the table, and needs no torch. `ScanEmbedder` is defined among the stages,
-# the only room that knows kinds of images, and is shown here, where users look for it.
-__getattr__ = lazy_exports(__name__, {"extract": ["extract_features"], ".stages.embed": ["ScanEmbedder"]})
+# Loaded when asked for: an evaluation reads the table, and needs no torch.
+__getattr__ = lazy_exports(__name__, {"extract": ["extract_features"], "scan_embedder": ["ScanEmbedder"]})

@@ -1,1 +1,1 @@
-"""The folder of a pretraining run: how it is written, resumed and launched, and which scans it reads."""
+"""The folder of a run and its parts, the weights it starts from, and what its features say of it."""

@@ -18,6 +18,7 @@ from neurocontrast.bundling.configs import Samples, describe_inference, describe
 from neurocontrast.bundling.scripts import MODULES, as_target, sources_of
 from neurocontrast.config import DataSettings
 from neurocontrast.data.cohort import columns_of
+from neurocontrast.data.sources import BrainVolumes, RegionalMeasures, brains_of_run
 from neurocontrast.encoders import Encoder, load_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.rows import check_same_encoder
@@ -26,9 +27,7 @@ from neurocontrast.exceptions import CheckpointError, ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import version
-from neurocontrast.stages.measure_source import RegionalMeasures
-from neurocontrast.stages.run_folder import read_provenance
-from neurocontrast.stages.sources import BrainVolumes, brains_of_run
+from neurocontrast.runs.folder import read_provenance
 from neurocontrast.transforms.compose import brain_steps
 from neurocontrast.transforms.described import DescribedTransforms, transform_class
 from neurocontrast.transforms.description import TARGET

@@ -16,6 +16,7 @@ from nibabel.affines import apply_affine
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
+from neurocontrast.data.sources import BrainVolumes, RegionalMeasures, brains_of_run
 from neurocontrast.encoders import load_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.uncertainty import choose_units, resample_counts
@@ -27,8 +28,6 @@ from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
-from neurocontrast.stages.measure_source import RegionalMeasures
-from neurocontrast.stages.sources import BrainVolumes, brains_of_run
 from neurocontrast.tables import read_table
 from neurocontrast.transforms.grids import Grid
 

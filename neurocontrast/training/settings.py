@@ -28,108 +28,78 @@ _OWNERS: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 class TrainingSettings(Settings):
-    """How long, how fast and on what the network is trained; the defaults are the y-Aware paper's.
-
-    Parameters
-    ----------
-    epochs : int
-        Passes over the training scans; 0 keeps the initial weights (the untrained baseline).
-    batch_size : int
-        Scans a batch, at most: an epoch's scans are divided into batches of nearly equal size.
-    micro_batch_size : int or None
-        Scans that pass the encoder together; loss and gradient are still those of the whole batch (gradient caching).
-        Memory depends on this, not on `batch_size`; time grows by a third to a half. None: the whole batch at once.
-    sampling : {'shuffle', 'site-balanced', 'metadata-balanced', 'one-group'}
-        Which scans make a batch. ``shuffle``: each once an epoch, in random order. ``site-balanced``: as equal numbers
-        of each site as `sampling_repeats` allow. ``metadata-balanced``: as equal numbers of every combination of
-        `sampling_columns`, and of each site within a combination. ``one-group``: scans of one combination of
-        `sampling_columns`, each scan once an epoch (Tsai et al. 2021, conditional sampling).
-    sampling_columns : tuple of str or None
-        Columns whose combinations ``metadata-balanced`` balances; None: age and sex. Numbers are binned. ``one-group``
-        needs columns of categories.
-    sampling_bins : int or None
-        Bins of a column of numbers in ``metadata-balanced``, with as many training scans each; None: as many as leave
-        each combination a scan of every site (of three, where there are more) in a batch.
-    sampling_repeats : int or None
-        Most often that balanced sampling draws a scan in an epoch; None: 4. With 1 every batch has the cohort's
-        proportions.
-    optimizer : {'adam', 'adamw', 'sgd', 'lars'}
-        ``adam`` adds the weight decay to the gradient, ``adamw`` decouples it; ``sgd`` has momentum; ``lars`` adapts
-        SGD's rate to each weight's norm, for large batches (You et al. 2017).
-    learning_rate : float
-        Learning rate before warm-up and decay.
-    weight_decay : float
-        Decay of every parameter; with ``lars`` not of biases and normalisation.
-    momentum : float or None
-        Momentum of ``sgd`` and ``lars``; None: 0.9.
-    trust_coefficient : float or None
-        In ``lars``, the ratio of a weight's change to the weight at a rate of 1; None: 0.001.
-    schedule : {'step', 'cosine', 'constant'}
-        ``step`` multiplies the learning rate by `step_factor` every `step_epochs` epochs; ``cosine`` lowers it at every
-        step along half a cosine, from the end of the warm-up to `min_learning_rate` at the end.
-    min_learning_rate : float or None
-        Rate from which the warm-up of ``schedule: cosine`` rises and to which the cosine falls; None: 0.
-    step_epochs, step_factor : int, float
-        Epochs between the steps of ``schedule: step``, and the factor.
-    warmup_epochs : float
-        Epochs over which the rate rises linearly to the schedule's.
-    clip_norm : float or None
-        Norm over all weights above which gradients are scaled down to it.
-    precision : {'32-true', 'bf16-mixed', '16-mixed'}
-        Precision of the network's passes; the loss is always float32. Mixed precisions need a GPU.
-    accelerator : {'auto', 'cpu', 'cuda'}
-        ``auto`` takes a GPU where there is one.
-    devices : int
-        Processes on each machine, each with a GPU of its own (or a share of the CPU's threads). More than one are
-        started by the command itself, by ``torchrun`` or by ``srun``; they share each batch, and the loss is that of
-        the whole batch.
-    num_nodes : int
-        Machines; more than one need ``torchrun`` or ``srun``.
-    sync_batchnorm : bool
-        Whether batch normalisation is over the whole batch where several processes share it; else each process has its
-        own statistics. With `micro_batch_size` this concerns the projection head alone.
-    checkpoint_minutes : float
-        Minutes between checkpoints within an epoch; 0: only after epochs.
-    keep_checkpoints : int
-        Number of last checkpoints that stay on disk.
-    probe_every : int
-        Epochs between linear probes, fitted on the training scans' features and scored on the validation scans'; 0:
-        none.
-    probe_columns : tuple of str
-        Columns that the probe predicts: ridge for numbers, logistic regression for classes.
-    init : path or None
-        Weights to start from, in place of random ones: a run, a folder of ``weights import``, or an encoder's
-        ``.safetensors`` file. Relative to the current directory.
-    """
+    """Choose how long, how fast and on which scans a network is trained; the defaults are the y-Aware paper's."""
 
     epochs: NonNegativeInt = 50
+    """Passes over the training scans; 0 keeps the initial weights (the untrained baseline)."""
     batch_size: Annotated[int, Field(ge=2)] = 64
+    """Scans a batch, at most: an epoch's scans are divided into batches of nearly equal size."""
     micro_batch_size: PositiveInt | None = None
+    """Scans that pass the encoder together; loss and gradient are still those of the whole batch (gradient caching).
+    Memory depends on this, not on `batch_size`; time grows by a third to a half. None: the whole batch at once."""
     sampling: Literal["shuffle", "site-balanced", "metadata-balanced", "one-group"] = "shuffle"
+    """Which scans make a batch. ``shuffle``: each once an epoch, in random order. ``site-balanced``: as equal numbers
+    of each site as `sampling_repeats` allow. ``metadata-balanced``: as equal numbers of every combination of
+    `sampling_columns`, and of each site within a combination. ``one-group``: scans of one combination of
+    `sampling_columns`, each scan once an epoch (Tsai et al. 2021, conditional sampling)."""
     sampling_columns: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """Columns whose combinations ``metadata-balanced`` balances; None: age and sex. Numbers are binned. ``one-group``
+    needs columns of categories."""
     sampling_bins: Annotated[int, Field(ge=2)] | None = None
+    """Bins of a column of numbers in ``metadata-balanced``, with as many training scans each; None: as many as leave
+    each combination a scan of every site (of three, where there are more) in a batch."""
     sampling_repeats: PositiveInt | None = None
+    """Times that balanced sampling may draw a scan in an epoch, at most; None: 4. With 1 every batch has the cohort's
+    proportions."""
     optimizer: Literal["adam", "adamw", "sgd", "lars"] = "adam"
+    """``adam`` adds the weight decay to the gradient, ``adamw`` decouples it; ``sgd`` has momentum; ``lars`` adapts
+    SGD's rate to each weight's norm, for large batches (You et al. 2017)."""
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0e-4
+    """Learning rate before warm-up and decay."""
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5.0e-5
+    """Decay of every parameter; with ``lars`` not of biases and normalisation."""
     momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Momentum of ``sgd`` and ``lars``; None: 0.9."""
     trust_coefficient: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """In ``lars``, the ratio of a weight's change to the weight at a rate of 1; None: 0.001."""
     schedule: Literal["step", "cosine", "constant"] = "step"
+    """``step`` multiplies the learning rate by `step_factor` every `step_epochs` epochs; ``cosine`` lowers it at every
+    step along half a cosine, from the end of the warm-up to `min_learning_rate` at the end."""
     min_learning_rate: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """Rate from which the warm-up of ``schedule: cosine`` rises and to which the cosine falls; None: 0."""
     step_epochs: PositiveInt = 10
+    """Epochs between the steps of ``schedule: step``."""
     step_factor: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """Factor of the learning rate at each step of ``schedule: step``."""
     warmup_epochs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Epochs over which the rate rises linearly to the schedule's."""
     clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Norm over all weights above which gradients are scaled down to it."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    """Precision of the network's passes; the loss is always float32. Mixed precisions need a GPU."""
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
+    """``auto`` takes a GPU where there is one."""
     devices: PositiveInt = 1
+    """Processes on each machine, each with a GPU of its own (or a share of the CPU's threads). Several are
+    started by the command line, by ``torchrun`` or by ``srun``; they share each batch, and the loss is that of the
+    whole batch."""
     num_nodes: PositiveInt = 1
+    """Machines; more than one need ``torchrun`` or ``srun``."""
     sync_batchnorm: bool = True
+    """Whether batch normalisation is over the whole batch where several processes share it; else each process has its
+    own statistics. With `micro_batch_size` this concerns the projection head alone."""
     checkpoint_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 15.0
+    """Minutes between checkpoints within an epoch; 0: only after epochs."""
     keep_checkpoints: PositiveInt = 2
+    """Number of last checkpoints that stay on disk."""
     probe_every: NonNegativeInt = 0
+    """Epochs between linear probes, fitted on the training scans' features and scored on the validation scans'; 0:
+    none."""
     probe_columns: tuple[str, ...] = ("age", "sex")
+    """Columns that the probe predicts: ridge for numbers, logistic regression for classes."""
     init: Path | None = None
+    """Weights to start from, in place of random ones: a run, a folder of ``weights import``, or an encoder's
+    ``.safetensors`` file. Relative to the current directory."""
 
     @model_validator(mode="after")
     def _check_keys(self) -> TrainingSettings:
@@ -175,78 +145,58 @@ class TrainingSettings(Settings):
 
 
 class FinetuneSettings(Settings):
-    """How a run's encoder is trained on with a linear head, inside every training fold.
-
-    Parameters
-    ----------
-    epochs : int
-        Passes over the scans of a training fold, at most.
-    batch_size : int
-        Scans a batch, at most.
-    learning_rate : float
-        Rate of what starts from random weights: the head, and from scratch the whole network. It falls along half a
-        cosine to 0 at the last epoch.
-    encoder_factor : float
-        Rate of a pretrained encoder's last block, as a part of `learning_rate`.
-    layer_decay : float
-        Rate of a block, as a part of that of the block after it; 1 for one rate. For pretrained encoders alone.
-    frozen_blocks : int
-        First blocks of the encoder that stay as they are; all blocks leave the head alone to be trained.
-    head : {'probe', 'mean'}
-        How the head of a pretrained encoder begins. ``probe``: as the logistic or ridge regression on the frozen
-        features of the training fold whose penalty suits the validation scans best (Kumar et al. 2022), which is taken
-        where no epoch is better. ``mean``: as what is said without a scan, the shares of the classes or the mean, which
-        is how it begins from scratch and on statistics of batches.
-    batchnorm : {'auto', 'frozen', 'batch'}
-        ``frozen`` keeps the encoder's statistics of pretraining, and standardises the features that the head sees as
-        they were over the training fold before the first step. ``batch`` trains on the statistics of each batch, and
-        estimates those that predictions use anew after every epoch, on un-augmented training scans. ``auto``: frozen
-        for a pretrained encoder, batch from scratch.
-    weight_decay : float
-        Decoupled weight decay (AdamW) of every parameter.
-    class_weight : {'none', 'balanced'}
-        ``balanced`` weights scans by the inverse share of their class; probabilities are then of balanced classes.
-    patience : int or None
-        Epochs without a lower loss on the validation scans of the training fold, after which a fold ends; None for all
-        epochs. The weights of the best epoch are kept either way.
-    augment : bool
-        Whether the network is shown views by the section ``augment``, by default the run's own, in place of the scans.
-    warmup_epochs : float
-        Epochs over which the rate rises linearly.
-    clip_norm : float or None
-        Norm over all weights above which gradients are scaled down to it.
-    precision : {'32-true', 'bf16-mixed', '16-mixed'}
-        Precision of the network's passes; mixed ones need a GPU.
-    accelerator : {'auto', 'cpu', 'cuda'}
-        ``auto`` takes a GPU where there is one.
-    checkpoint_minutes : float
-        Minutes between checkpoints within an epoch; 0: only after epochs.
-    """
+    """Choose how the encoder of a run is trained further with a linear head, inside every training fold."""
 
     epochs: PositiveInt = 50
+    """Passes over the scans of a training fold, at most."""
     batch_size: Annotated[int, Field(ge=2)] = 16
+    """Scans a batch, at most."""
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0e-3
+    """Rate of what starts from random weights: the head, and from scratch the whole network. It falls along half a
+    cosine to 0 at the last epoch."""
     encoder_factor: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Rate of a pretrained encoder's last block, as a part of `learning_rate`."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 0.75
+    """Rate of a block, as a part of that of the block after it; 1 for one rate. For pretrained encoders alone."""
     frozen_blocks: NonNegativeInt = 0
+    """First blocks of the encoder that stay as they are; all blocks leave the head alone to be trained."""
     head: Literal["probe", "mean"] = "probe"
+    """How the head of a pretrained encoder begins. ``probe``: as the logistic or ridge regression on the frozen
+    features of the training fold whose penalty suits the validation scans best (Kumar et al. 2022), which is taken
+    where no epoch is better. ``mean``: as what is said without a scan, the shares of the classes or the mean, which is
+    how it begins from scratch and on statistics of batches."""
     batchnorm: Literal["auto", "frozen", "batch"] = "auto"
+    """``frozen`` keeps the encoder's statistics of pretraining, and standardises the features that the head sees as
+    they were over the training fold before the first step. ``batch`` trains on the statistics of each batch, and
+    estimates those that predictions use anew after every epoch, on un-augmented training scans. ``auto``: frozen for a
+    pretrained encoder, batch from scratch."""
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0e-2
+    """Decoupled weight decay (AdamW) of every parameter."""
     class_weight: Literal["none", "balanced"] = "none"
+    """``balanced`` weights scans by the inverse share of their class; probabilities are then of balanced classes."""
     patience: PositiveInt | None = 10
+    """Epochs without a lower loss on the validation scans of the training fold, after which a fold ends; None for all
+    epochs. The weights of the best epoch are kept either way."""
     augment: bool = True
+    """Whether the network is shown views by the section ``augment``, by default the run's own, in place of the
+    scans."""
     warmup_epochs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Epochs over which the rate rises linearly."""
     clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """Norm over all weights above which gradients are scaled down to it."""
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    """Precision of the network's passes; mixed ones need a GPU."""
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
+    """``auto`` takes a GPU where there is one."""
     checkpoint_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 15.0
+    """Minutes between checkpoints within an epoch; 0: only after epochs."""
 
     @model_validator(mode="after")
     def _check_keys(self) -> FinetuneSettings:
         if self.warmup_epochs >= self.epochs:
             raise ValueError(f"warmup_epochs must be less than epochs, got {self.warmup_epochs:g} of {self.epochs}")
         if self.frozen_blocks and self.batchnorm == "batch":
-            raise ValueError("frozen_blocks keep their statistics too, got batchnorm: batch beside them; leave out one")
+            raise ValueError("frozen_blocks keep their statistics too, got batchnorm: batch; leave out one")
         return self
 
     @property

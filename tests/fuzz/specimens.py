@@ -40,7 +40,8 @@ from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.files import digest_of_file
 from neurocontrast.reading import read_array, read_arrays
 from neurocontrast.reporting import read as reporting
-from neurocontrast.stages import run_folder, voxels
+from neurocontrast.runs import folder as run_folder
+from neurocontrast.stages import voxels
 from neurocontrast.tables import read_parquet, read_workbook
 from neurocontrast.training.checkpoints import load_checkpoint, save_checkpoint
 from neurocontrast.training.session import Position

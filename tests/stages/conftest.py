@@ -65,7 +65,8 @@ def whole(tmp_path_factory, cohort, cache):
 PROGRAM = """
 import os, signal, sys
 import torch, neurocontrast, neurocontrast.training.checkpoints as checkpoints
-from neurocontrast.stages import pretrain, run_folder
+from neurocontrast import pretrain
+from neurocontrast.runs import folder as run_folder
 
 torch.set_num_threads(1)
 

@@ -267,8 +267,8 @@ def test_a_colour_that_is_one_everywhere_cannot_be_standardised(settings, digits
 
 
 def test_a_run_of_images_is_not_explained_nor_embedded_as_volumes(run, digits, tmp_path):
+    from neurocontrast.data.sources import brains_of_run
     from neurocontrast.encoders import read_contract
-    from neurocontrast.stages.sources import brains_of_run
 
     with pytest.raises(ConfigError, match="explain maps a brain, and this run was trained on natural images"):
         brains_of_run(run, read_contract(run), load_config().data, what="explain maps a brain")

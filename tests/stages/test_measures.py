@@ -17,10 +17,10 @@ from neurocontrast.cli.app import run as neurocontrast
 from neurocontrast.config import load_config
 from neurocontrast.data import read_measures
 from neurocontrast.data.measures import MeasuresContract
+from neurocontrast.data.sources import RegionalMeasures
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, DataError, TrainingInterrupted
-from neurocontrast.stages.measure_source import RegionalMeasures
 from neurocontrast.transforms import MeasureSettings
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
@@ -232,7 +232,7 @@ def tune(run, tmp_path):
 def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(tune, embeddings, tmp_path, monkeypatch):
     learned, views = [], RegionalMeasures.views
     monkeypatch.setattr(
-        RegionalMeasures, "views", lambda own, *given: learned.append(own.learned) or views(own, *given)
+        RegionalMeasures, "views", lambda own, *a, **k: learned.append(own.learned) or views(own, *a, **k)
     )
     tuned = tune()
     found = json.loads((tuned / "evaluation.json").read_text())

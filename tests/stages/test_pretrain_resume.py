@@ -15,8 +15,8 @@ from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, TrainingInterrupted
 from neurocontrast.progress import SILENT
-from neurocontrast.stages import run_folder
-from neurocontrast.stages.run_folder import check_can_continue
+from neurocontrast.runs import folder as run_folder
+from neurocontrast.runs.folder import check_can_continue
 
 
 @pytest.fixture(scope="module")

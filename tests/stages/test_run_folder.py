@@ -1,4 +1,4 @@
-from neurocontrast.stages.run_folder import is_finished, read_metrics
+from neurocontrast.runs.folder import is_finished, read_metrics
 
 
 def test_metrics_are_numbers_or_none(tmp_path):

@@ -8,8 +8,8 @@ from filelock import FileLock
 
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.progress import SILENT
-from neurocontrast.stages import run_folder
-from neurocontrast.stages.run_folder import hold
+from neurocontrast.runs import folder as run_folder
+from neurocontrast.runs.folder import hold
 
 
 def hold_until_killed(folder, held):

@@ -9,7 +9,7 @@ from small_run import metrics
 
 import neurocontrast
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
-from neurocontrast.stages.pretrain import build_parts
+from neurocontrast.runs.parts import build_parts
 
 KERNEL = "[{column: anatomy, type: gaussian, sigma: 1.0, standardise: true}, {column: sex, type: categorical}]"
 

@@ -44,7 +44,7 @@ def test_transforms_may_hold_transforms() -> None:
         "monai.transforms.utils.os.system",
         "monai.transforms.io.array.locate",
         "monai.bundle.run",
-        "neurocontrast.stages.pretrain",
+        "neurocontrast.commands.pretrain",
         "torch.load",
         "Flipd",
     ],

@@ -5,30 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 from lightning_fabric import Fabric
 from lightning_fabric.loggers import Logger
 from monai.transforms import Compose, Transform
 
-from neurocontrast.config import Config, as_config, build_objective
-from neurocontrast.data.cohort import Cohort, split_by_subject
-from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vectors
-from neurocontrast.encoders import ContrastiveModel, build_model, check_shape, save_encoder
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.config import Config, as_config
+from neurocontrast.data.sources import AnySource, source_of
+from neurocontrast.encoders import save_encoder
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import digest_of_file
-from neurocontrast.losses.prediction import Supervised
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.devices import launched, usable_accelerator
 from neurocontrast.parallel.launch import after_first, joined
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.stages.initial_weights import InitialWeights, restore_initial, start_from
-from neurocontrast.stages.run_folder import (
+from neurocontrast.runs.folder import (
     check_can_continue,
     check_new,
     continue_run,
@@ -38,13 +32,13 @@ from neurocontrast.stages.run_folder import (
     read_provenance,
     start_run,
 )
-from neurocontrast.stages.sources import AnySource, source_of
+from neurocontrast.runs.initial import restore_initial
+from neurocontrast.runs.parts import Parts, build_parts, read_cohort_of, subjects_of
 from neurocontrast.training import fit
-from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_centre, fit_components
+from neurocontrast.training.components import LINEAR_OBJECTIVES, fit_centre, fit_components
 from neurocontrast.training.loop import suspending
-from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
-__all__ = ["Parts", "build_parts", "pretrain"]
+__all__ = ["pretrain"]
 
 _OF_THE_MACHINE = {
     *("participants", "images_root", "images_pattern", "where", "vectors"),
@@ -134,7 +128,8 @@ def _resolve(
     changes = {name: getattr(settings, name).with_given() for name, each in sections.items() if each is not None}
     settings = settings.model_copy(update=changes)
     source = source_of(settings.data, **given)
-    source.views(settings)  # refuses transforms, and needs a package for some images: before anything is written
+    # Refuses transforms, and needs a package for some images: before anything is written.
+    source.views(settings.augment, seed=settings.seed)
     return settings, source
 
 
@@ -172,7 +167,7 @@ def _run(
         result = fit(
             parts.model,
             parts.objective,
-            parts.source.views(settings),
+            parts.source.views(settings.augment, seed=settings.seed),
             parts.data,
             settings=settings.training,
             seed=settings.seed,
@@ -195,7 +190,7 @@ def _fit_in_one_pass(settings: Config, parts: Parts, progress: Progress) -> dict
     data, encoder = parts.data, parts.model.encoder
     how: dict[str, Any] = {"n_readers": data.n_readers, "progress": progress}
     if parts.objective is None:
-        subjects = _subjects(parts.cohort, data.training_rows)
+        subjects = subjects_of(parts.cohort, data.training_rows)
         return fit_components(encoder, data.images, data.training_rows, subjects, seed=settings.seed, **how)
     if settings.encoder.centre_input:
         return {"centre": fit_centre(encoder, data.images, data.training_rows, **how)}
@@ -230,9 +225,9 @@ def _open(
     if not is_new and is_finished(folder, settings):
         # A finished run does not need its scans any more, nor their table.
         there = settings.data.participants is not None and settings.data.participants.is_file()
-        check_can_continue(folder, settings, _read_cohort(settings, source, check_images=False) if there else None)
+        check_can_continue(folder, settings, read_cohort_of(settings, source, check_images=False) if there else None)
         return (False, None), {"is_new": False, "contract": None}
-    cohort = _read_cohort(settings, source)
+    cohort = read_cohort_of(settings, source)
     for warning in cohort.warnings:
         progress.warning(warning)
     if not is_new:
@@ -245,7 +240,7 @@ def _open(
         source.check_unchanged(cohort, read_provenance(folder), folder)
     earlier = None if is_new else read_preprocessing(folder, parts.source)
     rows = parts.data.training_rows, parts.data.validation_rows
-    parts = parts.with_source(earlier or parts.source.fitted(cohort, *rows, progress))
+    parts = parts.with_source(earlier or parts.source.fitted(cohort, rows[0], progress))
     parts.source.make_ready(cohort, progress)
     if settings.training.probe_every and not len(rows[1]):
         progress.warning(
@@ -279,106 +274,5 @@ def _follow(settings: Config, source: AnySource, known: Mapping[str, Any]) -> tu
     """Return what `_open` does, in a process that is not the first."""
     if known["contract"] is None:
         return known["is_new"], None
-    parts = build_parts(settings, _read_cohort(settings, source), source, is_new=False)
+    parts = build_parts(settings, read_cohort_of(settings, source), source, is_new=False)
     return known["is_new"], parts.with_source(parts.source.as_in_run(known["contract"]))
-
-
-def _read_cohort(settings: Config, source: AnySource, *, check_images: bool = True) -> Cohort:
-    assert settings.data.participants is not None
-    cohort = source.read_cohort(settings.data.participants, check_images=check_images)
-    return cohort.select(settings.data.where) if settings.data.where else cohort
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The parts of a run: data, network and loss."""
-
-    cohort: Cohort
-    model: ContrastiveModel
-    objective: AnyObjective | None  # none where the encoder is linear
-    data: TrainingData
-    categories: dict[str, list[str]]
-    source: AnySource
-    vectors: dict[str, list[str]]  # columns of each vector that kernels may compare
-    target: dict[str, Any] | None  # what the head predicts, where the loss predicts
-    start: InitialWeights | None = None  # what the model's weights are of, where they are not random
-
-    def with_source(self, source: AnySource) -> Parts:
-        """Return the same parts with images of another preprocessing."""
-        source.set_up(self.model.encoder)
-        return replace(self, data=replace(self.data, images=source.images(self.cohort)), source=source)
-
-
-def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = None, *, is_new: bool = True) -> Parts:
-    """Build everything from the configuration and the table; only a user's own transforms read an image.
-
-    `source` is that of the configuration where transforms came from Python. A run that `is_new` reads the weights that
-    it is to start from; later it has its own.
-    """
-    source = source or source_of(settings.data)
-    objective = None if settings.encoder.is_linear else build_objective(settings.objective)
-    vectors = read_vectors(settings.data.vectors, cohort)
-    columns = {} if objective is None else objective.columns
-    metadata, categories = encode_metadata(cohort.table, columns, vectors=vectors)
-    training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
-    target = n_outputs = None
-    if objective is not None:
-        check_vectors(vectors, objective, cohort, training_rows.tolist())
-        objective.check(metadata, names=cohort.names())
-        check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
-        # Fitted again in training; here, so that a rule that cannot be used is an error first.
-        in_training = {name: column[training_rows] for name, column in metadata.items()}
-        objective.fit(in_training)
-        if isinstance(objective, Supervised):
-            target, n_outputs = objective.target(in_training, categories), objective.n_outputs(categories)
-    source = source.prepared(cohort).learning_from(cohort, training_rows.tolist())
-    model = build_model(settings.encoder, n_channels=source.n_channels, n_outputs=n_outputs, seed=settings.seed)
-    check_shape(model.encoder, source.shape(cohort))
-    init = settings.training.init if is_new else None
-    start = None if init is None else start_from(model, init, measures=source.measures)
-    if objective is None:
-        check_components(model.encoder, _subjects(cohort, training_rows.tolist()))
-    probed = settings.training.probe_columns if settings.training.probe_every and objective is not None else ()
-    data = TrainingData(
-        images=source.images(cohort),
-        names=cohort.names(),
-        metadata=metadata,
-        training_rows=training_rows.tolist(),
-        validation_rows=validation_rows.tolist(),
-        targets={name: _column(cohort, name, "training.probe_columns") for name in probed},
-        traits={} if objective is None else _traits(settings, cohort),
-        n_readers=settings.data.n_workers,
-    )
-    if objective is not None:
-        _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
-    columns_of = {name: list(map(str, values.columns)) for name, values in vectors.items()}
-    return Parts(cohort, model, objective, data, categories, source, columns_of, target, start)
-
-
-def _subjects(cohort: Cohort, rows: Sequence[int]) -> list[str]:
-    return cohort.table["subject_id"].iloc[list(rows)].astype(str).tolist()
-
-
-def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return the columns that batches are balanced by."""
-    training, sampling = settings.training, f"training.sampling: {settings.training.sampling}"
-    names = training.columns_of_strata if training.sampling in ("metadata-balanced", "one-group") else ()
-    key = sampling if training.sampling_columns is None else "training.sampling_columns"
-    traits = {name: _column(cohort, name, key) for name in names}
-    if training.sampling in ("site-balanced", "metadata-balanced"):
-        traits["site"] = _column(cohort, "site", sampling)
-    return traits
-
-
-def _column(cohort: Cohort, name: str, key: str) -> np.ndarray:
-    """Return a column: numbers, or text with None where it is missing."""
-    columns = [str(column) for column in cohort.table.columns if column != "path"]
-    if name not in columns:
-        raise DataError(
-            f"{key}: {cohort.source.name} has no column '{name}'.{suggestion(name, columns)} It has: {one_of(columns)}."
-        )
-    values = cohort.table[name]
-    if values.dtype.kind == "f":
-        return values.to_numpy(dtype=float)
-    text = [None if pd.isna(value) or value == "" else str(value) for value in values]
-    return np.array(text, dtype=object)

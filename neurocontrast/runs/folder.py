@@ -15,12 +15,12 @@ from filelock import FileLock, Timeout
 from neurocontrast import reading
 from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.sources import AnySource
 from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import check_writable, write_json
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
-from neurocontrast.stages.sources import AnySource
 from neurocontrast.tables import read_table
 from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.config import Config, MeasureDataSettings
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.datasets import MeasuresDataset
 from neurocontrast.data.measures import (
@@ -23,16 +22,16 @@ from neurocontrast.data.measures import (
     read_measures,
     read_tables,
 )
+from neurocontrast.data.settings import MeasureDataSettings
+from neurocontrast.data.sources.source import Source
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.progress import Progress
-from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
 
 __all__ = ["RegionalMeasures"]
 
 
 @dataclass(frozen=True)
-class RegionalMeasures(ImageSource):
+class RegionalMeasures(Source):
     """Regional measures: standardised by the people learned from, whose values views take."""
 
     data: MeasureDataSettings
@@ -109,13 +108,10 @@ class RegionalMeasures(ImageSource):
         measures = measures_of(given, name="X", keep=self.known.columns)
         return Cohort(table, Path("X"), channels=(), measures=measures)
 
-    def prepared(self, cohort: Cohort | None) -> Self:
-        """Return the source itself."""
-        del cohort
-        return self
-
-    def learning_from(self, cohort: Cohort, rows: Sequence[int]) -> Self:
+    def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
         """Return the source with the contract fitted on the rows of training, unless a run has one."""
+        if cohort is None:
+            return self
         assert cohort.measures is not None
         contract = self.contract_
         if contract is None:
@@ -123,11 +119,6 @@ class RegionalMeasures(ImageSource):
             contract = MeasuresContract.fit(cohort.measures, learned, self.data)
         known = replace(self, contract_=contract)
         return replace(known, learned=known._values(cohort)[list(rows)])  # who lacks too much is refused, in any row
-
-    def fitted(self, cohort: Cohort, training: Sequence[int], validation: Sequence[int], progress: Progress) -> Self:
-        """Return the source fitted on the rows of training."""
-        del validation, progress
-        return self if self.learned is not None else self.learning_from(cohort, training)
 
     def as_in_run(self, contract: Mapping[str, Any]) -> Self:
         """Return the source with the contract of a run."""
@@ -171,10 +162,9 @@ class RegionalMeasures(ImageSource):
         assert cohort.measures is not None
         return {"measures": [(path.name, path) for path in cohort.measures.sources], **super().files(cohort)}
 
-    def built_in_views(self, settings: Config) -> Any:
+    def built_in_views(self, augment: MeasureAugmentSettings) -> Any:
         """Return the views of measures."""
-        assert isinstance(settings.augment, MeasureAugmentSettings)
-        return RandMeasureViewd("image", settings.augment, learned=self.learned)
+        return RandMeasureViewd("image", augment, learned=self.learned)
 
 
 def _check_no_images(images_root: Any) -> None:

@@ -13,7 +13,7 @@ from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load
 from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, digest_of_weights, load_tensors, misfits
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.progress import Progress
-from neurocontrast.stages.run_folder import INITIAL, read_provenance
+from neurocontrast.runs.folder import INITIAL, read_provenance
 
 __all__ = ["InitialWeights", "restore_initial", "start_from"]
 

@@ -14,13 +14,13 @@ import safetensors.torch
 import torch
 
 from neurocontrast.config import Config, DataSettings, as_config
+from neurocontrast.data.sources import BrainVolumes
 from neurocontrast.encoders import Encoder, check_shape, load_encoder, save_encoder
 from neurocontrast.encoders.architectures import ARCHITECTURES, Architecture, convert, foreign_names, read_state
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.files import atomic_folder, atomic_path, check_output_file, check_writable, digest_of_file
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.stages.sources import BrainVolumes
 
 __all__ = ["export_weights", "import_weights"]
 

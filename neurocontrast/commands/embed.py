@@ -1,0 +1,123 @@
+"""Embed scans, measures or images with the frozen encoder of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from monai.transforms import Compose, Transform
+
+from neurocontrast.config import Config, as_config
+from neurocontrast.data.batches import Images
+from neurocontrast.data.sources import source_of_run
+from neurocontrast.embedding.extract import extract_features
+from neurocontrast.embedding.partial import FinishedBatches
+from neurocontrast.embedding.scan_embedder import load_network
+from neurocontrast.embedding.settings import EmbeddingSettings
+from neurocontrast.embedding.table import write_embeddings
+from neurocontrast.encoders import ContrastiveModel, Encoder
+from neurocontrast.files import check_output_file, digest_of
+from neurocontrast.parallel.launch import after_first, joined
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.runs.description import describe_embedded, warn_of_imitations
+
+__all__ = ["embed"]
+
+
+def embed(
+    run: str | os.PathLike[str],
+    *,
+    participants: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    images_root: str | os.PathLike[str] | None = None,
+    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    transforms: Compose | Sequence[Transform] | None = None,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> Path:
+    """Write features of scans or images, prepared exactly as the run's own were, and return the path of the table.
+
+    A call that was killed continues where it stopped when it is made again.
+
+    Parameters
+    ----------
+    run : path
+        Run directory, or any folder with ``encoder.json``, such as ``RUN/checkpoints/epoch-0003`` of an unfinished run.
+    participants : path
+        Table of scans or images.
+    out : path
+        Parquet file to write, with one row a scan.
+    images_root : path, optional
+        Folder that relative image paths start from; the table's own by default.
+    config : Config, mapping or path of a YAML file, optional
+        Section `embedding`; and section `data`, for the places of images and cache.
+    transforms : Compose or sequence of Transform, optional
+        Transforms that `pretrain` was given from Python, where it was.
+    overwrite : bool
+        Whether an `out` that exists is replaced.
+    progress : Progress
+        Receives progress messages.
+    """
+    target = Path(out)
+    check_output_file(target, ".parquet", overwrite=overwrite)
+    settings = as_config({} if config is None else config)
+    shared = settings.embedding
+    with joined(shared.accelerator, section="embedding", devices=shared.devices, num_nodes=None) as (fabric, processes):
+        device = fabric.device
+        progress = progress if processes.is_first else SILENT
+        network, images, table, info, files = after_first(
+            processes, lambda: (_prepare(Path(run), participants, images_root, settings, transforms, progress), None)
+        )
+        finished = FinishedBatches(target, _key(info, settings.embedding, device.type, files))
+        features = extract_features(
+            network,
+            images,
+            settings=settings.embedding,
+            n_readers=settings.data.n_workers,
+            progress=progress,
+            device=device,
+            processes=processes,
+            finished=finished,
+        )
+        if processes.is_first:
+            write_embeddings(target, table, features, info)
+            finished.remove()
+    return target
+
+
+def _prepare(
+    run: Path,
+    participants: str | os.PathLike[str],
+    images_root: str | os.PathLike[str] | None,
+    settings: Config,
+    transforms: Compose | Sequence[Transform] | None,
+    progress: Progress,
+) -> tuple[Encoder | ContrastiveModel, Images, pd.DataFrame, dict[str, Any], list[Any]]:
+    """Return the network, its prepared images, their table, the description stored, and signatures of the files."""
+    network, contract = load_network(run, settings.embedding)
+    given = None if transforms is None else Compose(transforms)
+    source = source_of_run(run, contract, settings.data, transforms=given)
+    listed = source.read_cohort(participants, images_root=images_root)
+    cohort = listed.select(settings.embedding.where) if settings.embedding.where else listed
+    for warning in cohort.warnings:
+        progress.warning(warning)
+    warn_of_imitations(cohort, "embedding.where", progress)
+    kept = set(cohort.names())
+    excluded = listed.table[[name not in kept for name in listed.names()]]
+    steps = [("listed", listed.table, None), ("excluded", excluded, "not selected by embedding.where")]
+    flow = [{"step": step, "n_scans": len(rows), "n_subjects": rows["subject_id"].nunique(), "reason": reason}
+            for step, rows, reason in steps if len(rows)]  # fmt: skip
+    info = describe_embedded(run, contract, cohort, progress) | {"flow": flow} | settings.embedding.reading()
+    source.make_ready(cohort, progress)
+    return network, source.images(cohort), source.table_of(cohort), info, source.signatures(cohort)
+
+
+def _key(info: Mapping[str, Any], settings: EmbeddingSettings, device: str, files: Sequence[Any]) -> str:
+    """Return a digest of all that features depend on to the last digit: weights, scans, settings, software."""
+    software = [info["environment"][key] for key in ("neurocontrast", "packages", "platform")]
+    known = [info["run"], info["cohort_digest"], settings.reading(), settings.batch_size, device, software, files]
+    return digest_of("features", json.dumps(known, sort_keys=True))

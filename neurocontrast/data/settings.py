@@ -1,0 +1,154 @@
+"""What a user can say about the samples of a run: scans of brains, natural images, or regional measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from neurocontrast.settings import Settings
+from neurocontrast.transforms import MeasureSettings
+from neurocontrast.transforms.description import Replaceable
+from neurocontrast.transforms.preprocessing import Preprocessing, ScanSettings
+
+__all__ = ["AnyDataSettings", "DataSettings", "ImageDataSettings", "MeasureDataSettings"]
+
+_Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+_Columns = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+def _columns_or_file(what: Any) -> str | None:
+    return "columns" if isinstance(what, list | tuple) else "file" if isinstance(what, str) else None
+
+
+_Vector = Annotated[
+    Annotated[_Columns, Tag("columns")] | Annotated[str, Tag("file")],
+    Discriminator(
+        _columns_or_file,
+        custom_error_type="vector",
+        custom_error_message="must be a list of columns, or the path of a file (.tsv, .csv, .parquet)",
+    ),
+]
+
+
+class DataSettings(ScanSettings, Replaceable):
+    """Choose scans of brains, and their preprocessing.
+
+    The settings of the preprocessing are those of `neurocontrast.transforms.Preprocessing`. ``transforms`` takes their
+    place: transforms of MONAI or of this package that lead from the path of a scan to its image, each a mapping with a
+    ``_target_`` (`neurocontrast.transforms.build_transforms`); ``[{_target_: python}]`` means transforms that
+    `pretrain` was given as objects.
+    """
+
+    section: ClassVar[str] = "data"
+    kind: Literal["volumes"] = "volumes"
+    """Says that these are scans of brains."""
+    participants: Path | None = None
+    """Table of scans; `pretrain` needs it. Relative to the current directory, as are `images_root` and `cache_dir`."""
+    images_root: Path | None = None
+    """Folder that relative image paths in the table start from; None for the table's own."""
+    images_pattern: str | None = None
+    """Path of every image, with columns in braces, where the table has no column ``path``."""
+    channels: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """Columns of the table that hold the files of each scan, one a channel, for instance ``[gm, wm]``, which `index`
+    and `prepare` write; ``t1`` means the column ``path``. None for ``[t1]``."""
+    maps: tuple[str, ...] = ()
+    """Columns with maps of the tissues of each scan, on its grid, for instance ``[gm, wm, csf]``: views are synthesised
+    from them (``augment.synthesise``). The network, and what follows training, need none."""
+    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Rows to keep: column → allowed values."""
+    vectors: dict[_Name, _Vector] = Field(default_factory=dict)
+    """What kernels compare besides single columns, such as regional volumes: name → columns of the table (``vol_*``
+    takes all that match), or a ``.tsv``, ``.csv`` or ``.parquet`` file with ``participant_id`` and numbers. Relative to
+    the folder of the table."""
+    cache_dir: Path | None = None
+    """Folder of preprocessed volumes; None for one of the user's, shared by all runs."""
+    cache_dtype: Literal["float16", "float32"] = "float16"
+    """Precision of the preprocessed volumes; float16 halves the disk and changes z-scored voxels by less than 0.1 %."""
+    cache_shared: bool = False
+    """Whether volumes in `cache_dir` that others have written are used. Only where you trust all who may write
+    there."""
+    n_workers: Annotated[int, Field(ge=1)] = 2
+    """Processes that preprocess, and threads that read batches."""
+    val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Fraction of subjects, at each site, that only measure; 0 for none."""
+
+    @classmethod
+    def replaced(cls) -> tuple[str, ...]:
+        """Return the settings of the preprocessing."""
+        return tuple(ScanSettings.model_fields)
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """What is done to each scan where `transforms` is None, before anything is fitted."""
+        settings = {name: getattr(self, name) for name in self.replaced()}
+        return Preprocessing(**settings, n_channels=len(self.channels or ("t1",)))
+
+    @model_validator(mode="after")
+    def _check(self) -> DataSettings:
+        if self.channels is not None and len(set(self.channels)) < len(self.channels):
+            raise ValueError(f"data.channels must name each column once, got {list(self.channels)}")
+        if self.maps and (len(self.channels or ("t1",)) > 1 or self.transforms is not None):
+            raise ValueError(
+                "data.maps needs scans of one channel and the settings of preprocessing, got several data.channels, or "
+                "data.transforms"
+            )
+        if len({*self.maps, *(self.channels or ("t1",))}) <= len(self.maps) or len(set(self.maps)) < len(self.maps):
+            raise ValueError(f"data.maps must name each column once, and none of data.channels, got {list(self.maps)}")
+        return self
+
+
+class ImageDataSettings(Settings):
+    """Choose natural images."""
+
+    kind: Literal["images"]
+    """Says that these are natural images, as `neurocontrast images` prepares them."""
+    participants: Path | None = None
+    """Table of images; `pretrain` needs it. Relative to the current directory, as is `images_root`."""
+    images_root: Path | None = None
+    """Folder that relative image paths in the table start from; None for the table's own."""
+    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Rows to keep: column → allowed values."""
+    vectors: dict[_Name, _Vector] = Field(default_factory=dict)
+    """What kernels compare besides single columns: name → columns of the table (``attr_*`` takes all that match), or a
+    ``.parquet``, ``.tsv`` or ``.csv`` file with ``participant_id`` and numbers. Relative to the table's folder."""
+    n_workers: Annotated[int, Field(ge=1)] = 2
+    """Threads that read batches."""
+    val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Fraction of the images that only measure; 0 for none."""
+    standardise: Literal["channels", "none"] = "channels"
+    """Whether the network standardises each colour by its mean and standard deviation over the training images."""
+
+
+class MeasureDataSettings(MeasureSettings):
+    """Choose people with regional measures of their brains, by FreeSurfer and other programs.
+
+    How measures are made ready is inherited from `neurocontrast.transforms.MeasureSettings`.
+    """
+
+    kind: Literal["measures"] = "measures"
+    """Says that these are regional measures; follows from `measures` and need not be written."""
+    participants: Path | None = None
+    """Table of people; `pretrain` needs it. Relative to the current directory, as is `measures`."""
+    measures: Annotated[tuple[Path, ...], Field(min_length=1)] | None = None
+    """Tables of measures, and folders of them; None for ``measures.tsv`` beside `participants`, which `index`
+    writes."""
+    atlas: str = ""
+    """Parcellation to take from folders, such as ``aparc``; "" for the first that is there."""
+    measure: Literal["thickness", "area", "volume", "all"] = "thickness"
+    """What to take of the cortex from folders."""
+    images_root: None = None
+    """Measures have no images."""
+    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Rows to keep: column → allowed values."""
+    vectors: dict[_Name, _Vector] = Field(default_factory=dict)
+    """What kernels compare besides single columns; see `DataSettings`."""
+    n_workers: Annotated[int, Field(ge=1)] = 1
+    """Threads that read batches."""
+    val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Fraction of subjects, at each site, that only measure; 0 for none."""
+
+
+AnyDataSettings = DataSettings | ImageDataSettings | MeasureDataSettings
+"""The section ``data`` of any kind."""

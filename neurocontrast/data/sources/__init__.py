@@ -1,0 +1,97 @@
+"""Where the samples of a run come from: scans of brains, regional measures, or natural images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from monai.transforms import Compose, Transform
+
+from neurocontrast.data.settings import AnyDataSettings, DataSettings, ImageDataSettings, MeasureDataSettings
+from neurocontrast.data.sources.measures import RegionalMeasures
+from neurocontrast.data.sources.natural import NaturalImages
+from neurocontrast.data.sources.source import check_kind
+from neurocontrast.data.sources.volumes import BrainVolumes
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+
+__all__ = [
+    "AnySource",
+    "BrainVolumes",
+    "Brains",
+    "NaturalImages",
+    "RegionalMeasures",
+    "brains_of_run",
+    "check_kind",
+    "source_of",
+    "source_of_run",
+]
+
+_CONTRACT = "encoder.json"
+
+Brains = BrainVolumes | RegionalMeasures
+AnySource = Brains | NaturalImages
+
+
+def source_of(
+    data: AnyDataSettings, *, transforms: Compose | None = None, augment: Transform | None = None
+) -> AnySource:
+    """Return the source that the section ``data`` describes, with transforms that came from Python."""
+    if isinstance(data, DataSettings):
+        return BrainVolumes(data, augment, given=transforms)
+    if transforms is not None:
+        raise ConfigError(f"transforms: are for scans (data.kind: volumes), found data.kind: {data.kind}.")
+    return RegionalMeasures(data, augment) if isinstance(data, MeasureDataSettings) else NaturalImages(data, augment)
+
+
+def source_of_run(
+    run: Path, contract: Mapping[str, Any], data: AnyDataSettings, *, transforms: Compose | None = None
+) -> AnySource:
+    """Return images by the section ``data``, preprocessed as those of a run; `contract` is its ``encoder.json``."""
+    trained = contract["preprocessing"].get("kind", "volumes")
+    if trained not in ("volumes", "images", "measures"):
+        raise CheckpointError(f"{_CONTRACT}: preprocessing.kind {trained!r} is not known. Upgrade neurocontrast.")
+    if trained != data.kind:
+        if "kind" in data.model_fields_set:
+            raise ConfigError(
+                f"data.kind: is '{data.kind}', and the run was trained on {trained}. Give the run's own configuration, "
+                "or none."
+            )
+        common: dict[str, Any] = {"images_root": data.images_root, "n_workers": data.n_workers}
+        if trained == "measures":
+            data = MeasureDataSettings(n_workers=data.n_workers)
+        else:
+            data = DataSettings(**common) if trained == "volumes" else ImageDataSettings(kind="images", **common)
+    try:
+        # Runs before the cache had a choice of precision kept volumes in float32.
+        data = data.model_copy(update={"maps": ()}) if isinstance(data, DataSettings) else data  # views alone need them
+        source = source_of(data, transforms=transforms).as_in_run({"cache_dtype": "float32", **contract})
+    except DataError as error:
+        raise CheckpointError(f"{run / _CONTRACT}: {error}") from error
+    _check_as_in_run(data, source, contract["preprocessing"])
+    return source
+
+
+def _check_as_in_run(data: AnyDataSettings, source: AnySource, contract: Mapping[str, Any]) -> None:
+    """Refuse settings of ``data`` that were given and say otherwise than the run, which they cannot change."""
+    of_run, problems = source.in_run(contract), []
+    for name in sorted(of_run.keys() & data.model_fields_set):
+        asked, trained = getattr(data, name), of_run[name]
+        asked = ("t1",) if name == "channels" and asked is None else asked
+        if asked != trained:
+            shown = [json.dumps(each, default=str) for each in (asked, trained)]
+            problems.append(f"data.{name}: is {shown[0]}, and the run was trained with {shown[1]}")
+    if problems:
+        raise ConfigError("\n".join(problems) + "\nThe run decides how they are prepared: take this out.")
+
+
+def brains_of_run(
+    run: Path, contract: Mapping[str, Any], data: AnyDataSettings, *, what: str, transforms: Compose | None = None
+) -> Brains:
+    """Return brains as a run was trained on them; `what` begins the refusal of a run of natural images."""
+    if contract["preprocessing"].get("kind") == "images":
+        raise ConfigError(f"{what}, and this run was trained on natural images. Give a run that was trained on brains.")
+    source = source_of_run(run, contract, data, transforms=transforms)
+    assert not isinstance(source, NaturalImages)
+    return source

@@ -1,0 +1,254 @@
+"""Scans of brains: preprocessed once, kept in a cache, read from the cache."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+from monai.transforms import Compose
+from nibabel.spatialimages import SpatialImage
+
+from neurocontrast.data.batches import Images
+from neurocontrast.data.cache import VolumeCache, VolumeTransforms, signature_of
+from neurocontrast.data.cohort import Cohort, columns_of
+from neurocontrast.data.datasets import CohortDataset, JoinedChannels, deterministic_part
+from neurocontrast.data.problems import Problems
+from neurocontrast.data.settings import DataSettings
+from neurocontrast.data.sources.source import Source
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.files import ScanFiles, files_of
+from neurocontrast.progress import Progress
+from neurocontrast.transforms import AugmentSettings, brain_views
+from neurocontrast.transforms.described import DescribedTransforms, build_transforms
+from neurocontrast.transforms.description import GIVEN, Description
+from neurocontrast.transforms.grids import Grid, preprocessed_grid
+from neurocontrast.transforms.images import spacing_of
+from neurocontrast.transforms.loading import read_scan_header
+from neurocontrast.transforms.preprocessing import Preprocessing
+
+__all__ = ["BrainVolumes"]
+
+_Scan = str | os.PathLike | SpatialImage
+_WANTED = ("a path or a nibabel image", "a tuple of paths or nibabel images, one a channel of the run")
+
+
+@dataclass(frozen=True)
+class BrainVolumes(Source):
+    """Scans of brains: preprocessed once, kept in a cache, read from the cache."""
+
+    data: DataSettings
+    given: Compose | None = None  # from Python, for data.transforms: [{_target_: python}]
+    transforms: VolumeTransforms = field(default_factory=Preprocessing)
+    cache_dtype: Literal["float16", "float32"] = "float32"
+    columns: tuple[str, ...] | None = None  # those with the files of each scan, where a run says which
+
+    @property
+    def channels(self) -> tuple[str, ...] | None:
+        """Columns that hold the files of a scan: those of the run, or of `data`."""
+        return self.data.channels if self.columns is None else self.columns
+
+    @property
+    def columns_read(self) -> tuple[str, ...] | None:
+        """Columns with all files that belong to a scan: its channels, and the maps that views are synthesised from."""
+        return (*(self.channels or ("t1",)), *self.data.maps) if self.data.maps else self.channels
+
+    @property
+    def n_channels(self) -> int:
+        """Channels of a preprocessed image."""
+        return self.transforms.image_shape[0]
+
+    @property
+    def cache(self) -> VolumeCache:
+        """The cache of preprocessed volumes."""
+        return self._cache_of(self.transforms)
+
+    def _cache_of(self, transforms: VolumeTransforms) -> VolumeCache:
+        data = self.data
+        return VolumeCache(data.cache_dir, transforms, dtype=self.cache_dtype, shared=data.cache_shared)
+
+    def cohort_of(self, given: Any, folder: Path) -> Cohort:
+        """Return a cohort of paths and nibabel images."""
+        return _write_given(given, columns_of(self.channels), self.data.images_root, folder)
+
+    def kept_in(self, folder: Path) -> Self:
+        """Return the source with its cache in another folder."""
+        return replace(self, data=self.data.model_copy(update={"cache_dir": folder}))
+
+    def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
+        """Return the source with the preprocessing of `data`, or the user's transforms, tried on the first scan."""
+        del rows
+        targets = self.data.transforms
+        transforms = self.data.preprocessing if targets is None else self._tried(targets, cohort)
+        return replace(self, transforms=transforms, cache_dtype=self.data.cache_dtype)
+
+    def _tried(self, targets: Description, cohort: Cohort | None) -> DescribedTransforms:
+        is_given = tuple(targets) == GIVEN
+        if is_given and self.given is None:
+            raise ConfigError("data.transforms: came from Python. Give them again: pretrain(..., transforms=...).")
+        if cohort is None:
+            raise ConfigError("data.participants: missing. The shape of what data.transforms make is that of a scan.")
+        transform = self.given if is_given else build_transforms(targets, source="data.transforms")
+        assert transform is not None
+        found = deterministic_part(transform, cohort.scans[0])
+        if len(found.transforms) != len(transform.flatten()):
+            random = transform.flatten().transforms[len(found.transforms)]
+            raise ConfigError(
+                f"data.transforms: {type(random).__name__} is random, or is none of MONAI's Transform, and results are "
+                "kept on the disk. Random transforms make views: give them as augment.transforms (augment=...)."
+            )
+        if len(found.image_shape) != 4:
+            raise ConfigError(
+                "data.transforms: must make images of shape (channels, D, H, W), found "
+                f"{found.image_shape} for the first scan."
+            )
+        return replace(found, targets=None if is_given else targets)
+
+    def as_in_run(self, contract: Mapping[str, Any]) -> Self:
+        """Return the source with a run's preprocessing, or a run's description of a user's transforms."""
+        preprocessing = contract["preprocessing"]
+        columns = tuple(map(str, contract.get("channels") or ("t1",)))
+        chosen = replace(self, cache_dtype=contract.get("cache_dtype", self.cache_dtype), columns=columns)
+        if "image_shape" in preprocessing:
+            return replace(chosen, transforms=DescribedTransforms.from_contract(preprocessing, self.given))
+        if self.given is not None:
+            raise ConfigError(
+                "transforms: the run has the package's own preprocessing (encoder.json), which is applied to every "
+                "scan. Leave transforms out."
+            )
+        return replace(chosen, transforms=Preprocessing.from_contract(preprocessing))
+
+    def in_run(self, contract: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of the preprocessing that is in use."""
+        known = {"cache_dtype": self.cache_dtype, "channels": self.columns}
+        if isinstance(self.transforms, Preprocessing):
+            known |= {name: getattr(self.transforms, name) for name in DataSettings.replaced()} | {"transforms": None}
+            if "percentiles" not in contract:  # the run's normalisation has none
+                del known["percentiles"]
+            return known
+        known |= {name: DataSettings.model_fields[name].default for name in DataSettings.replaced()}
+        return known | {"transforms": GIVEN if self.transforms.targets is None else tuple(self.transforms.targets)}
+
+    def contract(self) -> dict[str, Any]:
+        """Return the keys of ``encoder.json`` about images; the precision of the cache changes last digits."""
+        channels = {} if self.channels is None else {"channels": list(self.channels)}
+        channels |= {"maps": list(self.data.maps)} if self.data.maps else {}
+        return {"preprocessing": self.transforms.contract(), "cache_dtype": self.cache_dtype, **channels}
+
+    def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
+        """Return the voxels along each axis."""
+        del cohort
+        return self.transforms.image_shape[1:]
+
+    def images(self, cohort: Cohort) -> Images:
+        """Return the cohort's volumes, in the order of its rows."""
+        scans = CohortDataset.from_cache(self._of(self.channels, cohort), self.cache)
+        if not self.data.maps:
+            return scans
+        return JoinedChannels(scans, CohortDataset.from_cache(self._of(self.data.maps, cohort), self._cache_of_maps()))
+
+    def _of(self, columns: Sequence[str] | None, cohort: Cohort) -> Cohort:
+        return replace(cohort, channels=columns_of(columns))
+
+    def _cache_of_maps(self) -> VolumeCache:
+        """Return the cache of the maps on the grid of the preprocessed scans, otherwise as they are."""
+        changes = {"normalise": "none", "erode_mm": 0.0, "n_channels": len(self.data.maps)}
+        assert isinstance(self.transforms, Preprocessing)
+        return self._cache_of(self.transforms.model_copy(update=changes))
+
+    def make_ready(self, cohort: Cohort, progress: Progress) -> None:
+        """Preprocess the scans that the cache does not hold."""
+        scans = self._of(self.channels, cohort).scans
+        self.cache.prepare(scans, n_workers=self.data.n_workers, progress=progress)
+        if not self.data.maps:
+            return
+        cache, maps = self._cache_of_maps(), self._of(self.data.maps, cohort).scans
+        cache.prepare(maps, n_workers=self.data.n_workers, progress=progress)
+        problems = Problems("data.maps")
+        for name, scan, of_scan in zip(cohort.names(), scans, maps, strict=True):
+            affine = self.cache.affine_of(scan)
+            if np.abs(cache.affine_of(of_scan) - affine).max() > 0.1 * min(spacing_of(affine)):
+                problems.add("the maps lie elsewhere than the scan; they must be on its grid", name=name)
+        problems.raise_if_any()
+
+    def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
+        """Return the signature of each scan's files."""
+        return [signature_of(files_of(scan)) for scan in self._of(self.columns_read, cohort).scans]
+
+    def grid(self, scan: ScanFiles) -> Grid:
+        """Return where the voxels of a scan's volume are, after `make_ready`."""
+        if isinstance(self.transforms, Preprocessing):
+            return preprocessed_grid(scan, self.transforms)
+        affine = self.cache.affine_of(scan)
+        return Grid(affine, spacing_of(affine), read_scan_header(files_of(scan)[0]).is_mni)
+
+    def built_in_views(self, augment: AugmentSettings) -> Any:
+        """Return the views of volumes."""
+        return brain_views(augment)
+
+
+def _write_given(given: Any, channels: tuple[str, ...], root: Path | None, folder: Path) -> Cohort:
+    """Return a cohort of paths and nibabel images; those that are only in memory are written to a folder.
+
+    Parameters
+    ----------
+    given : sequence or DataFrame
+        One path or image a scan, or a tuple of one a channel, or a DataFrame with the columns `channels`.
+    channels : tuple of str
+        Columns with the files of each scan.
+    root : Path or None
+        Folder that relative paths start from; the working directory for None.
+    folder : Path
+        Where images are written to.
+    """
+    scans = _scans_of(given, channels)
+    names = [f"scan {row}" for row in range(len(scans))]
+    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": ""})
+    for at, column in enumerate(channels):
+        targets = [folder / f"{row:04d}-{at}.nii" for row in range(len(scans))]
+        table[column] = [str(_path_of(scan[at], root, target)) for scan, target in zip(scans, targets, strict=True)]
+    return Cohort(table, Path("scans"), channels=channels)
+
+
+def _path_of(scan: str | os.PathLike[str] | SpatialImage, root: Path | None, target: Path) -> Path:
+    """Return where a scan lies on disk; an image that is only in memory is written to `target`."""
+    if not isinstance(scan, SpatialImage):
+        return (Path(root or "") / Path(scan).expanduser()).absolute()
+    name = scan.get_filename()
+    if name is not None and nib.is_proxy(scan.dataobj) and not scan.in_memory:
+        return Path(name).absolute()
+    # With a header of its own: the image's could say to store whole numbers.
+    data = np.asarray(scan.get_fdata(caching="unchanged"), dtype=np.float32)
+    nib.Nifti1Image(data, scan.affine).to_filename(target)
+    return target
+
+
+def _scans_of(X: Any, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    """Return the scans, each a tuple of one path or image a channel."""
+    if isinstance(X, pd.DataFrame):
+        for column in channels:
+            if column not in X:
+                raise DataError(f"X: a DataFrame needs a column '{column}'; it has: {', '.join(map(str, X.columns))}.")
+        X = list(zip(*(X[column] for column in channels), strict=True))
+    if isinstance(X, _Scan) or not isinstance(X, Iterable):
+        raise DataError(f"X: must be a list of scans, got {type(X).__name__}. For one scan give a list of one.")
+    listed = list(np.ravel(X)) if isinstance(X, np.ndarray) and len(channels) == 1 else list(X)
+    if not listed:
+        raise DataError("X: there is no scan to embed.")
+    scans = [tuple(scan) if isinstance(scan, list | tuple | np.ndarray) else (scan,) for scan in listed]
+    wrong = [
+        (row, type(listed[row]).__name__)
+        for row, scan in enumerate(scans)
+        if len(scan) != len(channels) or not all(isinstance(file, _Scan) for file in scan)
+    ]
+    if wrong:
+        raise DataError(
+            f"X: every scan must be {_WANTED[len(channels) > 1]}; {len(wrong)} of {len(scans)} are not (first: row "
+            f"{wrong[0][0]}, {wrong[0][1]})."
+        )
+    return scans

@@ -1,0 +1,144 @@
+"""The frozen encoder of a run as a transformer of scikit-learn."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import joblib
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from neurocontrast.data.settings import DataSettings
+from neurocontrast.data.sources import Brains, brains_of_run
+from neurocontrast.embedding.extract import extract_features
+from neurocontrast.embedding.settings import EmbeddingSettings
+from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.progress import SILENT
+
+__all__ = ["ScanEmbedder", "load_network"]
+
+
+def load_network(
+    run: str | os.PathLike[str], settings: EmbeddingSettings
+) -> tuple[Encoder | ContrastiveModel, dict[str, Any]]:
+    """Load the network of a run, read out as the settings say, and its ``encoder.json``."""
+    network, contract = load_encoder(run) if settings.layer == "encoder" else load_model(run)
+    if settings.read_out is not None:
+        if not isinstance(network, Encoder):
+            raise ConfigError("embedding.read_out: the head takes the encoder's own features. Leave it out, or layer.")
+        try:
+            network.set_read_out(settings.read_out)
+        except ValueError as error:
+            raise ConfigError(f"embedding.{error}.") from None
+    return network, contract
+
+
+class ScanEmbedder(TransformerMixin, BaseEstimator):
+    """Turn brain scans, or regional measures of brains, into the features of a run's frozen encoder.
+
+    Scans are prepared as the run's own were, and the features are those that `neurocontrast.embed` writes. Nothing is
+    learned from the scans: `fit` checks the run. A pipeline that starts with a `ScanEmbedder` embeds the scans of every
+    fold anew; ``Pipeline(memory=...)``, or `embed` once, saves that time.
+
+    Parameters
+    ----------
+    run : path
+        Run directory, or any folder with ``encoder.json`` and ``encoder.safetensors``.
+    images_root : path, optional
+        Folder that relative paths start from; the working directory by default.
+    cache_dir : path, optional
+        Folder of prepared scans; by default that of `embed`. Images in memory are not kept.
+    layer : {"encoder", "head"}, default="encoder"
+        Layer whose output is returned: the encoder's features, or the output of the projection head.
+    batch_size : int, default=16
+        Scans a batch; the features do not depend on it.
+    n_jobs : int, default=1
+        Processes that prepare scans; -1 for all processors.
+
+    Attributes
+    ----------
+    n_features_out_ : int
+        Number of features of a scan.
+
+    Examples
+    --------
+    >>> from neurocontrast.embedding import ScanEmbedder
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> make_pipeline(ScanEmbedder("run"), StandardScaler(), LogisticRegression()).steps[0]
+    ('scanembedder', ScanEmbedder(run='run'))
+    """
+
+    def __init__(
+        self,
+        run: str | os.PathLike[str],
+        *,
+        images_root: str | os.PathLike[str] | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        layer: Literal["encoder", "head"] = "encoder",
+        batch_size: int = 16,
+        n_jobs: int | None = 1,
+    ) -> None:
+        self.run, self.images_root, self.cache_dir = run, images_root, cache_dir
+        self.layer, self.batch_size, self.n_jobs = layer, batch_size, n_jobs
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled, with the run's absolute path: it may be loaded from another working directory."""
+        return {**super().__getstate__(), "run": str(Path(self.run).absolute())}
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Check that the run can be loaded and is one of brain scans; neither argument is looked at."""
+        del X, y
+        network, contract = load_network(self.run, EmbeddingSettings(layer=self.layer))
+        self._source(contract)
+        self.n_features_out_ = int(network.n_features)
+        return self
+
+    def transform(self, X: Any) -> npt.NDArray[np.float32]:
+        """Return the features of scans, ``(n, n_features_out_)``.
+
+        Parameters
+        ----------
+        X : sequence of paths or of nibabel images, or DataFrame
+            One scan each, or a column ``path``; of a run with several channels a tuple of one path or image a channel,
+            or a DataFrame with the run's columns. Of a run of regional measures a DataFrame with one row a scan and one
+            column a region, in mm, mm² and mm³; other columns are left out. All that cannot be used are named in one
+            `DataError`.
+        """
+        check_is_fitted(self)
+        network, contract = load_network(self.run, EmbeddingSettings(layer=self.layer))
+        source = self._source(contract)
+        with tempfile.TemporaryDirectory(prefix="neurocontrast-scans-") as scratch:
+            cohort = source.cohort_of(X, Path(scratch))
+            if any(Path(scratch).iterdir()):  # images in memory are not kept
+                source = source.kept_in(Path(scratch))
+            source.make_ready(cohort, SILENT)
+            settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
+            return extract_features(network, source.images(cohort), settings=settings, n_readers=source.data.n_workers)
+
+    def _source(self, contract: Mapping[str, Any]) -> Brains:
+        folders = {"images_root": self.images_root, "cache_dir": self.cache_dir}
+        data = DataSettings(**folders, n_workers=joblib.effective_n_jobs(self.n_jobs))
+        return brains_of_run(Path(self.run), contract, data, what="ScanEmbedder embeds brains")
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Return ``feature_0000`` …, as the embeddings table has them; `input_features` is not looked at."""
+        del input_features
+        check_is_fitted(self)
+        return np.array([f"feature_{number:04d}" for number in range(self.n_features_out_)], dtype=object)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        tags.no_validation = True
+        return tags

@@ -1,0 +1,126 @@
+"""The parts of a run, built from its configuration and its table: data, network and loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.config import Config, build_objective
+from neurocontrast.data.cohort import Cohort, split_by_subject
+from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vectors
+from neurocontrast.data.sources import AnySource, source_of
+from neurocontrast.encoders import ContrastiveModel, build_model, check_shape
+from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.losses.prediction import Supervised
+from neurocontrast.runs.initial import InitialWeights, start_from
+from neurocontrast.training.components import check_components
+from neurocontrast.training.session import AnyObjective, TrainingData, check_split
+
+__all__ = ["Parts", "build_parts", "read_cohort_of", "subjects_of"]
+
+
+def read_cohort_of(settings: Config, source: AnySource, *, check_images: bool = True) -> Cohort:
+    """Return the rows of the table of samples that a configuration keeps."""
+    assert settings.data.participants is not None
+    cohort = source.read_cohort(settings.data.participants, check_images=check_images)
+    return cohort.select(settings.data.where) if settings.data.where else cohort
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a run: data, network and loss."""
+
+    cohort: Cohort
+    model: ContrastiveModel
+    objective: AnyObjective | None  # none where the encoder is linear
+    data: TrainingData
+    categories: dict[str, list[str]]
+    source: AnySource
+    vectors: dict[str, list[str]]  # columns of each vector that kernels may compare
+    target: dict[str, Any] | None  # what the head predicts, where the loss predicts
+    start: InitialWeights | None = None  # what the model's weights are of, where they are not random
+
+    def with_source(self, source: AnySource) -> Parts:
+        """Return the same parts with images of another preprocessing."""
+        source.set_up(self.model.encoder)
+        return replace(self, data=replace(self.data, images=source.images(self.cohort)), source=source)
+
+
+def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = None, *, is_new: bool = True) -> Parts:
+    """Build everything from the configuration and the table; only a user's own transforms read an image.
+
+    `source` is that of the configuration where transforms came from Python. A run that `is_new` reads the weights that
+    it is to start from; later it has its own.
+    """
+    source = source or source_of(settings.data)
+    objective = None if settings.encoder.is_linear else build_objective(settings.objective)
+    vectors = read_vectors(settings.data.vectors, cohort)
+    columns = {} if objective is None else objective.columns
+    metadata, categories = encode_metadata(cohort.table, columns, vectors=vectors)
+    training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
+    target = n_outputs = None
+    if objective is not None:
+        check_vectors(vectors, objective, cohort, training_rows.tolist())
+        objective.check(metadata, names=cohort.names())
+        check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
+        # Fitted again in training; here, so that a rule that cannot be used is an error first.
+        in_training = {name: column[training_rows] for name, column in metadata.items()}
+        objective.fit(in_training)
+        if isinstance(objective, Supervised):
+            target, n_outputs = objective.target(in_training, categories), objective.n_outputs(categories)
+    source = source.prepared(cohort, training_rows.tolist())
+    model = build_model(settings.encoder, n_channels=source.n_channels, n_outputs=n_outputs, seed=settings.seed)
+    check_shape(model.encoder, source.shape(cohort))
+    init = settings.training.init if is_new else None
+    start = None if init is None else start_from(model, init, measures=source.measures)
+    if objective is None:
+        check_components(model.encoder, subjects_of(cohort, training_rows.tolist()))
+    probed = settings.training.probe_columns if settings.training.probe_every and objective is not None else ()
+    data = TrainingData(
+        images=source.images(cohort),
+        names=cohort.names(),
+        metadata=metadata,
+        training_rows=training_rows.tolist(),
+        validation_rows=validation_rows.tolist(),
+        targets={name: _column(cohort, name, "training.probe_columns") for name in probed},
+        traits={} if objective is None else _traits(settings, cohort),
+        n_readers=settings.data.n_workers,
+    )
+    if objective is not None:
+        _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
+    columns_of = {name: list(map(str, values.columns)) for name, values in vectors.items()}
+    return Parts(cohort, model, objective, data, categories, source, columns_of, target, start)
+
+
+def subjects_of(cohort: Cohort, rows: Sequence[int]) -> list[str]:
+    """Return the subject of each of some rows."""
+    return cohort.table["subject_id"].iloc[list(rows)].astype(str).tolist()
+
+
+def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
+    """Return the columns that batches are balanced by."""
+    training, sampling = settings.training, f"training.sampling: {settings.training.sampling}"
+    names = training.columns_of_strata if training.sampling in ("metadata-balanced", "one-group") else ()
+    key = sampling if training.sampling_columns is None else "training.sampling_columns"
+    traits = {name: _column(cohort, name, key) for name in names}
+    if training.sampling in ("site-balanced", "metadata-balanced"):
+        traits["site"] = _column(cohort, "site", sampling)
+    return traits
+
+
+def _column(cohort: Cohort, name: str, key: str) -> np.ndarray:
+    """Return a column: numbers, or text with None where it is missing."""
+    columns = [str(column) for column in cohort.table.columns if column != "path"]
+    if name not in columns:
+        raise DataError(
+            f"{key}: {cohort.source.name} has no column '{name}'.{suggestion(name, columns)} It has: {one_of(columns)}."
+        )
+    values = cohort.table[name]
+    if values.dtype.kind == "f":
+        return values.to_numpy(dtype=float)
+    text = [None if pd.isna(value) or value == "" else str(value) for value in values]
+    return np.array(text, dtype=object)

@@ -1,4 +1,4 @@
-"""Typed settings of components, and messages for wrong ones: the dotted key, what was found, what is allowed."""
+"""Typed settings of components, and messages for wrong ones: the dotted key, the rule, and what was found."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
@@ -20,22 +19,6 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Column = Annotated[str, Field(min_length=1)]
 
-_PLAINER = {
-    "Value error, ": "",
-    "Input should be ": "must be ",
-    "Input should ": "must ",
-    "Tuple should have ": "must have ",
-    "String should have ": "must have ",
-    " after validation, not 0": "",
-    "a valid integer": "a whole number",
-    "a valid number": "a number",
-    "a valid string": "text",
-    "a valid boolean": "true or false",
-    "a valid array": "a list",
-    "a valid tuple": "a list",
-}
-_Models = list[type[BaseModel]]
-_Named = Mapping[str, type[BaseModel]]
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -76,7 +59,8 @@ class Configurable:
         try:
             chosen = self.Settings.model_validate(given, strict=True)
         except ValidationError as error:
-            raise ConfigError(_in_python(error.errors()[0], self.Settings)) from None
+            first = error.errors()[0]
+            raise ConfigError(f"{first['loc'][0]} {_rule(first)}") from None
         for name in self.__signature__.parameters:
             self.accept(name, getattr(chosen, name))
 
@@ -95,8 +79,7 @@ def settings_from(model: type[_Model], given: Mapping[str, Any], *, source: str)
 
 def problems_of(error: ValidationError, model: type[BaseModel], *, source: str) -> ConfigError:
     """Return the error to raise for what pydantic found."""
-    lines = [line.removeprefix(".") for line in _explain_all(error, model)]
-    lines = [f"the configuration{line}" if line.startswith(":") else line for line in lines]
+    lines = [line if line[0] != ":" else f"the configuration{line}" for line in _lines(error, model)]
     if len(lines) == 1:
         return ConfigError(f"{source}: {lines[0]}")
     return ConfigError(f"{source}: {len(lines)} problems\n" + "\n".join(f"  {line}" for line in lines))
@@ -118,112 +101,64 @@ def choose(
     """
     if isinstance(given, BaseModel):
         return given
-    if not isinstance(given, Mapping):
-        allowed = _allowed(None, [model for name in names if (model := find(name))])
-        raise _explained([f": must be a section of keys, found {_shown(given)}.{allowed}"])
-    name = given.get(key, default)
+    name = given.get(key, default) if isinstance(given, Mapping) else None
     if name is None:
-        raise _explained([f": must be a section with the key '{key}', which is one of {one_of(names)}."])
+        found = "" if isinstance(given, Mapping) else f", found {_shown(given)}"
+        raise _explained([f": must be a section with the key '{key}', which is one of {one_of(names)}{found}."])
     model = find(name) if isinstance(name, str) else None
     if model is None:
-        text = f".{key}: must be one of {one_of(names)}, found '{name}'.{suggestion(str(name), names)}"
-        raise _explained([text])
-    # A name that was not given stays a default, so that it can be told from one that was.
-    content = dict(given)
+        raise _explained([f"{key}: must be one of {one_of(names)}, found {name!r}.{suggestion(str(name), names)}"])
+    content = dict(given)  # a name that was not given stays a default, so that it can be told from one that was
     try:
         return model.model_validate_json(json.dumps(content), strict=True) if from_json else model(**content)
     except ValidationError as error:
-        others = {other: each for other in names if other != name and (each := find(other))}
-        raise _explained(_explain_all(error, model, name=name, others=others)) from None
+        raise _explained(_lines(error, model)) from None
 
 
 def _explained(lines: list[str]) -> PydanticCustomError:
-    """An error of a section that says itself what is wrong, each line from its own dotted key on."""
+    """Return an error of a section that says itself what is wrong, each line from its own dotted key on."""
     return PydanticCustomError("explained", "{text}", {"lines": lines, "text": "; ".join(lines)})
 
 
-def _explain_all(
-    error: ValidationError,
-    model: type[BaseModel],
-    *,
-    name: str = "",
-    others: Mapping[str, type[BaseModel]] | None = None,
-) -> list[str]:
-    """Return a line for each finding, without those that only follow from another."""
+def _lines(error: ValidationError, model: type[BaseModel]) -> list[str]:
+    """Return one line for each problem: its dotted key, the rule, and what was found."""
     found = error.errors()
     above = {each["loc"][:depth] for each in found for depth in range(len(each["loc"]))}
     lines: dict[str, None] = {}
     for each in found:
-        if each["type"] != "too_short" or each["loc"] not in above:  # a list whose items are wrong counts as empty
-            lines |= dict.fromkeys(_explain(each, model, name, others or {}))
+        where = ".".join(map(str, each["loc"]))
+        if each["type"] == "explained":
+            lines |= dict.fromkeys(f"{where}{'' if line[0] == ':' else '.'}{line}" for line in each["ctx"]["lines"])
+        elif each["type"] == "extra_forbidden":
+            keys = _keys_beside(each["loc"], model)
+            near = suggestion(str(each["loc"][-1]), keys)
+            lines[f"{where}: unknown key.{near} Allowed keys: {one_of(keys)}."] = None
+        elif each["type"] != "too_short" or each["loc"] not in above:  # a list whose items are wrong counts as empty
+            lines[f"{where}: {_rule(each)}"] = None
     return list(lines)
 
 
-def _explain(
-    error: ErrorDetails, model: type[BaseModel], name: str, others: Mapping[str, type[BaseModel]]
-) -> list[str]:
-    """Return what is wrong at one place: the dotted key, what was found, what is allowed."""
-    place, models, inner = _walk(error["loc"], model)
-    where, kind = "".join(f".{part}" for part in place), error["type"]
-    if kind == "explained":
-        return [where + line for line in error["ctx"]["lines"]]
-    of = f" of '{name}'" if name and models == [model] else ""
-    if kind == "extra_forbidden":
-        owners = [other for other, each in others.items() if of and place[-1] in each.model_fields]
-        elsewhere = f" ('{place[-1]}' belongs to {one_of(owners)}.)" if owners else ""
-        return [f"{where}: unknown key.{_allowed(place[-1], models, of)}{elsewhere}"]
-    if kind == "missing":
-        return [f"{where}: missing." if place[-1].isdecimal() else f"{where}: missing.{_allowed(None, models, of)}"]
-    if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return [f"{where}: must be a section of keys, found {_shown(error['input'])}.{_allowed(None, inner)}"]
-    rule, near = _rule_and_near_miss(error)
-    # A rule about several keys says itself what was found; the whole section would only drown it.
-    says_it = "got " in rule.lower() or (kind == "value_error" and isinstance(error["input"], Mapping))
-    found = "" if says_it else f", found {_shown(error['input'])}"
-    return [f"{where}: {rule}{found}{'' if rule.endswith('?') else '.'}{near}"]
+def _rule(error: ErrorDetails) -> str:
+    """Return pydantic's rule with what was found, and the likely name where names are allowed."""
+    rule = error["msg"].removeprefix("Value error, ").removesuffix(".")
+    rule = re.sub(r"^(Input|List|Tuple|String) should ", "must ", rule)
+    rule = re.sub("a valid (array|tuple)", "a list", rule).replace(" after validation, not 0", "")
+    if error["type"] == "missing":
+        return "missing."
+    if error["type"] == "value_error" and ("got " in rule or isinstance(error["input"], Mapping)):
+        return rule if rule.endswith("?") else f"{rule}."  # a rule about several keys says itself what was found
+    names = re.findall(r"'([^']*)'", rule)
+    near = suggestion(error["input"], names) if isinstance(error["input"], str) else ""
+    return f"{rule}, found {_shown(error['input'])}.{near}"
 
 
-def _rule_and_near_miss(error: ErrorDetails) -> tuple[str, str]:
-    """Return pydantic's message in plain words, and the likely name where names are allowed."""
-    rule = error["msg"].removesuffix(".")
-    for theirs, ours in _PLAINER.items():
-        rule = rule.replace(theirs, ours)
-    expected = rule if error["type"] == "value_error" else str(error.get("ctx", {}).get("expected", ""))
-    names = [] if "got " in expected else re.findall(r"'([^']*)'", expected)
-    return rule, suggestion(error["input"], names) if names and isinstance(error["input"], str) else ""
-
-
-def _in_python(error: ErrorDetails, model: type[BaseModel]) -> str:
-    """Return the message of a constructor: the argument, what is allowed, what it got."""
-    name, (rule, near) = str(error["loc"][0]), _rule_and_near_miss(error)
-    if limits := _limits(model.model_fields[name]):
-        whole = "whole " if model.model_fields[name].annotation is int else ""
-        rule = f"must be a {whole}number {limits}"
-    got = "" if "got " in rule else f", got {error['input']!r}"
-    return f"{name} {rule}{got}.{near}"
-
-
-def _limits(field: FieldInfo) -> str:
-    """Return the limits of a number in words, such as "above 0"."""
-    words = {"gt": "above {:g}", "ge": "of at least {:g}", "lt": "below {:g}", "le": "of at most {:g}"}
-    found = {key: getattr(each, key) for key in words for each in field.metadata if hasattr(each, key)}
-    if found.keys() == {"ge", "le"}:
-        return f"from {found['ge']:g} to {found['le']:g}"
-    return " and ".join(words[key].format(limit) for key, limit in found.items())
-
-
-def _walk(loc: Sequence[str | int], model: type[BaseModel]) -> tuple[list[str], _Models, _Models]:
-    """Follow a location: its parts, the models that hold its last key, and those below that key."""
-    holding, inner = [model], [model]
-    in_mapping = False
-    for part in loc:
-        if in_mapping or isinstance(part, int):
-            in_mapping = False
-            continue
-        fields = [each.model_fields[part] for each in inner if part in each.model_fields]
-        in_mapping = any(get_origin(field.annotation) is dict for field in fields)
-        holding, inner = inner, [each for field in fields for each in _models_in(field.annotation)]
-    return [str(part) for part in loc], holding, inner
+def _keys_beside(loc: Sequence[str | int], model: type[BaseModel]) -> list[str]:
+    """Return the keys of the models that hold the last key of a location."""
+    models = [model]
+    for part in loc[:-1]:
+        fields = [each.model_fields[part] for each in models if part in each.model_fields]
+        models = [each for field in fields for each in _models_in(field.annotation)] or models  # a key of a mapping
+    return list(dict.fromkeys(key for each in models for key in each.model_fields))
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -232,13 +167,6 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for part in get_args(annotation):
         yield from _models_in(part)
-
-
-def _allowed(name: str | None, models: _Models, of: str = "") -> str:
-    """Return the keys of some models, after the likely one of them."""
-    keys = list(dict.fromkeys(key for each in models for key in each.model_fields))
-    near = suggestion(name, keys) if name is not None else ""
-    return f"{near} Allowed keys{of}: {one_of(keys)}." if keys else near
 
 
 def _shown(value: Any) -> str:

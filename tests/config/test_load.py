@@ -69,7 +69,7 @@ def test_one_key_of_the_default_objective_can_be_overridden():
 
 def test_changing_the_loss_alone_says_how():
     found = refusal("objective.loss=ntxent")
-    assert "objective.kernel: unknown key. Allowed keys of 'ntxent': 'loss', 'temperature'." in found
+    assert "objective.kernel: unknown key. Allowed keys: 'loss', 'temperature'." in found
     assert found.endswith("replace the whole section, for instance --set 'objective={loss: ntxent}'.")
 
 
@@ -121,10 +121,10 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path, text, message):
             "training.epoch: unknown key. Did you mean 'epochs'? Allowed keys: 'epochs', 'batch_size'",
         ),
         ("trainig.epochs=1", "trainig: unknown key. Did you mean 'training'? Allowed keys: 'seed', 'data'"),
-        ("training.epochs=ten", "training.epochs: must be a whole number, found 'ten'."),
-        ("training.epochs=1.5", "training.epochs: must be a whole number, found 1.5."),
-        ("training.epochs=true", "training.epochs: must be a whole number, found true."),
-        ("training.epochs='3'", "training.epochs: must be a whole number, found '3'."),
+        ("training.epochs=ten", "training.epochs: must be a valid integer, found 'ten'."),
+        ("training.epochs=1.5", "training.epochs: must be a valid integer, found 1.5."),
+        ("training.epochs=true", "training.epochs: must be a valid integer, found true."),
+        ("training.epochs='3'", "training.epochs: must be a valid integer, found '3'."),
         ("training.epochs=-1", "training.epochs: must be greater than or equal to 0, found -1."),
         ("training.learning_rate=.inf", "training.learning_rate: must be a finite number, found inf."),
         (
@@ -132,8 +132,11 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path, text, message):
             "training.optimizer: must be 'adam', 'adamw', 'sgd' or 'lars', found 'adma'. Did you mean 'adam'?",
         ),
         ("training.devices=0", "training.devices: must be greater than or equal to 1, found 0"),
-        ("training.epochs.many=1", "training.epochs: must be a whole number, found {'many': 1}."),
-        ("data=5", "data: must be a section of keys, found 5. Allowed keys: 'transforms', 'spacing_mm', 'shape'"),
+        ("training.epochs.many=1", "training.epochs: must be a valid integer, found {'many': 1}."),
+        (
+            "data=5",
+            "data: must be a section with the key 'kind', which is one of 'volumes', 'images', 'measures', found 5",
+        ),
         ("data.shape=[1,2]", "data.shape.0: must be greater than or equal to 8, found 1."),
         ("data.shape=32", "data.shape: must be a list, found 32."),
         ("data.where.site=london", "data.where.site: must be a list, found 'london'."),
@@ -152,18 +155,14 @@ def test_each_mistake_is_named(override, message):
 @pytest.mark.parametrize(
     ("objective", "message"),
     [
-        ("5", "objective: must be a section of keys, found 5."),
-        ("null", "objective: must be a section of keys, found null."),
+        ("5", "objective: must be a section with the key 'loss'"),
         ("{temperature: 1}", "objective: must be a section with the key 'loss', which is one of 'infonce', 'ntxent'"),
         ("{loss: ntxnt}", "found 'ntxnt'. Did you mean 'ntxent'?"),
         (
             f"{{loss: ntxent, kernel: {KERNEL}}}",
-            "objective.kernel: unknown key. Allowed keys of 'ntxent': 'loss', 'temperature'. ('kernel' belongs to",
+            "objective.kernel: unknown key. Allowed keys: 'loss', 'temperature'.",
         ),
-        (
-            "{loss: yaware}",
-            "objective.kernel: missing. Allowed keys of 'yaware': 'loss', 'kernel', 'temperature', 'negatives'.",
-        ),
+        ("{loss: yaware}", "objective.kernel: missing."),
         ("{loss: yaware, kernel: []}", "objective.kernel: must have at least 1 item"),
         ("{loss: yaware, kernel: {column: age}}", "objective.kernel: must be a list"),
         ("{loss: yaware, kernel: [{column: age, type: gausian}]}", "found 'gausian'. Did you mean 'gaussian'?"),
@@ -174,7 +173,7 @@ def test_each_mistake_is_named(override, message):
         ),
         (
             "{loss: yaware, kernel: [{column: sex, type: categorical, sigma: 3}]}",
-            "objective.kernel.0.sigma: unknown key. Allowed keys of 'categorical': 'column', 'missing', 'type'.",
+            "objective.kernel.0.sigma: unknown key. Allowed keys: 'column', 'missing', 'type'.",
         ),
         (
             f"{{loss: yaware, temperature: 0, kernel: {KERNEL}}}",
@@ -182,7 +181,7 @@ def test_each_mistake_is_named(override, message):
         ),
         (
             "{loss: sum, objectives: {learn: {loss: ntxent, label: a}}}",
-            "objective.objectives.learn.label: unknown key. Allowed keys of 'ntxent'",
+            "objective.objectives.learn.label: unknown key. Allowed keys: 'loss'",
         ),
         (
             "{loss: sum, objectives: {learn: {loss: ntxent}}, weights: {lern: 1}}",
@@ -234,7 +233,7 @@ def test_mapping_and_path_are_configurations_too(tmp_path):
     assert as_config(config) is config
     (tmp_path / "c.yaml").write_text("seed: 5")
     assert as_config(tmp_path / "c.yaml").seed == 5
-    with pytest.raises(ConfigError, match=r"configuration: training\.epochs: must be a whole number, found 'x'"):
+    with pytest.raises(ConfigError, match=r"configuration: training\.epochs: must be a valid integer, found 'x'"):
         as_config({"training": {"epochs": "x"}})
 
 
@@ -275,12 +274,9 @@ def test_what_follows_from_images_need_not_be_said(tmp_path):
             "data.kind: must be one of 'volumes', 'images', 'measures', found 'imags'. Did you mean 'images'?",
         ),
         (["data.standardise=none"], "data.standardise: unknown key."),
-        (["data.standardise=none"], "('standardise' belongs to 'images'.)"),
-        (["augment.colour_jitter={}"], "('colour_jitter' belongs to 'images'.)"),
         (["augment.kind=images"], "augment.kind: must be that of the images, 'volumes' (data.kind), found 'images'."),
-        (["data.kind=images", "augment.rician={}"], "('rician' belongs to 'volumes'.)"),
+        (["data.kind=images", "augment.rician={}"], "augment.rician: unknown key."),
         (["data.kind=images", "augment.colour_jiter={}"], "Did you mean 'colour_jitter'?"),
-        (["data.kind=images", "data.cache_dir=x"], "('cache_dir' belongs to 'volumes'.)"),
         (["data.kind=images", "data.vectors={a: 3}"], "data.vectors.a: must be a list of columns, or the path of"),
     ],
 )

@@ -193,7 +193,7 @@ class TestRefused:
 
     @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), "0.1", True])
     def test_temperature(self, temperature):
-        with pytest.raises(ConfigError, match="temperature must be a number above 0"):
+        with pytest.raises(ConfigError, match="temperature must be "):
             losses.NTXent(temperature=temperature)
 
     def test_kernel(self):

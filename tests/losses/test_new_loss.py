@@ -45,7 +45,7 @@ def test_a_configuration_builds_it():
     ("keys", "message"),
     [
         ({"kernel": KERNEL, "power": 0}, r"objective\.power: must be greater than 0, found 0\."),
-        ({}, rf"objective\.kernel: missing\. Allowed keys of '{NAME}': 'loss', 'kernel', 'power'\."),
+        ({}, r"objective\.kernel: missing\."),
         ({"kernel": KERNEL, "powr": 1}, r"objective\.powr: unknown key\. Did you mean 'power'\?"),
         ({"kernel": [{"column": "age"}]}, r"objective\.kernel\.0: must be a section with the key 'type'"),
     ],
@@ -56,7 +56,7 @@ def test_bad_values_are_refused_with_their_dotted_key(keys, message):
 
 
 def test_the_constructor_has_the_same_constraint():
-    with pytest.raises(ConfigError, match="power must be a number above 0, got -1"):
+    with pytest.raises(ConfigError, match="power must be greater than 0, found -1"):
         Attraction(neurocontrast.kernels.Gaussian("age", sigma=5.0), power=-1)
 
 

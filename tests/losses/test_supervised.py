@@ -48,5 +48,5 @@ def test_columns_and_refusals(random_batch):
     for loss in (losses.SupCon("label"), losses.SINCERE("label"), losses.EpsilonSupInfoNCE("label")):
         with pytest.raises(DataError, match=r"'label' is missing for 1 row: 2"):
             loss(z1, z2, metadata)
-    with pytest.raises(ConfigError, match="epsilon must be a number of at least 0"):
+    with pytest.raises(ConfigError, match="epsilon must be greater than or equal to 0"):
         losses.EpsilonSupInfoNCE("label", epsilon=-1)

@@ -76,11 +76,11 @@ def test_an_unknown_site_is_refused_with_all_rows_before_a_scan_is_read(tmp_path
         ("{loss: yaware, kernel: [{column: site, type: diferent}]}", "Did you mean 'different'?"),
         (
             "{loss: yaware, kernel: [{column: site, type: categorical, within: 0.5}]}",
-            "('within' belongs to 'different'.)",
+            "objective.kernel.0.within: unknown key.",
         ),
         (
             "{loss: supcon, label: site, negatives: [{column: site, type: categorical}]}",
-            "objective.negatives: unknown key. Allowed keys of 'supcon': 'loss', 'label' and 'temperature'.",
+            "objective.negatives: unknown key. Allowed keys: 'loss', 'label' and 'temperature'.",
         ),
         (
             "{loss: yaware, kernel: [{column: age, type: linear}], negatives: []}",

@@ -71,7 +71,7 @@ def find_weights(
 
 def list_recipes(given: Given) -> Result:
     """List the recipes that come with the package."""
-    from neurocontrast.config.recipes import describe_recipe, list_recipes
+    from neurocontrast.config.load import describe_recipe, list_recipes
 
     del given
     found = {name: describe_recipe(file) for name, file in list_recipes().items()}
@@ -82,7 +82,7 @@ def list_recipes(given: Given) -> Result:
 
 def show_recipe(given: Given, name: Name) -> Result:
     """Print a recipe."""
-    from neurocontrast.config.recipes import find_config
+    from neurocontrast.config.load import find_config
 
     del given
     text = find_config(name).read_text(encoding="utf-8")
@@ -95,7 +95,7 @@ def copy_recipe(
     file: Annotated[Path | None, argument("FILE", "NAME.yaml by default.")] = None,
 ) -> Result:
     """Copy a recipe to a file to be changed, with the schema by which editors check it."""
-    from neurocontrast.config.recipes import find_config
+    from neurocontrast.config.load import find_config
 
     del given
     source = find_config(name)

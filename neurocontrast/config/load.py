@@ -17,7 +17,6 @@ import pydantic
 import yaml
 from pydantic_core import to_jsonable_python
 
-from neurocontrast.config.recipes import find_config
 from neurocontrast.config.schema import (
     DEFAULT_OBJECTIVE,
     OBJECTIVE_AS_GIVEN,
@@ -25,13 +24,24 @@ from neurocontrast.config.schema import (
     kind_of_section,
     with_defaults_of_kind,
 )
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.exceptions import ConfigError, suggestion
 from neurocontrast.files import write_text
 from neurocontrast.reading import DAMAGE, problem_of_place, read_text
 from neurocontrast.settings import problems_of
 
-__all__ = ["as_config", "differences", "load_config", "parse_value", "read_yaml", "write_config"]
+__all__ = [
+    "as_config",
+    "describe_recipe",
+    "differences",
+    "find_config",
+    "list_recipes",
+    "load_config",
+    "parse_value",
+    "read_yaml",
+    "write_config",
+]
 
+_RECIPES = Path(__file__).parents[1] / "recipes"
 _PATHS = (
     ("data", "participants"),
     ("data", "measures"),
@@ -279,3 +289,39 @@ def parse_value(text: str, *, place: str) -> Any:
         raise ConfigError(f"{place}: not valid YAML: {where}{what}.") from None
     except _FAULTS as error:
         raise ConfigError(f"{place}: not valid YAML: {' '.join(str(error).split())}.") from None
+
+
+def list_recipes() -> dict[str, Path]:
+    """Return the file of each recipe by its name."""
+    files = sorted(_RECIPES.glob("*/*.yaml"))
+    return {f"{'' if file.parent.name == 'brain' else file.parent.name + '/'}{file.stem}": file for file in files}
+
+
+def describe_recipe(file: Path) -> str:
+    """Return the beginning of a recipe's comment, up to a full stop, colon or semicolon outside of brackets."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    end = min(lines.index(line) for line in ("#", "") if line in lines)
+    comment = " ".join(line.removeprefix("# ") for line in lines[:end])
+    ends = (match.start() for match in re.finditer(r"(?<!et al)(?<!eq)[.:;](?= |$)", comment))
+    return next((comment[:end] for end in ends if comment[:end].count("(") == comment[:end].count(")")), comment)
+
+
+def find_config(given: str | os.PathLike[str]) -> Path:
+    """Return the file of a configuration that is given as a path or as the name of a recipe.
+
+    What is a file, absolute, or has a suffix such as ``.yaml`` is a path.
+    """
+    path = Path(given)
+    if path.is_file() or path.is_absolute():
+        return path
+    name, recipes = path.as_posix(), list_recipes()
+    if path.suffix:
+        known = path.with_suffix("").as_posix()
+        if path.suffix in (".yaml", ".yml") and known in recipes:
+            raise ConfigError(f"{name}: there is no such configuration file. Did you mean the recipe '{known}'?")
+        return path
+    if name not in recipes:
+        raise ConfigError(
+            f"'{name}' is neither a file nor a recipe.{suggestion(name, recipes)} Recipes: neurocontrast config list."
+        )
+    return recipes[name]

@@ -7,7 +7,7 @@ import yaml
 
 import neurocontrast
 from neurocontrast.cli import run
-from neurocontrast.config.recipes import describe_recipe, find_config, list_recipes
+from neurocontrast.config.load import describe_recipe, find_config, list_recipes
 from neurocontrast.exceptions import ConfigError
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -59,57 +59,44 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
     """
     if n_readers == 0:
         for rows in batches:
-            yield _read(_Batch(images, rows))
+            yield _stacked(rows, *_submit(_call, images, rows))
         return
     pool = ThreadPoolExecutor(n_readers, thread_name_prefix="read")
     upcoming = iter(batches)
-    waiting: deque[tuple[_Batch, list[Future[None]]]] = deque()
+    waiting: deque[tuple[Any, ...]] = deque()
     try:
         while True:
-            for rows in islice(upcoming, _BATCHES_AHEAD - len(waiting)):
-                batch = _Batch(images, rows)
-                parts = np.array_split(range(len(rows)), n_readers)
-                waiting.append((batch, [pool.submit(batch.read, part) for part in parts]))
-                del batch
+            waiting.extend(
+                (rows, *_submit(pool.submit, images, rows)) for rows in islice(upcoming, _BATCHES_AHEAD - len(waiting))
+            )
             if not waiting:
                 return
-            # Nothing here may refer to the batch while the caller has it: its memory would be kept longer.
-            yield _finish(*waiting.popleft())
+            # No name here may refer to the batch while the caller has it: its memory would be kept longer.
+            yield _stacked(*waiting.popleft())
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-class _Batch:
-    """A batch while it is read: straight into its memory, or volume by volume to be stacked."""
-
-    def __init__(self, images: Images, rows: Sequence[int]) -> None:
-        self.rows, self._images = rows, images
-        self._array: npt.NDArray[Any] | None = None
-        if isinstance(images, ImagesInPlace):
-            self._array = np.empty((len(rows), *images.image_shape), images.image_dtype)
-        self._volumes: dict[int, torch.Tensor] = {}
-
-    def read(self, places: Iterable[int]) -> None:
-        for place in places:
-            row = int(self.rows[place])
-            if self._array is None:
-                self._volumes[place] = self._images[row]["image"]
-            else:
-                assert isinstance(self._images, ImagesInPlace)
-                self._images.read_into(self._array[place], row)
-
-    def tensors(self) -> tuple[torch.Tensor, torch.Tensor]:
-        if self._array is not None:
-            return torch.tensor(self.rows), torch.from_numpy(self._array)
-        return torch.tensor(self.rows), torch.stack([self._volumes[place] for place in range(len(self.rows))])
+def _call(function: Callable[..., Any], *given: Any) -> Future[Any]:
+    """Return the result of a call that is made now, as a future."""
+    done: Future[Any] = Future()
+    done.set_result(function(*given))
+    return done
 
 
-def _read(batch: _Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    batch.read(range(len(batch.rows)))
-    return batch.tensors()
+def _submit(
+    submit: Callable[..., Future[Any]], images: Images, rows: Sequence[int]
+) -> tuple[npt.NDArray[Any] | None, list[Future[Any]]]:
+    """Ask for the volumes of a batch: straight into its memory, or one by one to be stacked."""
+    if not isinstance(images, ImagesInPlace):
+        return None, [submit(images.__getitem__, int(row)) for row in rows]
+    array = np.empty((len(rows), *images.image_shape), images.image_dtype)
+    return array, [submit(images.read_into, part, int(row)) for part, row in zip(array, rows, strict=True)]
 
 
-def _finish(batch: _Batch, pending: list[Future[None]]) -> tuple[torch.Tensor, torch.Tensor]:
-    for future in pending:
-        future.result()
-    return batch.tensors()
+def _stacked(
+    rows: Sequence[int], array: npt.NDArray[Any] | None, parts: list[Future[Any]]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    read = [part.result() for part in parts]
+    volumes = torch.from_numpy(array) if array is not None else torch.stack([item["image"] for item in read])
+    return torch.tensor(rows), volumes

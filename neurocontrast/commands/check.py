@@ -81,7 +81,6 @@ def check(
     participants: str | Path,
     *,
     images_root: str | Path | None = None,
-    images_pattern: str | None = None,
     channels: Sequence[str] | None = None,
     preprocessing: Preprocessing | None = None,
     kind: Literal["volumes", "images"] | None = None,
@@ -94,7 +93,7 @@ def check(
 
     Parameters
     ----------
-    participants, images_root, images_pattern, channels
+    participants, images_root, channels
         As for `neurocontrast.data.read_cohort`.
     preprocessing : Preprocessing, optional
         With it, `deep` also finds scans that would not fit. Nothing is fitted on the scans.
@@ -109,7 +108,7 @@ def check(
     progress : Progress
         Receives progress messages.
     """
-    inspection = inspect_cohort(participants, images_root=images_root, images_pattern=images_pattern, channels=channels)
+    inspection = inspect_cohort(participants, images_root=images_root, channels=channels)
     cohort, problems = inspection.cohort, inspection.problems
     holds_images = _holds_images(cohort)
     if kind is not None:

@@ -41,7 +41,7 @@ from neurocontrast.training.loop import suspending
 __all__ = ["pretrain"]
 
 _OF_THE_MACHINE = {
-    *("participants", "images_root", "images_pattern", "where", "vectors"),
+    *("participants", "images_root", "where", "vectors"),
     *("cache_dir", "cache_shared", "n_workers"),
 }
 

@@ -158,7 +158,6 @@ def read_cohort(
     participants: str | Path,
     *,
     images_root: str | Path | None = None,
-    images_pattern: str | None = None,
     channels: Sequence[str] | None = None,
     check_images: bool = True,
 ) -> Cohort:
@@ -174,9 +173,6 @@ def read_cohort(
         folder of scans.
     images_root : path, optional
         Folder that relative image paths start from; by default the table's own.
-    images_pattern : str, optional
-        Where the table has no column ``path``: the path of every image, with columns in
-        braces, for instance ``"{participant_id}/anat/{participant_id}_T1w.nii.gz"``.
     channels : sequence of str, optional
         Columns that hold the files of each scan, one a channel, for instance ``["gm", "wm"]``; "t1" means
         "path". None for ``["t1"]``; an empty sequence for people without images.
@@ -186,7 +182,6 @@ def read_cohort(
     inspection = inspect_cohort(
         participants,
         images_root=images_root,
-        images_pattern=images_pattern,
         channels=channels,
         check_images=check_images,
     )
@@ -198,7 +193,6 @@ def inspect_cohort(
     participants: str | Path,
     *,
     images_root: str | Path | None = None,
-    images_pattern: str | None = None,
     channels: Sequence[str] | None = None,
     check_images: bool = True,
 ) -> Inspection:
@@ -212,7 +206,6 @@ def inspect_cohort(
     table, warnings = convert(
         listing,
         root=root,
-        images_pattern=images_pattern,
         channels=columns,
         check_images=check_images,
         problems=problems,

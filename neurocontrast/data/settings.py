@@ -48,8 +48,6 @@ class DataSettings(ScanSettings, Replaceable):
     """Table of scans; `pretrain` needs it. Relative to the current directory, as are `images_root` and `cache_dir`."""
     images_root: Path | None = None
     """Folder that relative image paths in the table start from; None for the table's own."""
-    images_pattern: str | None = None
-    """Path of every image, with columns in braces, where the table has no column ``path``."""
     channels: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Columns of the table that hold the files of each scan, one a channel, for instance ``[gm, wm]``, which `index`
     and `prepare` write; ``t1`` means the column ``path``. None for ``[t1]``."""

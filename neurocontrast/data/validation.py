@@ -49,18 +49,16 @@ def convert(
     listing: Listing,
     *,
     root: Path,
-    images_pattern: str | None,
     channels: tuple[str, ...],
     check_images: bool,
     problems: Problems,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return the table that `Cohort` describes, and warnings; bad cells become problems."""
     rows = _Rows(_with_known_names(listing), listing.lines, problems)
-    _check_columns(listing.source.name, rows.cells, images_pattern, channels)
+    _check_columns(listing.source.name, rows.cells, channels)
     values: dict[str, object] = _identity(rows)
     if "path" not in rows.cells:
-        pattern = str(images_pattern) if "path" in channels else ""
-        rows.cells["path"] = rows.cells[channels[0]] if channels and not pattern else [pattern] * len(rows.lines)
+        rows.cells["path"] = rows.cells[channels[0]] if channels else [""] * len(rows.lines)
     for column in dict.fromkeys(("path", *channels)):
         values[column] = _paths(rows, column, root, check=check_images, is_used=column in channels)
     for column, cells in rows.cells.items():
@@ -80,9 +78,7 @@ def _with_known_names(listing: Listing) -> dict[str, list[str]]:
     return renamed
 
 
-def _check_columns(
-    source: str, cells: dict[str, list[str]], images_pattern: str | None, channels: tuple[str, ...]
-) -> None:
+def _check_columns(source: str, cells: dict[str, list[str]], channels: tuple[str, ...]) -> None:
     for column in cells:
         if _RESERVED.fullmatch(column):
             raise DataError(f"{source}: the column name '{column}' is kept for embeddings; rename the column.")
@@ -96,14 +92,11 @@ def _check_columns(
             )
         if column in (*_IDENTITY[:3], *RULES):
             raise DataError(f"{source}: data.channels or data.maps: column '{column}' holds no files. {has}")
-    if "path" in channels and "path" not in cells and images_pattern is None:
+    if "path" in channels and "path" not in cells:
         raise DataError(
-            f"{source}: column 'path' is needed, or a pattern of the image paths such as "
-            f"'{{participant_id}}/anat/{{participant_id}}_T1w.nii.gz'.{suggestion('path', cells)} {has} "
+            f"{source}: column 'path' is needed, the image of each row.{suggestion('path', cells)} {has} "
             "People with regional measures and no images are read by index, pretrain, embed and predict."
         )
-    if "path" in cells and images_pattern is not None:
-        raise DataError(f"{source}: images are named by the column 'path' and by a pattern; give one of the two.")
 
 
 def _identity(rows: _Rows) -> dict[str, object]:

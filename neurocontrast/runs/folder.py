@@ -47,7 +47,6 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 _FREE_TO_DIFFER = (
     "data.participants",
     "data.images_root",
-    "data.images_pattern",
     "data.cache_dir",
     "data.cache_shared",
     "data.n_workers",

@@ -108,17 +108,10 @@ def test_paths_from_a_pattern(write_table, tmp_path):
     )
     expected = [str(tmp_path / "images" / "sub-01_ses-1.nii.gz"), str(tmp_path / "images" / "sub-02_ses-1.nii.gz")]
     assert list(read_cohort(in_table).table["path"]) == expected
-    with pytest.raises(DataError, match="give one of the two"):
-        read_cohort(in_table, images_pattern="{participant_id}.nii.gz")
-    without = write_table("participant_id\tsession", "sub-01\t1", "sub-02\t1")
-    given = read_cohort(
-        without, images_root=tmp_path / "images", images_pattern="{participant_id}_ses-{session}.nii.gz"
-    )
-    assert list(given.table["path"]) == expected
     with pytest.raises(DataError, match=r"names a column 'participant'.*Did you mean 'participant_id'"):
-        read_cohort(without, images_pattern="{participant}.nii.gz")
-    with pytest.raises(DataError, match="column 'path' is needed, or a pattern"):
-        read_cohort(without)
+        read_cohort(write_table("participant_id\tpath", "sub-01\t{participant}.nii.gz", images=False))
+    with pytest.raises(DataError, match="column 'path' is needed"):
+        read_cohort(write_table("participant_id\tsession", "sub-01\t1"))
 
 
 def test_missing_images_are_named_with_their_near_miss(write_table, tmp_path):

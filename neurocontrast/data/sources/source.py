@@ -70,7 +70,6 @@ class Source:
         cohort = read_cohort(
             Path(participants),
             images_root=self.data.images_root if images_root is None else Path(images_root),
-            images_pattern=getattr(self.data, "images_pattern", None),
             channels=self.columns_read,
             check_images=check_images,
         )

@@ -199,13 +199,9 @@ def _describe_probe(probe: FittedProbe, outside_percentile: float) -> dict[str, 
 
 
 def probe_state(probe: FittedProbe) -> dict[str, torch.Tensor]:
-    """Return the numbers of a probe: standardisation, coefficients and Platt's scaling as one linear layer."""
+    """Return the numbers of a probe: standardisation and coefficients as one linear layer."""
     weights = probe.coefficients / probe.scale[:, None]
     bias = probe.intercept - probe.mean @ weights
-    if probe.platt is not None:
-        slope, biases = probe.platt
-        added = biases if probe.kind == "multiclass" else biases[1] - biases[0]
-        weights, bias = slope * weights, slope * bias + added
     state = {"linear.weight": torch.from_numpy(weights.T.copy()), "linear.bias": torch.from_numpy(bias)}
     state["shares"] = torch.from_numpy(np.asarray(probe.shares, dtype=np.float64))
     if probe.distribution is not None:

@@ -15,13 +15,12 @@ from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
-from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.transformers import BlockScaler, SideColumnTransformer, SiteRecentring
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import DataError
 
-__all__ = ["Block", "BlockDesign", "Design", "FeatureDesign", "blocks_of", "check_same_blocks", "in_single_precision",
-           "one_thread", "probed_designs", "scaler_of"]  # fmt: skip
+__all__ = ["Block", "Design", "FeatureDesign", "blocks_of", "check_same_blocks", "in_single_precision",
+           "one_thread", "scaler_of"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -77,30 +76,9 @@ class FeatureDesign:
         return replace(target, values=values)
 
 
-@dataclass(frozen=True, eq=False)
-class BlockDesign:
-    """The features of one encoder among joined ones, which are adjusted together."""
-
-    whole: FeatureDesign
-    columns: slice
-
-    def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
-        """Return the matrices of training and test rows."""
-        x_train, x_test = self.whole(train, test)
-        return x_train[:, self.columns], x_test[:, self.columns]
-
-
 def in_single_precision(design: Design) -> Design:
     """Return a design whose features are in single precision: half the memory, and twice as fast."""
     return replace(design, single=True) if isinstance(design, FeatureDesign) else design
-
-
-def probed_designs(design: Design, settings: EvaluationSettings) -> list[Design]:
-    """Return the designs that have a probe each: of averaged blocks one a block, else the design itself."""
-    if settings.blocks != "averaged" or not isinstance(design, FeatureDesign) or len(design.blocks) < 2:
-        return [design]
-    ends = np.cumsum([block.n_features for block in design.blocks]).tolist()
-    return [BlockDesign(design, slice(start, end)) for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def scaler_of(design: Design) -> StandardScaler:
@@ -119,19 +97,11 @@ def one_thread() -> AbstractContextManager[object]:
     return _threads().limit(limits=1)
 
 
-def blocks_of(info: Mapping[str, Any], n_features: int, *, averaged: bool = False) -> tuple[Block, ...]:
-    """Return the blocks of joined embeddings in the order of their columns; none of a single encoder.
-
-    With `averaged`, features of a single encoder are refused.
-    """
+def blocks_of(info: Mapping[str, Any], n_features: int) -> tuple[Block, ...]:
+    """Return the blocks of joined embeddings in the order of their columns; none for features of a single encoder."""
     run = info.get("run")
     found = run.get("blocks") if isinstance(run, Mapping) else None
     if not found:
-        if averaged:
-            raise ConfigError(
-                "blocks: 'averaged' fits a probe to each encoder's features, and these are of one. Join several tables "
-                "with `neurocontrast join`, or leave blocks out."
-            )
         return ()
     try:
         blocks = tuple(Block(name, int(each["n_features"]), each.get("encoder")) for name, each in found.items())

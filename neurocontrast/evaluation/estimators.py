@@ -22,7 +22,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from neurocontrast.evaluation.designs import BlockDesign, Design, probed_designs, scaler_of
+from neurocontrast.evaluation.designs import Design, scaler_of
 from neurocontrast.evaluation.fold_features import FoldFeatures
 from neurocontrast.evaluation.metrics import LOG_FLOOR
 from neurocontrast.evaluation.probes import Probe
@@ -71,22 +71,12 @@ def describe_built_in(
     """Return a built-in probe as the scikit-learn expression it amounts to."""
     model = probe.estimator(continuous=continuous, large=n_train > settings.large_table)
     grid: dict[str, Any] = {probe.parameter(continuous=continuous): list(probe.grid(settings))}
-    steps = "{}, "
+    steps = repr(scaler_of(design))
     if settings.n_components:
-        grid, steps = {"pca__n_components": list(settings.n_components)} | grid, "{}, PCA(), "
-
-    def text_of(scaler: str) -> str:
-        text = f"GridSearchCV(make_pipeline({steps.format(scaler)}{model!r}), {grid})"
-        if probe.calibrated and not continuous:
-            return f"CalibratedClassifierCV({text}, method='temperature', ensemble=False)"
-        return text
-
-    members = [each for each in probed_designs(design, settings) if isinstance(each, BlockDesign)]
-    text = text_of(repr(scaler_of(design)))
-    if members:
-        selected = [f"ColumnTransformer([('scaler', StandardScaler(), {each.columns})])" for each in members]
-        listed = ", ".join(f"('{place}', {text_of(scaler)})" for place, scaler in enumerate(selected))
-        text = f"VotingRegressor([{listed}])" if continuous else f"VotingClassifier([{listed}], voting='soft')"
+        grid, steps = {"pca__n_components": list(settings.n_components)} | grid, f"{steps}, PCA()"
+    text = f"GridSearchCV(make_pipeline({steps}, {model!r}), {grid})"
+    if probe.calibrated and not continuous:
+        text = f"CalibratedClassifierCV({text}, method='temperature', ensemble=False)"
     return " ".join(text.split())
 
 
@@ -235,7 +225,7 @@ def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
         ) from error
 
 
-def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str, averaged: bool = False) -> None:
+def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str) -> None:
     """Refuse a regressor for classes, a classifier for numbers, and a classifier that gives nothing to rank by."""
     name = describe_own(estimator)[0]
     try:
@@ -257,11 +247,6 @@ def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | st
         raise EstimatorError(
             f"probe: {name} has neither predict_proba nor decision_function, and an AUC needs scores to rank by. Wrap "
             "it in sklearn.calibration.CalibratedClassifierCV, or choose another classifier."
-        )
-    if not gives_probabilities(estimator) and averaged:
-        raise EstimatorError(
-            f"blocks: 'averaged' takes the mean of probabilities, and {name} has decision values only. Wrap it in "
-            "sklearn.calibration.CalibratedClassifierCV, or leave blocks out."
         )
     if not gives_probabilities(estimator) and threshold != "half":
         raise EstimatorError(

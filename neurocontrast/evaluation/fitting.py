@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.designs import Design, FeatureDesign, one_thread, probed_designs
+from neurocontrast.evaluation.designs import Design, FeatureDesign, one_thread
 from neurocontrast.evaluation.estimators import (
     EstimatorError,
     FittedModel,
@@ -36,8 +36,8 @@ Rows = npt.NDArray[np.intp]
 class Prediction:
     """The scores and decisions of a probe on its test rows, and what was chosen; the fields are those of `OutOfFold`.
 
-    The threshold is None unless the target is binary and has probabilities; the strength is NaN of a user's estimator,
-    and where predictions of several probes are averaged the geometric mean of theirs; so is the number of components.
+    The threshold is None unless the target is binary and has probabilities; the strength is NaN for a user's estimator,
+    the number of components where none is chosen.
     """
 
     scores: Floats
@@ -78,18 +78,14 @@ def fit_probe(
     sites: npt.NDArray[np.object_] | None = None,
     validation: Rows | None = None,
     estimator: Probe | BaseEstimator | None = None,
-    features: Sequence[FoldFeatures] | None = None,
     pairs: Pairs | None = None,
-) -> tuple[Prediction, tuple[FittedModel, ...]]:
-    """Fit a probe on the training rows, and decide about the test rows; one class in training has no model.
-
-    Where blocks are averaged there is a model a block, and the mean of what they predict.
-    """
+) -> tuple[Prediction, FittedModel | None]:
+    """Fit a probe on the training rows, and decide about the test rows; one class in training has no model."""
     truth = target
     if isinstance(design, FeatureDesign):
         target = design.within_sites(target, train)
     if target.kind != "continuous" and len(np.unique(target.values[train])) == 1:
-        return constant_prediction(target, train, len(test)), ()
+        return constant_prediction(target, train, len(test)), None
     if pairs is None:
         pairs = penalty_folds(target, train, subjects, settings=settings, seed=seed, sites=sites, validation=validation)
     estimator = PROBES[probe_name(settings, target.kind)] if estimator is None else estimator
@@ -97,34 +93,24 @@ def fit_probe(
     with one_thread():
         own = "" if isinstance(estimator, Probe) else describe_own(estimator)[0]
         if isinstance(estimator, Probe):
-            probe, cover = estimator, pairs
-            if probe.calibrated and not continuous and not _covers(pairs, train):
+            cover = pairs
+            if estimator.calibrated and not continuous and not _covers(pairs, train):
                 cover = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed)
                 cover = cover if _covers(cover, train) else []
-            models = tuple(
-                fit_built_in(probe, each, train, test, values, pairs, cover, settings, continuous=continuous)
-                for each in features or probe_features(probe, design, settings, n_train=len(train))
+            features = probe_features(estimator, design, settings, n_train=len(train))
+            model = fit_built_in(
+                estimator, features, train, test, values, pairs, cover, settings, continuous=continuous
             )
         else:
-            models = tuple(
-                fit_own(estimator, FoldFeatures(each), train, test, values, subjects=subjects, seed=seed)
-                for each in probed_designs(design, settings)
-            )
-        x_test = [model.features(train, test).test for model in models]
-        scores = np.mean([_scores(each, target, x, own=own) for each, x in zip(models, x_test, strict=True)], axis=0)
-        if not continuous and not gives_probabilities(models[0].estimator) and models[0].slope is None:
-            decisions, threshold = models[0].estimator.predict(x_test[0]).astype(np.int64), None
+            model = fit_own(estimator, FoldFeatures(design), train, test, values, subjects=subjects, seed=seed)
+        x_test = model.features(train, test).test
+        scores = _scores(model, target, x_test, own=own)
+        if not continuous and not gives_probabilities(model.estimator) and model.slope is None:
+            decisions, threshold = model.estimator.predict(x_test).astype(np.int64), None
         else:
             scores, decisions, threshold = decide_scores(scores, truth, train, settings)
-    strength = _middle([model.strength for model in models])
-    n_components = _middle([model.features.n_components for model in models])
-    failed = sum(model.n_not_converged for model in models)
-    return Prediction(scores, decisions, threshold, strength, failed, n_components), models
-
-
-def _middle(values: Sequence[float]) -> float:
-    """Return the geometric mean; of one value that itself, to the last bit."""
-    return values[0] if len(values) == 1 else float(np.exp(np.mean(np.log(values))))
+    found = Prediction(scores, decisions, threshold, model.strength, model.n_not_converged, model.features.n_components)
+    return found, model
 
 
 def value_range(target: Target, rows: Rows) -> tuple[float, float]:

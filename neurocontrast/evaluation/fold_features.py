@@ -11,18 +11,11 @@ import numpy.typing as npt
 import scipy.linalg
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation.designs import (
-    BlockDesign,
-    Design,
-    FeatureDesign,
-    in_single_precision,
-    probed_designs,
-    scaler_of,
-)
+from neurocontrast.evaluation.designs import Design, FeatureDesign, in_single_precision, scaler_of
 from neurocontrast.evaluation.probes import Probe
 from neurocontrast.evaluation.settings import EvaluationSettings
 
-__all__ = ["FoldFeatures", "built_in_features", "principal_axes", "probe_features"]
+__all__ = ["FoldFeatures", "principal_axes", "probe_features"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -96,18 +89,11 @@ def principal_axes(x: Floats) -> tuple[Floats, Floats]:
     return x.T @ (axes / lengths), axes * lengths
 
 
-def built_in_features(probe: Probe, design: Design, n_components: Sequence[int] = ()) -> FoldFeatures:
-    """Return features as a built-in probe takes them; components are of an embedding, not of covariates."""
-    choices = n_components if isinstance(design, FeatureDesign | BlockDesign) else ()
-    return FoldFeatures(design, standardise=True, rotate=probe.rotates, n_components=choices)
-
-
-def probe_features(
-    probe: Probe, design: Design, settings: EvaluationSettings, *, n_train: int = 0
-) -> list[FoldFeatures]:
-    """Return the features of each probe whose predictions are averaged: of one, unless blocks are averaged.
+def probe_features(probe: Probe, design: Design, settings: EvaluationSettings, *, n_train: int) -> FoldFeatures:
+    """Return features as a built-in probe takes them; principal components are chosen of an embedding only.
 
     Of more training rows (`n_train`) than a large table has, they are in single precision.
     """
+    choices = settings.n_components if isinstance(design, FeatureDesign) else ()
     design = in_single_precision(design) if n_train > settings.large_table else design
-    return [built_in_features(probe, each, settings.n_components) for each in probed_designs(design, settings)]
+    return FoldFeatures(design, standardise=True, rotate=probe.rotates, n_components=choices)

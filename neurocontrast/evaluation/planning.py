@@ -179,7 +179,7 @@ def plan_study(
         if settings.probe in PROBES:
             raise ConfigError(f"probe: '{settings.probe}' and an estimator are given. Leave out the one or the other.")
         estimator = as_estimator(estimator)
-        check_own(estimator, scans.target, threshold=settings.threshold, averaged=settings.blocks == "averaged")
+        check_own(estimator, scans.target, threshold=settings.threshold)
         if scans.target.kind != "continuous" and not gives_probabilities(estimator):
             scans = scans._replace(target=replace(scans.target, has_probabilities=False))
     study = _plan(scans, settings, info or {}, split_rows, cv)
@@ -300,7 +300,7 @@ def _plan(
     facts |= {"splits": how_split, "excluded": excluded, "n_overlap": n_overlap}
     return Study(
         settings, table, scans.features, target, splits, units,
-        blocks_of(info, scans.features.shape[1], averaged=settings.blocks == "averaged"),
+        blocks_of(info, scans.features.shape[1]),
         flow=_flow(scans, splits, info, why_untested=why_untested), notices=[*notices, *found], facts=facts,
     )  # fmt: skip
 

@@ -73,9 +73,6 @@ class EvaluationSettings(Settings):
         estimator of one's own, which `neurocontrast.evaluate` imports, and nothing else does.
     C, alpha, k : tuple
         Grids: inverse penalty of logistic regression and the SVM, penalty of ridge, number of neighbours.
-    blocks : {"joined", "averaged"}
-        Of joined embeddings, whether one probe is fitted to all blocks, or one to each block and their predictions
-        (numbers, or probabilities) are averaged.
     n_components : tuple of int
         Numbers of principal components of the standardised features to choose from on the inner folds, together with
         the strength; none for all features.
@@ -140,7 +137,6 @@ class EvaluationSettings(Settings):
     C: Grid = tuple(10.0**power for power in range(-6, 4))
     alpha: Grid = tuple(10.0 ** (power / 2) for power in range(-2, 13))
     k: tuple[int, ...] = (3, 5, 10, 20, 50)
-    blocks: Literal["joined", "averaged"] = "joined"
     n_components: tuple[int, ...] = ()
     clip: bool = False
     threshold: Annotated[float | str, AfterValidator(_parse_threshold)] = "half"

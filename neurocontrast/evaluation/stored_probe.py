@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -52,53 +52,41 @@ _GEOMETRY = ("centres", "scale", "axes", "variances", "remainder", "usual")
 
 @dataclass(frozen=True, eq=False)
 class FittedProbe:
-    """Standardisation and coefficients of a linear probe, and the meaning of its numbers.
-
-    Attributes
-    ----------
-    name, target, kind, classes : str, str, str, tuple of str
-        Kind of probe; column that it predicts, its kind, and its classes, of two the positive one last.
-    strength, threshold : float, float or str
-        Chosen by inner folds; probability from which a scan is positive, or rule of the decision.
-    mean, scale, coefficients, intercept : array (p,), (p,), (p, k), (k,)
-        Standardisation of the features, and one column for two classes and for numbers, else one a class.
-    shares : array (n classes,)
-        Shares of the classes among the scans that the probe was fitted on.
-    platt : pair of float and array (n classes,), or None
-        Slope and biases that make decision values into probabilities; biases are zeros in probes of this version.
-    encoder : str or None
-        Digest of the encoder's weights; None where the embeddings do not say.
-    trained_on, n_scans : frozenset of str, int
-        Digests of the subjects, and number of the scans that the probe was fitted on.
-    limits : pair of float or None
-        Range in which predicted numbers are kept.
-    recentring, distribution : SiteRecentring, TrainingDistribution, or None
-        Step that features need first; distribution of the training scans after it.
-    blocks, averaged : tuple of Block, bool
-        Blocks of joined features, empty for features of one encoder; whether each block has a probe of its own, whose
-        predictions are averaged: `intercept` then has those of all, one after the other.
-    """
+    """Standardisation and coefficients of a linear probe, and the meaning of its numbers."""
 
     name: str
+    """Kind of probe."""
     target: str
+    """Column that is predicted."""
     kind: Kind
     classes: tuple[str, ...]
+    """Classes of the target, of two the positive one last; empty for numbers."""
     strength: float
+    """Strength of the penalty, chosen on inner folds."""
     threshold: float | str
+    """Probability from which a scan is positive, or the rule of the decision."""
     mean: Floats
     scale: Floats
+    """Standardisation (p,) of the features."""
     coefficients: Floats
     intercept: Floats
+    """Coefficients (p, k) of the standardised features and intercepts (k,): k is the number of classes of several
+    classes, else 1. They give numbers, or log-odds."""
     shares: Floats
-    platt: tuple[float, Floats] | None = None
+    """Shares (n classes,) of the classes among the scans that the probe was fitted on."""
     encoder: str | None = None
+    """Digest of the weights of the encoder; None if the embeddings do not say."""
     trained_on: frozenset[str] = field(default_factory=frozenset)
+    """Digests of the subjects that the probe was fitted on."""
     n_scans: int = 0
     limits: tuple[float, float] | None = None
+    """Range in which predicted numbers are kept."""
     recentring: SiteRecentring | None = None
+    """Step that the features need first."""
     distribution: TrainingDistribution | None = None
+    """Distribution of the training scans after recentring."""
     blocks: tuple[Block, ...] = ()
-    averaged: bool = False
+    """Blocks of joined features; empty for features of one encoder."""
 
     @property
     def n_features(self) -> int:
@@ -108,21 +96,11 @@ class FittedProbe:
     def predict(self, features: npt.NDArray[np.floating]) -> Floats:
         """Return probabilities of the positive class (n,), of each class (n, n classes), or predicted numbers (n,)."""
         x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
-        ends = np.cumsum([block.n_features for block in self.blocks])[:-1].tolist() if self.averaged else []
-        intercepts = self.intercept.reshape(len(ends) + 1, -1)
-        parts = zip(np.split(x, ends, axis=1), np.split(self.coefficients, ends), intercepts, strict=True)
-        scores = np.mean([self._scores(part @ weights + intercept) for part, weights, intercept in parts], axis=0)
+        margins = x @ self.coefficients + self.intercept
+        if self.kind == "multiclass":
+            return softmax(margins, axis=1)
+        scores = margins[:, 0] if self.kind == "continuous" else expit(margins[:, 0])
         return scores if self.limits is None else np.clip(scores, *self.limits)
-
-    def _scores(self, margins: Floats) -> Floats:
-        if self.kind == "continuous":
-            return margins[:, 0]
-        two = margins.shape[1] == 1
-        if self.platt is None:
-            return expit(margins[:, 0]) if two else softmax(margins, axis=1)
-        decisions = np.column_stack([np.zeros(len(margins)), margins[:, 0]]) if two else margins
-        scores = softmax(self.platt[0] * decisions + self.platt[1], axis=1)
-        return scores[:, 1] if two else scores
 
     def decide(self, scores: Floats) -> npt.NDArray[np.int64]:
         """Return the class codes of scores that `predict` gave."""
@@ -139,11 +117,11 @@ def fit_on_all(
     Returns what the probe says of these scans, and the probe to be stored; None where `Study.why_not_stored` says so.
     """
     target, settings, rows = study.target, study.settings, study.fitted_rows
-    predicted, models = fit_probe(
+    predicted, model = fit_probe(
         study.design(), target, rows, rows, subjects=study.subjects, settings=settings, seed=study.final_seed,
         sites=study.sites, validation=study.splits[0].validation, estimator=study.estimator,
     )  # fmt: skip
-    if study.why_not_stored is not None or not models:
+    if study.why_not_stored is not None or model is None:
         return predicted, None
     n_classes = len(target.classes)
     probe = FittedProbe(
@@ -161,8 +139,7 @@ def fit_on_all(
         recentring=_recentring(study),
         distribution=None if isinstance(distribution, str) else distribution,
         blocks=study.blocks,
-        averaged=len(models) > 1,
-        **_arrays(models, rows),
+        **_arrays(model, rows),
     )
     return predicted, probe
 
@@ -177,8 +154,8 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     folder = Path(folder)
     arrays = {name: getattr(probe, name) for name in _LINEAR}
     parts: dict[str, Any] = {}
-    if probe.platt is not None:
-        arrays |= {"platt_slope": np.array(probe.platt[0]), "platt_biases": probe.platt[1]}
+    if probe.blocks:
+        parts["blocks"] = [block._asdict() for block in probe.blocks]
     if probe.distribution is not None:
         arrays |= {f"inside_{name}": np.asarray(getattr(probe.distribution, name)) for name in _GEOMETRY}
         parts["distribution"] = {"sites": list(probe.distribution.sites), "k_axes": len(probe.distribution.variances)}
@@ -196,7 +173,6 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
         **{name: getattr(probe, name) for name in ("strength", "threshold", "n_features", "n_scans")},
         "n_subjects": len(probe.trained_on),
         "encoder": probe.encoder,
-        **({"blocks": [block._asdict() for block in probe.blocks], "averaged": probe.averaged} if probe.blocks else {}),
         "limits": probe.limits,
         **parts,
         "trained_on": sorted(probe.trained_on),
@@ -222,7 +198,6 @@ class _Description(BaseModel):
     threshold: StrictFloat | Literal["half", "prevalence"]
     encoder: str | None
     blocks: tuple[Block, ...] = ()
-    averaged: bool = False
     trained_on: frozenset[str]
     n_scans: StrictInt
     limits: tuple[StrictFloat, StrictFloat] | None = None
@@ -246,30 +221,37 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
     Raises
     ------
     CheckpointError
-        Where there is none, or it is damaged or has been changed since it was written.
+        If there is none, or it is damaged or has been changed since it was written.
     """
     folder = _find(Path(path))
     about = _read_description(folder / _DESCRIPTION)
-    arrays = _read_arrays(folder / _ARRAYS, about)
     try:
-        probe = _restored(about, arrays)
+        probe = _restored(about, _read_arrays(folder / _ARRAYS, about))
         with np.errstate(all="ignore"):  # arrays that do not fit fail on one row
-            tried = probe.predict(np.zeros((1, probe.n_features)))
+            row = np.zeros((1, probe.n_features))
+            n_scores = len(about.classes) if about.kind == "multiclass" else 1
+            fits = len(probe.shares) == len(about.classes) and probe.predict(row).size == n_scores
             if probe.distribution is not None:
-                probe.distribution.percentiles(np.zeros((1, probe.n_features)))
+                probe.distribution.percentiles(row)
     except DAMAGE:
-        tried = None
-    if tried is None or tried.shape != ((1, len(about.classes)) if about.kind == "multiclass" else (1,)):
+        fits = False
+    if not fits:
         raise CheckpointError(f"{folder / _ARRAYS}: arrays are missing, or do not fit {_DESCRIPTION}. {_REMEDY}")
     return probe
 
 
+def digest_of_probe(path: str | os.PathLike[str]) -> str:
+    """Return the digest of a stored probe, which changes with any of its numbers."""
+    return digest_of_file(_find(Path(path)) / _DESCRIPTION)  # which has the digest of the arrays
+
+
 def _restored(about: _Description, arrays: Mapping[str, Floats]) -> FittedProbe:
     stored: dict[str, Any] = about.model_dump(exclude={"format", "arrays", "blocks", "distribution", "recentring"})
-    stored["blocks"] = about.blocks
-    stored |= {name: arrays[name] for name in _LINEAR}
-    if "platt_slope" in arrays:
-        stored["platt"] = float(arrays["platt_slope"]), arrays["platt_biases"]
+    stored |= {name: arrays[name] for name in _LINEAR} | {"blocks": about.blocks}
+    if "platt_slope" in arrays:  # decision values of a machine, as earlier versions stored them
+        biases = arrays["platt_biases"] if about.kind == "multiclass" else np.diff(arrays["platt_biases"])
+        stored["coefficients"] = arrays["platt_slope"] * arrays["coefficients"]
+        stored["intercept"] = arrays["platt_slope"] * arrays["intercept"] + biases
     if about.distribution is not None:
         found: dict[str, Any] = {name: arrays[f"inside_{name}"] for name in _GEOMETRY}
         found["remainder"] = float(found["remainder"])
@@ -278,11 +260,6 @@ def _restored(about: _Description, arrays: Mapping[str, Floats]) -> FittedProbe:
         found = {name: arrays[f"recentring_{name}"] for name in ARRAYS}
         stored["recentring"] = restore_recentring(about.recentring.sites, found, about.recentring.columns)
     return FittedProbe(**stored)
-
-
-def digest_of_probe(path: str | os.PathLike[str]) -> str:
-    """Return the digest of a stored probe, which changes with any of its numbers."""
-    return digest_of_file(_find(Path(path)) / _DESCRIPTION)  # which has the digest of the arrays
 
 
 def _recentring(study: Study) -> SiteRecentring | None:
@@ -297,20 +274,10 @@ def _recentring(study: Study) -> SiteRecentring | None:
     return recentring
 
 
-def _arrays(models: Sequence[FittedModel], rows: Rows) -> dict[str, Any]:
-    """Return the arrays of built-in probes one after the other; of several, slopes are part of the coefficients."""
-    found = [_arrays_of(model, rows) for model in models]
-    if len(found) == 1:
-        return found[0]
-    for each in found:
-        slope, _ = each.pop("platt") or (1.0, None)
-        each |= {name: slope * each[name] for name in ("coefficients", "intercept")}
-    return {name: np.concatenate([each[name] for each in found]) for name in found[0]}
-
-
-def _arrays_of(model: FittedModel, rows: Rows) -> dict[str, Any]:
+def _arrays(model: FittedModel, rows: Rows) -> dict[str, Floats]:
     """Return the arrays of a built-in probe: scaling, and coefficients turned back from principal axes."""
-    fold, linear, offset, factor = model.features(rows, rows), model.estimator, 0.0, 1.0
+    fold, linear, offset = model.features(rows, rows), model.estimator, 0.0
+    factor = 1.0 if model.slope is None else model.slope
     if isinstance(linear, TransformedTargetRegressor):
         offset, factor = linear.transformer_.mean_, linear.transformer_.scale_
         linear = linear.regressor_
@@ -320,7 +287,6 @@ def _arrays_of(model: FittedModel, rows: Rows) -> dict[str, Any]:
         "scale": fold.scaler.scale_,  # type: ignore[union-attr]
         "coefficients": coefficients if fold.axes is None else fold.axes @ coefficients,
         "intercept": np.atleast_1d(linear.intercept_) * factor + offset,
-        "platt": None if model.slope is None else (model.slope, np.zeros(len(linear.classes_))),
     }
 
 
@@ -335,8 +301,7 @@ def _find(path: Path) -> Path:
     except DataError:
         why = None
     raise CheckpointError(
-        f"{path}: this evaluation holds no probe: "
-        f"{why or 'it was made by an earlier version, or its folder has been removed'}. Evaluate again with --probe "
+        f"{path}: this evaluation holds no probe: {why or 'its folder has been removed'}. Evaluate again with --probe "
         "logistic, ridge or svm, on features that are not adjusted; nearest neighbours can be tested on another table "
         "with --test."
     )
@@ -353,22 +318,13 @@ def _read_description(path: Path) -> _Description:
         return _Description.model_validate(content)
     except ValidationError as error:
         wrong = ", ".join(dict.fromkeys(f"'{each['loc'][0]}'" for each in error.errors()))
-    raise CheckpointError(f"{path}: {wrong} missing or damaged. Copy the evaluation again.")
+    raise CheckpointError(f"{path}: {wrong} missing or damaged. {_REMEDY}")
 
 
 def _read_arrays(path: Path, about: _Description) -> dict[str, Floats]:
     if not path.is_file():
-        raise CheckpointError(f"{path}: missing beside {_DESCRIPTION}. Copy the evaluation again.")
+        raise CheckpointError(f"{path}: missing beside {_DESCRIPTION}. {_REMEDY}")
     if digest_of_file(path) != about.arrays.get("sha256"):
-        raise CheckpointError(f"{path}: is not the file that {_DESCRIPTION} describes. Copy the evaluation again.")
+        raise CheckpointError(f"{path}: is not the file that {_DESCRIPTION} describes. {_REMEDY}")
     stored = read_arrays(path, error=CheckpointError, remedy=_REMEDY)
-    if any(array.dtype.kind not in "biuf" for array in stored.values()):
-        raise CheckpointError(f"{path}: holds more than numbers. {_REMEDY}")
-    arrays = {name: array.astype(np.float64) for name, array in stored.items()}
-    p, n_classes = arrays.get("mean", np.zeros(0)).size, len(about.classes)
-    k, n_probes = n_classes if about.kind == "multiclass" else 1, len(about.blocks) if about.averaged else 1
-    shapes = {"mean": (p,), "scale": (p,), "coefficients": (p, k), "intercept": (n_probes * k,), "shares": (n_classes,)}
-    wrong = [name for name, shape in shapes.items() if name not in arrays or arrays[name].shape != shape]
-    if wrong:
-        raise CheckpointError(f"{path}: {', '.join(wrong)} missing or of a wrong shape. Copy the evaluation again.")
-    return arrays
+    return {name: array.astype(np.float64) for name, array in stored.items()}

@@ -98,7 +98,7 @@ def run_study(
     figures |= found.summary
     probe = None
     if study.why_not_stored is None:
-        alone = study.fixed and study.settings.blocks == "joined" and not study.settings.n_components
+        alone = study.fixed and not study.settings.n_components
         chosen = _keep_strength(study, models["embedding"].strengths[0]) if alone else study
         probe = fit_on_all(chosen, encoder=encoder, distribution=inside)[1]
     return StudyResult(_compose(study, models, figures, notices), tables | found.tables, probe)
@@ -308,7 +308,7 @@ def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
         "strength": finite_or_none(float(np.median(model.strengths))),
         "why_not_stored": study.why_not_stored,
         "inner_splits": settings.inner_splits,
-        **({"blocks": settings.blocks} if study.blocks else {}),
+        **({"blocks": "joined"} if study.blocks else {}),
         **({"n_components": finite_or_none(float(np.median(model.n_components)))} if settings.n_components else {}),
         "clip": settings.clip,
         "recentre": settings.recentre,

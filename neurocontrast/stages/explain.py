@@ -220,7 +220,6 @@ def _readout(probe: FittedProbe, positive: str | None) -> _Readout:
             allowed = f"'{own}', which the evaluation had" if own else "left out: the target is a number"
             raise ConfigError(f"explanation.positive: must be {allowed}, got '{positive}'.")
         meaning = "predicted value" if own is None else "decision value (log-odds)"
-        meaning = "decision value (margin of the SVM)" if probe.name == "svm" else meaning
         return _Readout(weights[:, 0], float(intercepts[0]), own, meaning)
     if positive not in probe.classes:
         found = "missing" if positive is None else f"there is no class '{positive}'"

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import BlockScaler, EvaluationSettings, load_probe, plan_study, run_study, save_probe
 from neurocontrast.evaluation.designs import Block, blocks_of, check_same_blocks
-from neurocontrast.evaluation.fold_features import built_in_features
+from neurocontrast.evaluation.fold_features import probe_features
 from neurocontrast.evaluation.models import cross_validate
 from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.stored_probe import fit_on_all
@@ -50,7 +50,7 @@ def test_blocks_must_be_all_columns():
 def test_inner_and_outer_folds_balance_blocks_by_their_own_training_rows(make_cohort):
     study = joined_study(make_cohort)
     train, test = study.splits[0].train, study.splits[0].test
-    features = built_in_features(PROBES["knn"], study.design())
+    features = probe_features(PROBES["knn"], study.design(), study.settings, n_train=len(train))
     expected = BlockScaler(sizes=(300, 12)).fit(study.features[train])
     np.testing.assert_allclose(features(train, test).test, expected.transform(study.features[test]))
     other = clone(expected).fit(study.features[test])

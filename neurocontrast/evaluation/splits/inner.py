@@ -13,7 +13,7 @@ from neurocontrast.evaluation.splits.splitters import deal_subjects, group_sites
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["MIN_INNER_SITES", "MIN_LEFT_OUT_SUBJECTS", "Pairs", "classes_decide_inner_folds", "inner_folds",
+__all__ = ["MIN_INNER_SITES", "MIN_LEFT_OUT_SUBJECTS", "Pairs", "inner_folds",
            "penalty_folds", "site_inner_folds", "validation_split"]  # fmt: skip
 
 Rows = npt.NDArray[np.intp]
@@ -28,16 +28,6 @@ PARTS_OF_TRAIN = 5
 """Where validation rows are missing, one of this many parts of the training rows takes their place."""
 FEW_PER_INNER_FOLD = 5
 """Classes with fewer subjects an inner fold than this are spread over the inner folds evenly, not by chance."""
-
-
-def classes_decide_inner_folds(target: Target, train: Rows, subjects: Texts, *, n_folds: int) -> bool:
-    """Return whether a class is so small that inner folds must spread it evenly.
-
-    Inner folds that do not look at labels stay as they are when labels are permuted.
-    """
-    if target.kind == "continuous":
-        return False
-    return _smallest_class(subject_values(target.values[train], subjects[train])) < FEW_PER_INNER_FOLD * n_folds
 
 
 def penalty_folds(
@@ -106,7 +96,7 @@ def inner_folds(
     owners = subjects[train]
     value_of = subject_values(target.values[train], owners, average=target.kind == "continuous")
     generator = derive_generator("inner-folds", seed)
-    if classes_decide_inner_folds(target, train, subjects, n_folds=n_folds):
+    if target.kind != "continuous" and _smallest_class(value_of) < FEW_PER_INNER_FOLD * n_folds:
         keys, n_folds = [value_of], min(n_folds, _smallest_class(value_of))
     else:
         keys, n_folds = [np.zeros(len(value_of))], min(n_folds, len(value_of))

@@ -21,7 +21,13 @@ from neurocontrast.cli.grouped_commands import (
 )
 from neurocontrast.cli.network_commands import bundle, doctor, embed, explain, finetune, pretrain
 from neurocontrast.cli.output import show_error, show_message, show_unexpected
-from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded, TrainingSuspended
+from neurocontrast.exceptions import (
+    CheckpointError,
+    ConfigError,
+    NeurocontrastError,
+    OtherProcessEnded,
+    TrainingSuspended,
+)
 
 __all__ = ["app", "run"]
 
@@ -116,7 +122,7 @@ def _is_shown_elsewhere(error: NeurocontrastError) -> bool:
     place = launched()
     if isinstance(error, OtherProcessEnded | TrainingSuspended):
         return place.rank > 0
-    return isinstance(error, ConfigError) and place.local_rank > 0
+    return isinstance(error, ConfigError | CheckpointError) and place.local_rank > 0
 
 
 def _explain(error: OSError) -> str:

@@ -37,7 +37,7 @@ from neurocontrast.training.settings import TrainingSettings
 from neurocontrast.training.steps import inexactness_of, train_batches
 from neurocontrast.training.validation import collapse_warning, measure_contrast, measure_probe, reestimate_model
 
-__all__ = ["Course", "FitResult", "fit", "open_loggers", "run_epochs", "suspending", "write_metrics"]
+__all__ = ["Course", "FitResult", "fit", "run_epochs", "suspending"]
 
 Row = Mapping[str, Any]
 Found = TypeVar("Found")
@@ -53,30 +53,20 @@ class FitResult:
 
 @dataclass(frozen=True)
 class Course:
-    """What one kind of training does in each epoch, and when it is over.
-
-    Parameters
-    ----------
-    title : str
-        What the bar of progress is called.
-    steps : callable
-        ``steps(session, batches, position)`` takes a step a batch, as `train_batches`.
-    measure : callable
-        ``measure(session, epoch, after_batch=...)`` returns the figures that end an epoch's row of ``metrics.csv``.
-    warn : callable
-        Returns the warning of a row beside the one before, or None.
-    is_over : callable
-        Returns whether training ends with the rows so far; at the latest it does after ``epochs``.
-    label : str
-        What each line about an epoch begins with.
-    """
+    """What one kind of training does in each epoch, and when it is over."""
 
     title: str
+    """What the bar of progress is called."""
     steps: Callable[..., Generator[tuple[Sequence[int], dict[str, float]], None, None]]
+    """``steps(session, batches, position)`` takes a step a batch, as `train_batches`."""
     measure: Callable[..., dict[str, float | None]]
+    """``measure(session, epoch, after_batch=...)`` returns the figures that end an epoch's row of ``metrics.csv``."""
     warn: Callable[[Row, Row | None], str | None] = lambda row, before: None  # noqa: ARG005
+    """Returns the warning of a row, given the row of the epoch before it; None for no warning."""
     is_over: Callable[[Sequence[Row]], bool] = lambda rows: False  # noqa: ARG005
+    """Returns whether training ends with the rows so far; at the latest it does after ``epochs``."""
     label: str = ""
+    """What each line about an epoch begins with."""
 
 
 def fit(
@@ -119,15 +109,16 @@ def fit(
     progress : Progress
         Receives progress messages.
     contract, engine : optional
-        What must travel with an encoder, for weights beside the checkpoints; what `launch` returned.
+        What must travel with an encoder, for weights next to the checkpoints; what `launch` returned.
     """
     session = Session(model, objective, views, data, settings=settings, seed=seed, engine=engine)
     if (inexactness := inexactness_of(session)) is not None and session.processes.is_first:
         progress.message(inexactness)
+    course = Course("Pretraining", train_batches, _measure, collapse_warning)
     return run_epochs(
         session,
         folder,
-        Course("Pretraining", train_batches, _measure, collapse_warning),
+        course,
         lambda rows, after_batch: FitResult(rows, reestimate_model(session, after_batch=after_batch)),
         resume=resume,
         loggers=loggers,
@@ -154,47 +145,44 @@ def run_epochs(
     `finish` is called with the rows of ``metrics.csv``, and with what it must call between batches. The other
     parameters are those of `fit`.
     """
-    settings, is_first = session.settings, session.processes.is_first
-    progress = progress if is_first else SILENT
+    settings, processes = session.settings, session.processes
+    progress, loggers = (progress, loggers) if processes.is_first else (SILENT, ())
     checkpoints = Checkpoints(session, folder, contract=contract, progress=progress)
     position = checkpoints.restore() if resume else Position()
     done = sum(len(rows) for rows in session.sampler.batches(position.epoch)[: position.batch])
     n_left = (settings.epochs - position.epoch) * len(session.data.training_rows) - done
+
+    def write() -> None:
+        if processes.is_first:
+            _write_metrics(folder / "metrics.csv", position.metrics)
+
+    write()  # takes back what was written after the checkpoint
     with (
-        stop_requests(session.processes.largest) as check_stop,
-        _saved_when_stopped(session, position, checkpoints),
+        stop_requests(processes.largest) as check_stop,
         deterministic(),
         keeping_freed_memory(),
-        open_loggers(folder if is_first else None, loggers, history=position.metrics, facts=facts) as log,
+        _logging(loggers, facts or {}) as log,
         progress.task(course.title, n_left, "samples") as task,
     ):
-        while position.epoch < settings.epochs and not course.is_over(position.metrics):
-            row = _run_epoch(session, course, position, checkpoints, check_stop, task)
-            position.close_epoch(row)
-            checkpoints.save(position)
-            log(row)
-            _report(position.metrics, course, progress, settings)
-            check_stop()
-        return finish(position.metrics, check_stop)
-
-
-@contextlib.contextmanager
-def _saved_when_stopped(session: BaseSession, position: Position, checkpoints: Checkpoints) -> Iterator[None]:
-    """Save the position of training when a stop is requested.
-
-    Within `stop_requests`: a scheduler signals every process, and a second signal may come during the save.
-    """
-    try:
-        yield
-    except Stopped as stopped:
-        path = checkpoints.save(position)
-        session.processes.wait_for_all()  # a launcher may end the others when the first process has ended
-        kind = TrainingSuspended if stopped.signal == signal.SIGUSR1 else TrainingInterrupted
-        raise kind(
-            f"stopped by {stopped} after {position.epoch} of {session.settings.epochs} epochs"
-            + (f" and {position.batch} batches" if position.batch else "")
-            + f"; saved as {path}. The same command with --resume continues as if nothing had happened."
-        ) from None
+        try:
+            while position.epoch < settings.epochs and not course.is_over(position.metrics):
+                position.close_epoch(_run_epoch(session, course, position, checkpoints, check_stop, task))
+                checkpoints.save(position)
+                write()
+                log(position.metrics[-1])
+                _report(position.metrics, course, progress, settings)
+                check_stop()
+            return finish(position.metrics, check_stop)
+        except Stopped as stopped:
+            # Still within `stop_requests`: a scheduler signals every process, and a second signal may come.
+            path = checkpoints.save(position)
+            processes.wait_for_all()  # a launcher may end the others when the first process has ended
+            kind = TrainingSuspended if stopped.signal == signal.SIGUSR1 else TrainingInterrupted
+            raise kind(
+                f"stopped by {stopped} after {position.epoch} of {settings.epochs} epochs"
+                + (f" and {position.batch} batches" if position.batch else "")
+                + f"; saved as {path}. The same command with --resume continues as if nothing had happened."
+            ) from None
 
 
 def _run_epoch(
@@ -254,26 +242,14 @@ def _report(metrics: Sequence[dict[str, Any]], course: Course, progress: Progres
 
 
 @contextlib.contextmanager
-def open_loggers(
-    folder: Path | None, loggers: Sequence[Logger] = (), *, history: Sequence[Row] = (), facts: Row | None = None
-) -> Iterator[Callable[[Row], None]]:
-    """Give the function that writes an epoch's figures to ``metrics.csv``, and passes them to a user's loggers.
-
-    `history` are the epochs of a run that is continued: what was written after them is taken back. The loggers are
-    given the `facts` of the run, and the epochs of this process. Without a `folder` nothing is written.
-    """
-    rows, loggers = list(history), loggers if folder else ()
+def _logging(loggers: Sequence[Logger], facts: Row) -> Iterator[Callable[[Row], None]]:
+    """Give the function that passes an epoch's figures to a user's loggers, which are told the facts of the run."""
     for logger in loggers:
-        logger.log_hyperparams(dict(facts or {}))
-    if folder is not None:
-        write_metrics(folder / "metrics.csv", rows)
+        logger.log_hyperparams(dict(facts))
 
     def log(row: Row) -> None:
-        rows.append(row)
-        if folder is not None:
-            write_metrics(folder / "metrics.csv", rows)
+        figures = {name: float(value) for name, value in row.items() if name != "epoch" and value is not None}
         for logger in loggers:
-            figures = {name: float(value) for name, value in row.items() if name != "epoch" and value is not None}
             logger.log_metrics(figures, int(row["epoch"]))
 
     status = "failed"
@@ -285,7 +261,7 @@ def open_loggers(
             logger.finalize(status)
 
 
-def write_metrics(path: Path, rows: Sequence[Row]) -> None:
+def _write_metrics(path: Path, rows: Sequence[Row]) -> None:
     """Write one row an epoch as CSV, atomically; a value that was not measured is an empty cell.
 
     Floats are written with all their digits, so that equal runs give equal files.

@@ -242,9 +242,9 @@ def test_too_few_scans_are_refused(tmp_path):
 
 def test_other_processes_must_be_those_that_were_started(tmp_path):
     with pytest.raises(
-        ConfigError, match=r"training\.devices × training\.num_nodes: 2 × 1 = 2 processes, but this is 1"
+        ConfigError, match=r"training\.devices × training\.num_nodes: 1 × 2 = 2 processes, but this is 1"
     ):
-        run(tmp_path, devices=2)
+        run(tmp_path, num_nodes=2)
 
 
 def test_global_switches_and_random_state_are_left_alone(tmp_path):
@@ -310,7 +310,7 @@ def test_own_signal_after_another_process_was_heard_does_not_break_off_the_save(
             settings=given,
             seed=7,
             folder=tmp_path,
-            engine=(launch(given)[0], Told()),
+            engine=(launch(**given.of_launch, section="training")[0], Told()),
         )
     assert newest_checkpoint(tmp_path / "checkpoints").name == "epoch-0000-batch-000002.pt"
 

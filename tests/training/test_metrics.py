@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from neurocontrast.training import alignment, effective_rank, uniformity
-from neurocontrast.training.loop import write_metrics
+from neurocontrast.training.loop import _write_metrics
 
 
 def test_alignment_is_the_mean_squared_distance_on_the_sphere():
@@ -27,5 +27,5 @@ def test_effective_rank_counts_directions():
 
 
 def test_metrics_file_has_all_columns_all_digits_and_empty_cells(tmp_path):
-    write_metrics(tmp_path / "m.csv", [{"epoch": 1, "a": 0.1 + 0.2}, {"epoch": 2, "a": None, "b": 1.0}])
+    _write_metrics(tmp_path / "m.csv", [{"epoch": 1, "a": 0.1 + 0.2}, {"epoch": 2, "a": None, "b": 1.0}])
     assert (tmp_path / "m.csv").read_bytes() == b"epoch,a,b\n1,0.30000000000000004,\n2,,1.0\n"

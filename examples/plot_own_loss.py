@@ -11,14 +11,14 @@ until they are near enough.
 # The class
 # ---------
 #
-# ``weighted_similarity`` and ``log_sum_exp`` are the sums that every loss here is made of. They hold no n × n matrix.
+# The formula is written for a block of anchors, from the parts that every loss here has: weights of a kernel,
+# weighted means and log-sum-exp over the candidates. No n × n matrix is held.
 import matplotlib.pyplot as plt
 import torch
 
 from neurocontrast.kernels import Gaussian
 from neurocontrast.kernels.factors import KernelSettings
 from neurocontrast.losses import LossSettings, NTXent, Objective, YAwareInfoNCE
-from neurocontrast.losses.core import log_sum_exp, weighted_similarity
 from neurocontrast.settings import NonNegative, Positive
 
 
@@ -35,12 +35,14 @@ class PatientAlignment(Objective):
 
     def parts(self, pool):
         """Return the parts that sum to the loss."""
-        scale = self.scale
-        similarity = weighted_similarity(pool, scale, self.kernel)
-        return {
-            "alignment": -pool.mean(similarity.clamp_max(self.enough * scale)),
-            "uniformity": pool.mean(log_sum_exp(pool, scale)[0]),
-        }
+        highest = self.enough * pool.scale  # similarities are <z_i, z_j>/τ
+
+        def of_anchors(pairs):
+            w = pairs.weights(self.kernel)
+            return pairs.mean(w).clamp_max(highest), pairs.log_sum_exp()
+
+        similarity, sums = pool.each_anchor(of_anchors)
+        return {"alignment": -similarity.mean(), "uniformity": sums.mean()}
 
 
 loss = PatientAlignment(Gaussian("age", sigma=5.0), enough=0.6)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from neurocontrast.kernels.factors import KernelSettings
-from neurocontrast.losses.core import Pool, dissimilar_to, log_sum_exp, similarity_and_mass
+from neurocontrast.losses.core import Pairs, Pool
 from neurocontrast.losses.objective import LossSettings, Objective
 from neurocontrast.settings import NonNegative, Positive
 
@@ -60,18 +60,24 @@ class AlignmentUniformity(Objective):
         t: Positive = 2.0
         uniformity_weight: NonNegative = 1.0
 
+    @property
+    def scale(self) -> float:
+        """2t, which multiplies inner products."""
+        # −t‖z_i − z_j‖² = 2t <z_i, z_j> − 2t.
+        return 2 * self.t
+
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        squared = (pool.rows[0] - pool.rows[1]).square().sum(1)
+        squared = (pool.anchors[0] - pool.anchors[1]).square().sum(1)
         differ = squared > 0
         distances = torch.where(differ, torch.where(differ, squared, 1.0) ** (self.alpha / 2), 0.0)
         uniformity = (self._uniformity(pool.between(0, 0)) + self._uniformity(pool.between(1, 1))) / 2
-        return {"alignment": pool.mean(distances), "uniformity": self.uniformity_weight * uniformity}
+        return {"alignment": distances.mean(), "uniformity": self.uniformity_weight * uniformity}
 
     def _uniformity(self, pool: Pool) -> Tensor:
         n = pool.n_samples
         if n == 1:
-            return pool.rows.sum() * 0
-        sums, _ = log_sum_exp(pool, 2 * self.t)
+            return pool.anchors.sum() * 0
+        (sums,) = pool.each_anchor(lambda pairs: (pairs.log_sum_exp(),))
         return sums.flatten().logsumexp(0) - 2 * self.t - math.log(n * (n - 1))
 
 
@@ -98,8 +104,8 @@ class GlobalUniformity(Objective):
     n_views = (2, None)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        sums, _ = log_sum_exp(pool, self.scale)
-        return {"uniformity": pool.mean(sums) - math.log(pool.n_candidates)}
+        (sums,) = pool.each_anchor(lambda pairs: (pairs.log_sum_exp(),))
+        return {"uniformity": sums.mean() - math.log(pool.n_candidates)}
 
 
 class ConditionalAlignment(Objective):
@@ -133,7 +139,11 @@ class ConditionalAlignment(Objective):
         temperature: Positive = 0.1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        similarity, mass = similarity_and_mass(pool, self.scale, self.kernel)
+        def of_anchors(pairs: Pairs) -> tuple[Tensor, Tensor]:
+            w = pairs.weights(self.kernel)
+            return pairs.mean(w), pairs.mass(w)
+
+        similarity, mass = pool.each_anchor(of_anchors)
         return {"alignment": -pool.mean(similarity, mass)}
 
 
@@ -178,15 +188,28 @@ class ConditionalUniformity(Objective):
         negatives: KernelSettings | None = None
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        # d_ij / Σ_k d_ik is the formula's (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)) where v is 1.
-        sums, mass = log_sum_exp(pool, self.scale, dissimilar_to(pool, self.kernel, self.negatives))
-        n_anchors = pool.rows.shape[0] * (mass > 0).to(mass.dtype).sum()
-        smallest = torch.finfo(mass.dtype).tiny
-        value = (sums - mass.clamp_min(smallest).log_()).flatten().logsumexp(0) - n_anchors.clamp_min(1).log_()
-        return {"uniformity": torch.where(n_anchors > 0, value, 0.0)}
+        return {"uniformity": _uniformity(*pool.each_anchor(self.repulsion))}
+
+    def repulsion(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """Return log Σ_j d_ij exp s_ij and Σ_j d_ij of each anchor, (V, n_i), with d = (‖w‖∞ − w) v."""
+        d = pairs.unlikeness(self.kernel)
+        if self.negatives is not None:
+            d = d * pairs.weights(self.negatives)
+        return pairs.log_sum_exp(d), pairs.mass(d)
 
 
-class ConditionalAlignmentUniformity(ConditionalUniformity, ConditionalAlignment):
+def _uniformity(sums: Tensor, mass: Tensor) -> Tensor:
+    """Return log mean_i Σ_j (d_ij / Σ_k d_ik) exp s_ij over the anchors with Σ_k d_ik > 0; 0 without any.
+
+    d_ij / Σ_k d_ik is the formula's (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)) where v is 1.
+    """
+    n_anchors = (mass > 0).to(mass.dtype).sum()
+    smallest = torch.finfo(mass.dtype).tiny
+    value = (sums - mass.clamp_min(smallest).log()).flatten().logsumexp(0) - n_anchors.clamp_min(1).log()
+    return torch.where(n_anchors > 0, value, 0.0)
+
+
+class ConditionalAlignmentUniformity(ConditionalUniformity):
     """Conditional alignment + λ · conditional uniformity: like pulls like, only unlike repels.
 
     −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij + λ log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ − Ẑ_i) ) exp s_ij ]
@@ -226,5 +249,10 @@ class ConditionalAlignmentUniformity(ConditionalUniformity, ConditionalAlignment
         negatives: KernelSettings | None = None
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        uniformity = ConditionalUniformity.parts(self, pool)["uniformity"]
-        return {**ConditionalAlignment.parts(self, pool), "uniformity": self.uniformity_weight * uniformity}
+        def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:
+            w = pairs.weights(self.kernel)
+            return pairs.mean(w), pairs.mass(w), *self.repulsion(pairs)
+
+        similarity, positives, *repulsion = pool.each_anchor(of_anchors)
+        uniformity = self.uniformity_weight * _uniformity(*repulsion)
+        return {"alignment": -pool.mean(similarity, positives), "uniformity": uniformity}

@@ -13,7 +13,7 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels import Kernel
 from neurocontrast.kernels.conditional import check_condition, conditional_operator
 from neurocontrast.kernels.factors import KernelSettings
-from neurocontrast.losses.core import Pool, by_anchors
+from neurocontrast.losses.core import Pairs, Pool
 from neurocontrast.losses.objective import LossSettings, Objective
 from neurocontrast.settings import Positive
 
@@ -37,7 +37,7 @@ class _Anchors(NamedTuple):
 
     own: Tensor  # s_ii
     mean: Tensor  # log M_i, from below at the logarithm of the dtype's tiny
-    rest: Tensor  # log Σ_{j≠i} K_ij; the dtype's lowest number where there is no other sample
+    rest: Tensor  # log Σ_{j≠i} K_ij; −1e30 where there is no other sample
 
 
 class _CCLK(Objective):
@@ -73,36 +73,32 @@ class _CCLK(Objective):
 
     def _operator(self, pool: Pool, view: int) -> Tensor:  # noqa: ARG002
         """Return W for the condition of the anchors of a view."""
-        return conditional_operator(self.kernel, pool.metadata, ridge=self.ridge, dtype=pool.cols.dtype)
+        return conditional_operator(self.kernel, pool.metadata, ridge=self.ridge, dtype=pool.anchors.dtype)
 
     def _directions(self, pool: Pool) -> list[_Anchors]:
         """Return the anchors of view 1 against view 2, and if symmetric the other way as well."""
         operators = [self._operator(pool, view) for view in range(2 if self.symmetric else 1)]
-        scale = self.scale
-        return [_read_anchors(pool.between(v, 1 - v), operator, scale) for v, operator in enumerate(operators)]
+        return [_read_anchors(pool.between(v, 1 - v), operator) for v, operator in enumerate(operators)]
 
 
-def _read_anchors(pool: Pool, operator: Tensor, scale: float) -> _Anchors:
+def _read_anchors(pool: Pool, operator: Tensor) -> _Anchors:
     """Read the anchors of one view against the candidates of the other.
 
     M_i has terms of both signs. They are scaled by the largest of |W_ji K_ij|, not of K_ij, so that a condition whose
     samples are all far from the anchor does not vanish at a small temperature.
     """
-    lowest, tiny = torch.finfo(pool.rows.dtype).min, torch.finfo(pool.rows.dtype).tiny
+    lowest, tiny = torch.finfo(operator.dtype).min, torch.finfo(operator.dtype).tiny
 
-    def of_block(rows: Tensor, cols: Tensor, i: slice) -> tuple[Tensor, ...]:
-        scores = (rows[0] * scale) @ cols[0].T
-        weights = operator[i]
-        weighed = scores + weights.abs().log().clamp_min(lowest)
-        largest = weighed.detach().amax(1)
-        summed = ((weighed - largest.unsqueeze(1)).exp() * weights.sign()).sum(1)
+    def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:
+        weights = operator[pairs.samples]
+        weighed = pairs.s[:, :, 0] + weights.abs().log().clamp_min(lowest)
+        largest = weighed.detach().amax(2)
+        summed = ((weighed - largest.unsqueeze(2)).exp() * weights.sign()).sum(2)
         mean = torch.where(summed > tiny, largest + summed.clamp_min(tiny).log(), lowest)
-        own = scores.diagonal(i.start).clone()
-        scores.diagonal(i.start).fill_(lowest)
-        found = own, mean.clamp_min(math.log(tiny)), scores.logsumexp(1)
-        return tuple(each.unsqueeze(0) for each in found)
+        rest = pairs.log_sum_exp(without="sample")
+        return pairs.twins(), mean.clamp_min(math.log(tiny)), rest
 
-    return _Anchors(*by_anchors(pool, of_block))
+    return _Anchors(*pool.each_anchor(of_anchors))
 
 
 class WeaklySupervisedCCLK(_CCLK):
@@ -221,5 +217,5 @@ class HardNegativeCCLK(FairCCLK):
         self.kernel, self.embedding_kernel = None, kernel
 
     def _operator(self, pool: Pool, view: int) -> Tensor:
-        condition = {"embedding": pool.cols[view].detach()}
-        return conditional_operator(self.embedding_kernel, condition, ridge=self.ridge, dtype=pool.cols.dtype)
+        condition = {"embedding": pool.anchors[view].detach()}
+        return conditional_operator(self.embedding_kernel, condition, ridge=self.ridge, dtype=pool.anchors.dtype)

@@ -1,19 +1,21 @@
-"""InfoNCE across views, and NT-Xent over the pool of both views."""
+"""InfoNCE across views, NT-Xent over the pool of all views, and those that choose or correct their negatives."""
 
 from __future__ import annotations
 
 import math
-from itertools import combinations
+from dataclasses import replace
+from itertools import permutations
+from typing import Annotated
 
+import torch
+from pydantic import Field
 from torch import Tensor
-from torch.nn.functional import softplus
 
-from neurocontrast.losses.core import Pool, log_sum_exp, log_sum_exp_both_ways
+from neurocontrast.losses.core import Pairs, Pool, softplus_of
 from neurocontrast.losses.objective import LossSettings, Objective
-from neurocontrast.losses.tiles import LINEAR_FROM
-from neurocontrast.settings import Positive
+from neurocontrast.settings import Column, NonNegative, Positive
 
-__all__ = ["InfoNCE", "NTXent"]
+__all__ = ["DebiasedInfoNCE", "FairInfoNCE", "HardNegativeInfoNCE", "InfoNCE", "NTXent"]
 
 
 class InfoNCE(Objective):
@@ -56,19 +58,13 @@ class InfoNCE(Objective):
         normalise: bool = True
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        scale = self.scale
-        pairs = list(combinations(range(pool.rows.shape[0]), 2))
-        twins = [pool.alignment(scale, a, b) for a, b in pairs]
-        sums = [pool.mean(log_sums) for a, b in pairs for log_sums in self._log_sums(pool, a, b, scale)]
-        return {
-            "alignment": sum(twins[1:], twins[0]) * (-1 / len(twins)),
-            "uniformity": sum(sums[1:], sums[0]) * (1 / len(sums)),
-        }
-
-    def _log_sums(self, pool: Pool, a: int, b: int, scale: float) -> tuple[Tensor, ...]:
-        if self.symmetric:
-            return log_sum_exp_both_ways(pool.between(a, b), scale)
-        return log_sum_exp(pool.between(a, b), scale, excluded=None)[:1]
+        directions = [
+            pool.between(a, b).each_anchor(lambda pairs: (pairs.twins(), pairs.log_sum_exp()))
+            for a, b in permutations(range(pool.n_views), 2)
+            if self.symmetric or a < b
+        ]
+        twins, sums = (torch.cat(each) for each in zip(*directions, strict=True))
+        return {"alignment": -twins.mean(), "uniformity": sums.mean()}
 
 
 class NTXent(Objective):
@@ -99,19 +95,149 @@ class NTXent(Objective):
     n_views = (2, None)
 
     def value(self, pool: Pool) -> Tensor:
-        scale = self.scale
-        twins = pool.twins(scale)
-        if len(pool.rows) > 2:
-            return pool.mean(log_sum_exp(pool, scale)[0] - twins)
-        # −s + log-sum-exp in one piece keeps its digits where the loss is close to 0.
-        others, _ = log_sum_exp(pool, scale, excluded="sample")
-        return pool.mean(softplus(others - twins, threshold=LINEAR_FROM))
+        def contrast(pairs: Pairs) -> tuple[Tensor]:
+            if pool.n_views > 2:
+                return (pairs.log_sum_exp() - pairs.twins(),)
+            # log(1 + Σ exp(s_ij − s_twin)) keeps its digits where the loss is close to 0.
+            return (softplus_of(pairs.log_sum_exp(without="sample") - pairs.twins()),)
+
+        return pool.each_anchor(contrast)[0].mean()
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        scale = self.scale
+        twins, sums = pool.each_anchor(lambda pairs: (pairs.twins(), pairs.log_sum_exp()))
         log_candidates = math.log(pool.n_candidates)
         return {
-            "alignment": -pool.mean(pool.twins(scale)),
-            "uniformity": pool.mean(log_sum_exp(pool, scale)[0]) - log_candidates,
-            "log_candidates": pool.rows.new_full((), log_candidates),
+            "alignment": -twins.mean(),
+            "uniformity": sums.mean() - log_candidates,
+            "log_candidates": sums.new_full((), log_candidates),
         }
+
+
+class DebiasedInfoNCE(Objective):
+    """Debiased InfoNCE: NT-Xent whose negatives are corrected for those that are in truth positives.
+
+    mean_i −log( e^{s⁺} / (e^{s⁺} + G_i) ), G_i = max{ (Σ_negatives e^{s_ij} − N τ⁺ e^{s⁺}) / (1 − τ⁺), N e^{−1/τ} },
+    s⁺ the similarity with the twin, N = 2n − 2 negatives (Chuang et al. 2020, with one positive). Kept
+    in log space, so that a small τ stays finite.
+
+    Choose it without labels, when random negatives often share the anchor's (unknown) class.
+
+    Parameters
+    ----------
+    temperature : float
+        Temperature τ. The paper's 0.5 suits it: at a small τ the correction mostly hits its floor.
+    positive_prior : float
+        Prior τ⁺ in [0, 1): the probability that a random scan is of the anchor's class; 0 gives `NTXent`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> DebiasedInfoNCE()(torch.eye(2), torch.eye(2))
+    tensor(0.0756)
+    """
+
+    title = "debiased InfoNCE"
+    citation = "Chuang C-Y, Robinson J, Lin Y-C, Torralba A, Jegelka S. Debiased contrastive learning. NeurIPS 2020."
+
+    class Settings(LossSettings):
+        temperature: Positive = 0.5
+        positive_prior: Annotated[float, Field(ge=0, lt=1)] = 0.1
+
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        twins, negatives = pool.each_anchor(lambda pairs: (pairs.twins(), self.log_negatives(pairs)))
+        if pool.n_samples == 1:
+            return {"contrast": (twins * 0).mean()}
+        log_n = math.log(pool.n_candidates - 1)
+        # log G_i, with Σ − N τ⁺ e^{s⁺} = Σ (1 − e^excess).
+        corrected = negatives
+        if self.positive_prior > 0:
+            excess = twins + (log_n + math.log(self.positive_prior)) - negatives
+            kept = torch.log(-torch.expm1(torch.where(excess < 0, excess, -1.0)))
+            corrected = negatives + kept - math.log1p(-self.positive_prior)
+            corrected = torch.where(excess < 0, corrected, -torch.inf)
+        corrected = corrected.clamp_min(log_n - 1 / self.temperature)
+        return {"contrast": softplus_of(corrected - twins).mean()}
+
+    def log_negatives(self, pairs: Pairs) -> Tensor:
+        """Return the logarithm of the sum over the negatives of each anchor, (2, n_i)."""
+        return pairs.log_sum_exp(without="sample")
+
+
+class HardNegativeInfoNCE(DebiasedInfoNCE):
+    """Hard-negative InfoNCE: `DebiasedInfoNCE` in which close negatives count more.
+
+    As there, with Σ_negatives e^{s_ij} replaced by Σ b_ij e^{s_ij} / mean_j b_ij, b_ij = e^{β s_ij}; the importance
+    weights b carry gradient, as in the released code (Robinson et al. 2021).
+
+    Choose it without labels, when most negatives are easy and training stalls.
+
+    Parameters
+    ----------
+    temperature : float
+        Temperature τ.
+    positive_prior : float
+        Prior τ⁺ in [0, 1), see `DebiasedInfoNCE`.
+    concentration : float
+        Concentration β ≥ 0: 0 gives `DebiasedInfoNCE`; larger cares only for the hardest negatives.
+
+    Examples
+    --------
+    >>> import torch
+    >>> HardNegativeInfoNCE()(torch.eye(2), torch.eye(2))
+    tensor(0.0756)
+    """
+
+    title = "InfoNCE with hard negatives"
+    citation = "Robinson J, Chuang C-Y, Sra S, Jegelka S. Contrastive learning with hard negative samples. ICLR 2021."
+
+    class Settings(LossSettings):
+        temperature: Positive = 0.5
+        positive_prior: Annotated[float, Field(ge=0, lt=1)] = 0.1
+        concentration: NonNegative = 1.0
+
+    def log_negatives(self, pairs: Pairs) -> Tensor:
+        n_negatives = max(1, pairs.pool.n_candidates - 1)
+        raised = replace(pairs, s=(1 + self.concentration) * pairs.s).log_sum_exp(without="sample")
+        importance = replace(pairs, s=self.concentration * pairs.s).log_sum_exp(without="sample")
+        return raised - importance + math.log(n_negatives)
+
+
+class FairInfoNCE(Objective):
+    """Fair-InfoNCE: NT-Xent whose negatives come only from the anchor's cluster, both views.
+
+    mean_i [ −s_{i,twin(i)} + log Σ_{j≠i, c_j=c_i} exp s_ij ] (Tsai et al. 2022, equation 4, in batches of several
+    clusters; the paper draws each batch from one, which is `InfoNCE` with ``training.sampling: one-group``). To tell
+    scans apart within a cluster the cluster itself is of no use, so it is forgotten: choose a sensitive or nuisance
+    variable such as the site.
+
+    Parameters
+    ----------
+    cluster : str
+        A categorical metadata column.
+    temperature : float
+        Temperature τ. Small: the hardest negatives decide.
+
+    Examples
+    --------
+    >>> import torch
+    >>> FairInfoNCE("site", temperature=1.0)(torch.eye(2), torch.eye(2), {"site": torch.tensor([0, 0])})
+    tensor(0.5514)
+    """
+
+    title = "fair InfoNCE"
+    citation = (
+        "Ma MQ, Tsai Y-HH, Liang PP, et al. Conditional contrastive learning for improving fairness in "
+        "self-supervised learning. arXiv:2106.02866, 2021."
+    )
+    n_views = (2, None)
+
+    class Settings(LossSettings):
+        cluster: Column
+        temperature: Positive = 0.1
+
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        def contrast(pairs: Pairs) -> tuple[Tensor, Tensor]:
+            return pairs.twins(), pairs.log_sum_exp(pairs.weights(self.kernel))
+
+        twins, sums = pool.each_anchor(contrast)
+        return {"alignment": -twins.mean(), "uniformity": sums.mean()}

@@ -38,9 +38,8 @@ class Objective(Configurable, nn.Module):
     A loss of your own is one class: its keys in a nested ``Settings``, ``title`` and ``citation`` for reports, and
     ``parts``. See ``docs/losses.md``.
 
-    Under ``torch.compile`` a loss runs eagerly, between the compiled parts. Under autocast it computes in float32. In a
-    distributed run candidates, metadata and counts are those of all processes, and every process returns the loss of
-    the whole batch (see `neurocontrast.parallel.collectives`).
+    Under autocast a loss computes in float32. In a distributed run candidates, metadata and counts are those of all
+    processes, and every process returns the loss of the whole batch (see `neurocontrast.parallel.collectives`).
 
     Parameters
     ----------
@@ -95,8 +94,9 @@ class Objective(Configurable, nn.Module):
 
     @property
     def scale(self) -> float:
-        """1/τ as a number; where τ learns, its gradient goes through the pool's embeddings."""
-        return 1 / float(self.temperature.detach() if isinstance(self.temperature, Tensor) else self.temperature)
+        """What multiplies inner products: 1/τ; where τ learns, its gradient goes through the embeddings."""
+        temperature = getattr(self, "temperature", 1.0)
+        return 1 / float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
 
     def forward(
         self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
@@ -136,10 +136,6 @@ class Objective(Configurable, nn.Module):
     def _kernels(self) -> list[Kernel]:
         return [kernel for kernel in (self.kernel, self.negatives) if kernel is not None]
 
-    @torch.compiler.disable
-    def _eagerly(self, *arguments: Any) -> Any:
-        return self._with_pool(*arguments)
-
     def _with_pool(
         self,
         use: Callable[[Pool], _Result],
@@ -148,8 +144,6 @@ class Objective(Configurable, nn.Module):
         metadata: Metadata | None,
     ) -> _Result:
         """Call a function of a pool with the pool of two views, or of a list of views, and their metadata."""
-        if torch.compiler.is_compiling():
-            return cast(_Result, self._eagerly(use, z1, z2, metadata))
         views = _views(z1, z2)
         fewest, most = self.n_views
         if not fewest <= len(views) <= (most or len(views)):
@@ -160,22 +154,22 @@ class Objective(Configurable, nn.Module):
                 name: _column(metadata, name, kind, views[0], words=self.contrasts)
                 for name, kind in self.columns.items()
             }
-            rows = normalise(*views) if self.normalise else torch.stack(views).to(_at_least_float32(views[0]))
-            rows = self.carry_temperature(rows)
+            embeddings = normalise(*views) if self.normalise else torch.stack(views).to(_at_least_float32(views[0]))
+            embeddings = self.carry_temperature(embeddings)
             processes = Processes()
             if is_distributed():
                 processes = Processes(torch.distributed.get_rank(), torch.distributed.get_world_size())
-                gather = partial(gather_samples, sizes=gather_sizes(rows.shape[1], rows.device))
+                gather = partial(gather_samples, sizes=gather_sizes(embeddings.shape[1], embeddings.device))
                 columns = {name: gather(column) for name, column in columns.items()}
-                rows = gather(rows.transpose(0, 1).contiguous()).transpose(0, 1).contiguous()
-            return use(Pool(rows, rows, columns, of_units=self.normalise, processes=processes))
+                embeddings = gather(embeddings.transpose(0, 1).contiguous()).transpose(0, 1).contiguous()
+            return use(Pool(embeddings, embeddings, columns, scale=self.scale, processes=processes))
 
-    def carry_temperature(self, rows: Tensor) -> Tensor:
+    def carry_temperature(self, embeddings: Tensor) -> Tensor:
         """Multiply embeddings by √(τ₀/τ), τ₀ what a learning τ is now: by 1, with the gradient of s = <·, ·>/τ."""
         temperature = getattr(self, "temperature", None)
         if not isinstance(temperature, Tensor):
-            return rows
-        return rows * (temperature.detach() / temperature).sqrt().reshape(()).to(rows)
+            return embeddings
+        return embeddings * (temperature.detach() / temperature).sqrt().reshape(()).to(embeddings)
 
     def extra_repr(self) -> str:
         names = [name for name in self.__signature__.parameters if name not in _KERNELS]
@@ -184,26 +178,9 @@ class Objective(Configurable, nn.Module):
 
 def normalise(*views: Tensor) -> Tensor:
     """Stack views (n, d) to (V, n, d) of unit norm, in at least float32; a zero vector stays zero, without gradient."""
-    return cast(Tensor, _Normalise.apply(*views))
-
-
-class _Normalise(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, *views: Tensor) -> Tensor:
-        stacked = torch.stack(views)
-        units = stacked.to(_at_least_float32(stacked))
-        norms = torch.linalg.vector_norm(units, dim=2, keepdim=True)
-        torch.threshold_(norms, 1e-12, torch.inf)
-        units = units.div_(norms)
-        ctx.save_for_backward(units, norms)
-        ctx.dtype = views[0].dtype
-        return units
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        units, norms = ctx.saved_tensors
-        radial = (gradients[0] * units).sum(2, keepdim=True)
-        return tuple(torch.addcmul(gradients[0], units, radial, value=-1).div_(norms).to(ctx.dtype).unbind(0))
+    stacked = torch.stack(views).to(_at_least_float32(views[0]))
+    norms = torch.linalg.vector_norm(stacked, dim=2, keepdim=True)
+    return stacked / norms.masked_fill(norms <= 1e-12, torch.inf)
 
 
 def _at_least_float32(tensor: Tensor) -> torch.dtype:

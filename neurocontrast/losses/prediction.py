@@ -76,13 +76,13 @@ class Supervised(Objective):
         return len(categories[self.column]) if self.kind == "categorical" else 1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        n_views, n, _ = pool.rows.shape
+        n_views, n, _ = pool.anchors.shape
         truth = column_of(pool.metadata, self.column, needed_by="the loss")
         if self.kind == "categorical":
             codes = truth.repeat(n_views)
-            values = cross_entropy(pool.rows.flatten(0, 1), codes, reduction="none").view(n_views, n)
+            values = cross_entropy(pool.anchors.flatten(0, 1), codes, reduction="none").view(n_views, n)
         else:
-            apart = pool.rows[..., 0] - (truth - self.mean) / self.sd
+            apart = pool.anchors[..., 0] - (truth - self.mean) / self.sd
             values = apart.abs() if self.error == "absolute" else apart.square()
         return {self.error.replace("-", "_"): pool.mean(values)}
 

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Kind, Metadata
-from neurocontrast.losses.core import Pool, by_anchors, distances
+from neurocontrast.losses.core import EMPTY, Pairs, Pool, distances
 from neurocontrast.losses.objective import LossSettings, Objective, check_complete
-from neurocontrast.losses.tiles import EMPTY
 from neurocontrast.settings import Column, Positive
 
 __all__ = ["RankNContrast"]
@@ -54,9 +53,14 @@ class RankNContrast(Objective):
 
     n_views = (1, None)
 
-    def carry_temperature(self, rows: Tensor) -> Tensor:
-        """Leave embeddings as they are: it is distances that are divided by the temperature."""
-        return rows
+    @property
+    def scale(self) -> float:
+        """1: distances are divided by the temperature, not similarities."""
+        return 1.0
+
+    def carry_temperature(self, embeddings: Tensor) -> Tensor:
+        """Return the embeddings as they are."""
+        return embeddings
 
     @property
     def columns(self) -> dict[str, Kind]:
@@ -73,25 +77,22 @@ class RankNContrast(Objective):
         if y.device.type == "cpu":
             self.check(pool.metadata)
 
-        def of_block(rows: Tensor, cols: Tensor, i: slice) -> tuple[Tensor]:
-            similarities = distances(rows.flatten(0, 1), cols.flatten(0, 1)) / -self.temperature
-            blocks = similarities.view(*rows.shape[:2], *cols.shape[:2])
-            return (_sum_over_positives(blocks, (y[i].unsqueeze(1) - y).abs(), i.start),)
+        def of_anchors(pairs: Pairs, temperature: Tensor) -> tuple[Tensor]:
+            apart = (y[pairs.samples].unsqueeze(1) - y).abs()
+            return (_sum_over_positives(distances(pairs.s) / -temperature, apart, pairs.itself),)
 
-        (totals,) = by_anchors(pool, of_block)
+        (totals,) = pool.each_anchor(of_anchors, torch.as_tensor(self.temperature, dtype=pool.anchors.dtype))
         # On an accelerator nothing asks for missing values: they make the loss NaN.
         return {"contrast": pool.mean(totals) / max(1, pool.n_candidates) + 0 * y.sum()}
 
 
-def _sum_over_positives(similarities: Tensor, apart: Tensor, offset: int) -> Tensor:
+def _sum_over_positives(similarities: Tensor, apart: Tensor, itself: Tensor) -> Tensor:
     """Return Σ_j ( −s_ij + log Σ_{k: d_ik ≥ d_ij} exp s_ik ) of anchors, (V, n_i).
 
-    Of similarities (V, n_i, V, n) and of the distances of their samples in y, (n_i, n). `offset` is the place of the
-    first anchor among the candidates.
+    Of similarities (V, n_i, V, n), of the distances of their samples in y, (n_i, n), and of which pairs are an anchor
+    with itself.
     """
     n_views = len(similarities)
-    itself = torch.zeros_like(similarities, dtype=torch.bool)
-    itself.diagonal(0, 0, 2).diagonal(offset).fill_(True)
     pulled = similarities.masked_fill(itself, 0).sum((2, 3))
     of_samples = similarities.masked_fill(itself, EMPTY).logsumexp(2)
     # From the nearest sample in y to the furthest: the negatives are the sample, its equals, and all behind.

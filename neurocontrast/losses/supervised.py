@@ -1,46 +1,15 @@
-"""Losses of a label: SupCon, SINCERE, ε-SupInfoNCE, and the triplet loss."""
+"""Losses of a label that repel other labels only: SINCERE, ε-SupInfoNCE, and the triplet loss."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from neurocontrast.losses.core import Pool, by_anchors, distances, positives_against_negatives, similar_to
+from neurocontrast.losses.core import Pairs, Pool, distances, softplus_of
 from neurocontrast.losses.objective import LossSettings, Objective
-from neurocontrast.losses.yaware import YAwareInfoNCE
 from neurocontrast.settings import Column, NonNegative, Positive
 
-__all__ = ["SINCERE", "EpsilonSupInfoNCE", "SupCon", "Triplet"]
-
-
-class SupCon(YAwareInfoNCE):
-    """SupCon (L_out): scans of one label attract, all scans repel.
-
-    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log Σ_{j≠i} exp s_ij ], P_i the n_i other embeddings of the anchor's label, its
-    twin among them (Khosla et al. 2020, eq. 2, without the hidden factor of the released code). This is
-    `YAwareInfoNCE` with a `Categorical` kernel. It also repels scans of one label from each other, which
-    `SINCERE` does not.
-
-    Parameters
-    ----------
-    label : str
-        A categorical metadata column.
-    temperature : float
-        Temperature τ. Small: the hardest negatives decide.
-
-    Examples
-    --------
-    >>> import torch
-    >>> SupCon("label", temperature=1.0)(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
-    tensor(0.5514)
-    """
-
-    title = "SupCon"
-    citation = "Khosla P, Teterwak P, Wang C, et al. Supervised contrastive learning. NeurIPS 2020."
-
-    class Settings(LossSettings):
-        label: Column
-        temperature: Positive = 0.1
+__all__ = ["SINCERE", "EpsilonSupInfoNCE", "Triplet"]
 
 
 class EpsilonSupInfoNCE(Objective):
@@ -80,10 +49,17 @@ class EpsilonSupInfoNCE(Objective):
         epsilon: NonNegative = 0.25
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        sums, n_negatives = positives_against_negatives(pool, self.scale, self.kernel, self.epsilon)
-        n_positives = pool.n_candidates - n_negatives
-        parts = {"contrast": pool.mean(sums / n_positives.clamp_min(1), n_positives)}
-        margin = sums.new_full((1, pool.n_samples), -self.epsilon)
+        def contrast(pairs: Pairs) -> tuple[Tensor, Tensor]:
+            same = pairs.weights(self.kernel)
+            negatives = pairs.log_sum_exp(1 - same)  # L_i = log Σ_{j∈N_i} exp s_ij
+            # −s_ip + log(exp(s_ip − ε) + exp L_i) = log(1 + exp(L_i + ε − s_ip)) − ε of each positive p.
+            of_positives = softplus_of(negatives[..., None, None] + self.epsilon - pairs.s)
+            summed = (of_positives * same.unsqueeze(1)).masked_fill(pairs.itself, 0).sum((2, 3))
+            return summed / pairs.mass(same).clamp_min(1), pairs.mass(same)
+
+        values, n_positives = pool.each_anchor(contrast)
+        parts = {"contrast": pool.mean(values, n_positives)}
+        margin = torch.full_like(values, -self.epsilon)
         return {**parts, "margin": pool.mean(margin, n_positives)} if self.epsilon else parts
 
 
@@ -159,39 +135,29 @@ class Triplet(Objective):
         margin: NonNegative = 0.2
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        # Where the set of active triplets is known, their sum is linear in the distances: each counts once for every
-        # active triplet in which it pulls, minus once for every one in which it pushes.
-        same, n_views = similar_to(pool, self.kernel), len(pool.rows)
+        def of_anchors(pairs: Pairs) -> tuple[Tensor, Tensor]:
+            apart = distances(pairs.s).flatten(2)
+            alike = (pairs.weights(self.kernel) > 0).unsqueeze(1).expand_as(pairs.s)
+            # The sum over active triplets is linear in the distances: each counts once for every active triplet in
+            # which it pulls, minus once for every one in which it pushes.
+            counts, n_active = _counts(
+                apart.detach(), (alike & ~pairs.itself).flatten(2), ~alike.flatten(2), self.margin
+            )
+            return (counts * apart).sum(2) + self.margin * n_active, n_active
 
-        def of_block(rows: Tensor, cols: Tensor, i: slice) -> tuple[Tensor, Tensor]:
-            apart = distances(rows.flatten(0, 1), cols.flatten(0, 1))
-            with torch.no_grad():
-                roles = _roles(same(i, slice(None)), n_views, i.start)
-                counts, active = _counts(apart.detach(), *roles, self.margin)
-            totals = (counts * apart).sum(1) + self.margin * active
-            return totals.view(n_views, -1), active.view(n_views, -1)
-
-        totals, n_triplets = by_anchors(pool, of_block)
+        totals, n_triplets = pool.each_anchor(of_anchors)
         return {"triplet": totals.sum() / n_triplets.sum().clamp_min(1)}
 
 
-def _roles(same: Tensor, n_views: int, offset: int) -> tuple[Tensor, Tensor]:
-    """Say which candidates are positives of each anchor and which negatives, (V·n_i, V·n), from w of the samples."""
-    alike = (same > 0).repeat(n_views, n_views)
-    anchor = torch.arange(same.shape[0], device=same.device) + offset
-    views = torch.arange(n_views, device=same.device) * same.shape[1]
-    itself = (views.unsqueeze(1) + anchor).view(-1, 1) == torch.arange(alike.shape[1], device=same.device)
-    return alike & ~itself, ~alike
-
-
+@torch.no_grad()
 def _counts(distances: Tensor, positive: Tensor, negative: Tensor, margin: float) -> tuple[Tensor, Tensor]:
-    """Return how often each distance counts in the sum, and the number of active triplets of each anchor."""
+    """Return how often each distance (V, n_i, N) counts in the sum, and the active triplets, (V, n_i)."""
     reach = (distances + margin).masked_fill_(~positive, -torch.inf)
-    barrier, order = distances.masked_fill(~negative, torch.inf).sort(1)
+    barrier, order = distances.masked_fill(~negative, torch.inf).sort(2)
     pulls = torch.searchsorted(barrier, reach)
     # A positive reaches the negatives of rank below its number of pulls.
-    ends = torch.zeros(len(pulls), pulls.shape[1] + 1, dtype=pulls.dtype, device=pulls.device)
-    ends.scatter_add_(1, pulls, torch.ones_like(pulls))
-    pushes = pulls.shape[1] - ends[:, :-1].cumsum(1)
-    counts = pulls.scatter_add(1, order, -pushes)
-    return counts.to(distances.dtype), pulls.sum(1).to(distances.dtype)
+    ends = pulls.new_zeros(*pulls.shape[:2], pulls.shape[2] + 1)
+    ends.scatter_add_(2, pulls, torch.ones_like(pulls))
+    pushes = pulls.shape[2] - ends[..., :-1].cumsum(2)
+    counts = pulls.scatter_add(2, order, -pushes)
+    return counts.to(distances.dtype), pulls.sum(2).to(distances.dtype)

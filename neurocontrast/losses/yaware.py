@@ -1,24 +1,21 @@
-"""y-Aware InfoNCE."""
+"""y-Aware InfoNCE, its special case SupCon, and L^exp, whose repulsion fades with likeness."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from neurocontrast.kernels.factors import KernelSettings
-from neurocontrast.losses.alignment_uniformity import ConditionalAlignment
-from neurocontrast.losses.core import Pool, candidates_of, log_sum_exp, similarity_and_mass
-from neurocontrast.losses.objective import LossSettings
-from neurocontrast.losses.tiles import LINEAR_FROM
-from neurocontrast.settings import Positive
+from neurocontrast.losses.core import EMPTY, Pairs, Pool
+from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.settings import Column, Positive
 
-__all__ = ["YAwareInfoNCE"]
+__all__ = ["ExponentialYAware", "SupCon", "YAwareInfoNCE"]
 
 
-class YAwareInfoNCE(ConditionalAlignment):
+class YAwareInfoNCE(Objective):
     """Y-Aware InfoNCE: scans attract as far as their metadata are alike, and all repel.
 
     mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp s_ik ) over the pool of 2n embeddings (Dufumier et al.
@@ -60,39 +57,120 @@ class YAwareInfoNCE(ConditionalAlignment):
         "classification. MICCAI 2021."
     )
 
+    n_views = (1, None)
+
     class Settings(LossSettings):
         kernel: KernelSettings
         temperature: Positive = 0.1
         negatives: KernelSettings | None = None
 
     def value(self, pool: Pool) -> Tensor:
-        # log M cancels.
-        if len(pool.rows) == 2 and self.negatives is None:
-            # Both parts are 0 where the loss is, so that it keeps its digits there.
-            others, _ = log_sum_exp(pool, self.scale, excluded="sample")
-            nearer, _ = similarity_and_mass(pool, self.scale, self.kernel, to_twin=True)
-            return pool.mean(softplus(others - pool.twins(self.scale), threshold=LINEAR_FROM) - nearer)
-        similarity, positives = similarity_and_mass(pool, self.scale, self.kernel)
-        return pool.mean(self._log_sums(pool)[0] - similarity, positives)
+        def contrast(pairs: Pairs) -> tuple[Tensor, Tensor]:
+            w = pairs.weights(self.kernel)
+            if self.negatives is None:
+                return pairs.contrast(w), pairs.mass(w)
+            return pairs.log_sum_exp(self._candidates(pairs, w)) - pairs.mean(w), pairs.mass(w)
+
+        values, mass = pool.each_anchor(contrast)
+        return pool.mean(torch.where(values > EMPTY / 2, values, 0), mass)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        similarity, positives = similarity_and_mass(pool, self.scale, self.kernel)
-        sums, mass = self._log_sums(pool)
-        log_candidates = (
-            pool.rows.new_full((), math.log(max(1, pool.n_candidates)))
-            if mass is None
-            else pool.mean(mass.log(), positives)
-        )
+        def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:
+            w = pairs.weights(self.kernel)
+            b = torch.ones_like(w) if self.negatives is None else self._candidates(pairs, w)
+            return pairs.mean(w), pairs.log_sum_exp(b), pairs.mass(b), pairs.mass(w)
+
+        similarity, sums, n_candidates, mass = pool.each_anchor(of_anchors)
+        log_candidates = pool.mean(torch.where(n_candidates > 0, n_candidates, 1).log(), mass)
         return {
-            "alignment": -pool.mean(similarity, positives),
-            "uniformity": pool.mean(sums, positives) - log_candidates,
+            "alignment": -pool.mean(similarity, mass),
+            "uniformity": pool.mean(torch.where(n_candidates > 0, sums, 0), mass) - log_candidates,
             "log_candidates": log_candidates,
         }
 
-    def _log_sums(self, pool: Pool) -> tuple[Tensor, Tensor | None]:
-        """Return the log-sum-exp of every anchor, and with ``negatives`` its mass Σ_j b_ij; 0 and 1 without any."""
-        scale = self.scale
-        if self.negatives is None:
-            return log_sum_exp(pool, scale)[0], None
-        sums, mass = log_sum_exp(pool, scale, candidates_of(pool, self.kernel, self.negatives))
-        return torch.where(mass > 0, sums, 0), torch.where(mass > 0, mass, 1)
+    def _candidates(self, pairs: Pairs, w: Tensor) -> Tensor:
+        """Return b = max(v/‖v‖∞, w/‖w‖∞): the weight of a candidate for being a negative, or a positive."""
+        v = pairs.weights(self.negatives)
+        return torch.maximum(v / pairs.pool.supremum(self.negatives), w / pairs.pool.supremum(self.kernel))
+
+
+class SupCon(YAwareInfoNCE):
+    """SupCon (L_out): scans of one label attract, all scans repel.
+
+    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log Σ_{j≠i} exp s_ij ], P_i the n_i other embeddings of the anchor's label, its
+    twin among them (Khosla et al. 2020, eq. 2, without the hidden factor of the released code). This is
+    `YAwareInfoNCE` with a `Categorical` kernel. It also repels scans of one label from each other, which
+    `SINCERE` does not.
+
+    Parameters
+    ----------
+    label : str
+        A categorical metadata column.
+    temperature : float
+        Temperature τ. Small: the hardest negatives decide.
+
+    Examples
+    --------
+    >>> import torch
+    >>> SupCon("label", temperature=1.0)(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
+    tensor(0.5514)
+    """
+
+    title = "SupCon"
+    citation = "Khosla P, Teterwak P, Wang C, et al. Supervised contrastive learning. NeurIPS 2020."
+
+    class Settings(LossSettings):
+        label: Column
+        temperature: Positive = 0.1
+
+
+class ExponentialYAware(Objective):
+    """L^exp: scans attract as far as their metadata are alike, and repel as far as they differ.
+
+    mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp( s_ik (1 − w_ik/‖w‖∞) ) ) over the pool of 2n embeddings
+    (Barbano et al. 2023, the loss L^exp). It is `YAwareInfoNCE` with each similarity in the logarithm multiplied by how
+    much the two scans differ: scans of equal metadata do not repel at all. The sum over k
+    keeps the positive j itself; some sources leave it out.
+
+    Choose it over `YAwareInfoNCE` to predict a continuous variable such as the age. Because the damped similarity of
+    alike scans is 0 and not −∞, each adds 1 to the sum, which weakens the repulsion of the others where many are alike;
+    `ConditionalAlignmentUniformity` leaves alike scans out of the sum.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0)``. Wider kernels pull more scans together and
+        push fewer apart.
+    temperature : float
+        Temperature τ. Small: the hardest negatives decide, and alignment weighs more.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.kernels import Gaussian
+    >>> loss = ExponentialYAware(Gaussian("age", sigma=5.0), temperature=1.0)
+    >>> loss(torch.eye(2), torch.eye(2), {"age": torch.tensor([20.0, 60.0])})
+    tensor(0.0986)
+    """
+
+    title = "exponential y-Aware (L^exp)"
+    citation = (
+        "Barbano CA, Dufumier B, Duchesnay E, Grangetto M, Gori P. Contrastive learning for regression in multi-site "
+        "brain age prediction. ISBI 2023."
+    )
+
+    n_views = (1, None)
+
+    class Settings(LossSettings):
+        kernel: KernelSettings
+        temperature: Positive = 0.1
+
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:
+            w = pairs.weights(self.kernel)
+            damping = pairs.unlikeness(self.kernel) / pool.supremum(self.kernel)
+            damped = replace(pairs, s=pairs.s * damping.unsqueeze(1))
+            return pairs.mean(w), damped.log_sum_exp(), pairs.mass(w)
+
+        similarity, sums, mass = pool.each_anchor(of_anchors)
+        return {"alignment": -pool.mean(similarity, mass), "uniformity": pool.mean(sums, mass)}

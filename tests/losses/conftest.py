@@ -39,6 +39,7 @@ def hold(monkeypatch):
 
     def set_limit(n: int | None) -> None:
         monkeypatch.setattr(core, "AT_ONCE", 2**20 if n is None else n * n)
+        monkeypatch.setattr(core, "FEWEST", 1)
 
     return set_limit
 

@@ -75,6 +75,7 @@ def _work(rank: int, world_size: int, result: Path) -> None:
     mine = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
     part = {name: column[mine] for name, column in batch.items()}
     errors = {}
+    core.FEWEST = 1
     for tile in (None, 3):
         core.AT_ONCE = 2**20 if tile is None else tile**2
         for name, loss in cases().items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import product
 
 import pytest
@@ -166,6 +168,13 @@ def test_negative_weights_are_refused(random_batch, hold, tile):
             loss(z1, z2, metadata)
         with pytest.raises(DataError, match="at least 0"):
             loss.check(metadata)
+
+
+def test_a_loss_is_imported_without_what_it_does_not_need():
+    heavy = ["pandas", "scipy", "monai", "sklearn", "nibabel", "sympy", "torch._dynamo"]
+    code = f"import sys; from neurocontrast.losses import NTXent; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 class TestRefused:

@@ -10,7 +10,7 @@ from neurocontrast.config import as_config, build_objective, load_config
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels.factors import KernelSettings
 from neurocontrast.losses import LossSettings, Objective
-from neurocontrast.losses.core import Pool, weighted_similarity
+from neurocontrast.losses.core import Pool
 from neurocontrast.settings import Positive
 
 NAME = f"{__name__}:Attraction"
@@ -29,7 +29,8 @@ class Attraction(Objective):
 
     def parts(self, pool: Pool) -> dict[str, torch.Tensor]:
         """The one part."""
-        return {"attraction": -pool.mean(weighted_similarity(pool, self.power, self.kernel))}
+        (similarity,) = pool.each_anchor(lambda pairs: (pairs.mean(pairs.weights(self.kernel)),))
+        return {"attraction": -self.power * similarity.mean()}
 
 
 def test_a_configuration_builds_it():

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from neurocontrast import losses
-from neurocontrast.kernels import Categorical, Gaussian
-from neurocontrast.losses.core import Pool, positives_against_negatives
+from neurocontrast.kernels import Gaussian
+from neurocontrast.losses.core import Pool
 
 JOINT = torch.tensor([[0.30, 0.10, 0.10], [0.05, 0.15, 0.30]], dtype=torch.float64)
 """p(x, y) of two related variables."""
@@ -111,10 +111,18 @@ class TestSINCERE:
         of_x = torch.stack([cosine, (1 - cosine.square()).sqrt()], dim=1)
         embeddings = torch.cat([torch.tensor([[1.0, 0.0]], dtype=torch.float64), of_x[list(x)]]).unsqueeze(0)
         label = {"label": torch.tensor([1] + [int(k == s) for k in range(3)])}
-        pool = Pool(embeddings, embeddings, label, label)
-        sums, n_negatives = positives_against_negatives(pool, 1 / self.TAU, Categorical("label"), 0.0)
-        assert n_negatives[0] == 2
-        return sums[0, 0]
+        loss, of_anchors = losses.SINCERE("label", temperature=self.TAU), []
+
+        def spy(formula):
+            of_anchors.extend(Pool.each_anchor(pool, formula))
+            return of_anchors
+
+        pool = Pool(embeddings, embeddings, label, 1 / self.TAU)
+        object.__setattr__(pool, "each_anchor", spy)
+        loss.parts(pool)
+        values, n_positives = of_anchors
+        assert n_positives[0, 0] == 1
+        return values[0, 0]
 
     def likelihood_of_data(self, x, s):
         return math.prod(float((self.TARGET if k == s else self.NOISE)[value]) for k, value in enumerate(x))

@@ -20,7 +20,7 @@ from neurocontrast.data.measures.finding import files_of_measures
 from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables
 from neurocontrast.data.phenotype import Known, PeopleTables
-from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reading import read_json
@@ -39,7 +39,7 @@ MEASURES = "measures"
 _QUALITY = ("iqr", "euler")
 """Columns that are there where a layout has them: CAT12's grade, FreeSurfer's Euler number."""
 
-N_CANDIDATES_SHOWN = 4
+_N_SHOWN = 4
 _DICOM = " Make a BIDS tree of DICOM files first: neurocontrast convert."
 
 
@@ -92,7 +92,6 @@ def index_scans(
              alone=of_session[scan.person, scan.session] == 1)
         for scan, each in zip(chosen, known, strict=True)
     ]  # fmt: skip
-    _check_cells(chosen, rows, problems)
     if problems.found and not skip:
         problems.hint("--skip leaves out the scans with problems, and index.json says which.")
         problems.raise_if_any()
@@ -217,14 +216,13 @@ def _run_of(scan: FoundScan) -> tuple[float, str]:
 
 def _ambiguous(candidates: Sequence[FoundScan]) -> str:
     names = [scan.path.rpartition("/")[2] for scan in candidates]
-    more = f" and {len(names) - N_CANDIDATES_SHOWN} more" if len(names) > N_CANDIDATES_SHOWN else ""
-    keys = {key for scan in candidates for key in scan.entities}
-    values = {key: sorted({scan.entities.get(key, "none") for scan in candidates}) for key in sorted(keys)}
-    differing = {key: found for key, found in values.items() if len(found) > 1}
-    flags = [f"--choose {key}={found[0]}" for key, found in differing.items() if key != "run"]
-    flags += ["--choose run=first", "--choose run=all"] if "run" in differing else []
+    keys = sorted({key for scan in candidates for key in scan.entities})
+    values = {key: sorted({scan.entities.get(key, "none") for scan in candidates}) for key in keys}
+    flags = [f"--choose {key}={found[0]}" for key, found in values.items() if key != "run" and len(found) > 1]
+    flags += ["--choose run=first", "--choose run=all"] if len(values.get("run", ())) > 1 else []
+    more = f" and {len(names) - _N_SHOWN} more" if len(names) > _N_SHOWN else ""
     decide = " or ".join(flags) or "remove all but one"
-    return f"{len(candidates)} images: {', '.join(names[:N_CANDIDATES_SHOWN])}{more}; decide with {decide}"
+    return f"{len(names)} images: {', '.join(names[:_N_SHOWN])}{more}; decide with {decide}"
 
 
 def _check_files(
@@ -251,14 +249,6 @@ def _check_files(
             if scan.space != common:
                 problems.add(f"{scan.path}: is in space '{scan.space}', not '{common}'", name=scan.name)
         problems.hint(f"Images are in several spaces: {counts}. Decide with --choose space={common}.")
-
-
-def _check_cells(scans: Sequence[FoundScan], rows: Sequence[Mapping[str, str]], problems: Problems) -> None:
-    """Note cells that a table of text would not give back."""
-    for scan, row in zip(scans, rows, strict=True):
-        for column, cell in row.items():
-            if column != "path" and (wrong := problem_of_path(cell)):
-                problems.add(f"{shown(cell)}: {wrong.replace('its path', 'this')}", column=column, name=scan.name)
 
 
 def _row(
@@ -313,7 +303,8 @@ def _settings_of(scan: FoundScan, tree: Tree, problems: Problems) -> dict[str, s
         except DataError as error:
             problems.add(str(error).removeprefix(f"{tree.root}/"), name=scan.name)
             continue
-        settings |= {key: str(value).strip() for key, value in content.items() if isinstance(value, str | int | float)}
+        plain = {key: value for key, value in content.items() if isinstance(value, str | int | float)}
+        settings |= {key: " ".join(str(value).split()) for key, value in plain.items()}
     return settings
 
 

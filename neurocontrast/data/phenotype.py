@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from neurocontrast.data.columns import (
     CODES_IN_NAME,
@@ -131,57 +131,50 @@ class PeopleTables:
         for folder, stem in [*places, (above, person)]:
             path = f"{folder}/{stem}_scans.tsv"
             if self.tree.has(path):
-                yield self._table(path, id_column="filename", folder=folder)
+                described = [self.tree.root / "scans.json"]
+                yield self._table(path, id_column="filename", folder=folder, descriptions=described)
 
     def _of_subject(self, scan: FoundScan) -> Iterator[Phenotype]:
         below = f"{scan.dataset}/" if scan.dataset else ""
         path = f"{below}sub-{scan.subject}/sub-{scan.subject}_sessions.tsv"
         if self.tree.has(path):
-            yield self._table(path, subject=scan.subject)
+            yield self._table(path, subject=scan.subject, descriptions=[self.tree.root / "sessions.json"])
+
+    def _table(self, path: str, **options: Any) -> Phenotype:
+        """Return a table of the tree, which is read once."""
+        if path not in self._read:
+            place = self.tree.root / path
+            self._read[path] = read_phenotype(place, self.problems, source=path, keep=self.keep, **options)
+        return self._read[path]
 
     def _given(self, path: Path) -> Phenotype:
+        """Return a table that the user named, which is read once."""
         if str(path) not in self._read:
-            table = read_phenotype(path, self.problems, id_column=self.id_column, keep=self.keep)
-            self._read[str(path)] = table
+            options: dict[str, Any] = {"id_column": self.id_column, "keep": self.keep}
+            self._read[str(path)] = read_phenotype(path, self.problems, source=path.name, **options)
         return self._read[str(path)]
-
-    def _table(self, path: str, *, id_column: str | None = None, subject: str = "", folder: str = "") -> Phenotype:
-        if path not in self._read:
-            stem = path.rpartition("_")[2].removesuffix(".tsv")
-            table = read_phenotype(
-                self.tree.root / path,
-                self.problems,
-                source=path,
-                id_column=id_column,
-                subject=subject,
-                keep=self.keep,
-                descriptions=[self.tree.root / f"{stem}.json"] if subject or folder else [],
-            )
-            if folder:
-                table.rows = {(f"{folder}/{name}", ""): cells for (name, _), cells in table.rows.items()}
-            self._read[path] = table
-        return self._read[path]
 
 
 def read_phenotype(
     path: Path,
     problems: Problems,
     *,
-    source: str | None = None,
+    source: str,
     id_column: str | None = None,
     subject: str = "",
+    folder: str = "",
     keep: Sequence[str] = (),
     descriptions: Sequence[Path] = (),
 ) -> Phenotype:
     """Read a table of people, sessions or scans, and decode its known columns.
 
     Cells that cannot be decoded become `problems`, in which the table is called `source`. `subject` is that of every
-    row, of a table that holds one subject's sessions. `descriptions` are JSON files with ``Levels`` and ``Units``
-    besides the table's own, the most general first.
+    row, of a table that holds one subject's sessions; `folder` is that of the files, of a table whose identifiers are
+    files. `descriptions` are JSON files with ``Levels`` and ``Units`` in addition to the table's own.
     """
     listing = read_sheet(path)
     table, lines = listing.columns, listing.lines
-    phenotype = Phenotype(source or path.name)
+    phenotype = Phenotype(source)
     identifiers = [subject] * len(lines) if subject else _identifiers(table, path, id_column)
     sessions = first_of(table, SESSIONS)
     described: dict[str, object] = {}
@@ -194,7 +187,8 @@ def read_phenotype(
         if is_missing(person):
             problems.add(f"{phenotype.source}: found no identifier", line=line)
             continue
-        key = (person, table[sessions][row].removeprefix("ses-") if sessions else "")
+        session = table[sessions][row].removeprefix("ses-") if sessions else ""
+        key = (f"{folder}/{person}" if folder else person, session)
         cells = {}
         for known, name in columns.items():
             decoded = _decode(known, name, table[name][row], described.get(name))
@@ -231,6 +225,7 @@ def _identifiers(table: Mapping[str, list[str]], path: Path, id_column: str | No
 
 
 def _decode(known: str, name: str, cell: str, description: object) -> str | Refusal:
+    cell = " ".join(cell.split())  # a table of tabs holds no line breaks
     if is_missing(cell):
         return ""
     described = description if isinstance(description, dict) else {}

@@ -74,30 +74,6 @@ def test_what_is_read_is_the_volume(scans, tmp_path, dtype):
     assert load_file(entries_of(cache)[0])["volume"].shape == (1, 20, 22, 16)
 
 
-@pytest.mark.parametrize("how", ["deleted", "replaced", "stale"])
-def test_an_entry_that_another_host_takes_away_while_it_is_read_is_made_again(scans, cache, monkeypatch, how):
-    cache.prepare(scans[:1], n_workers=0)
-    good, (entry,) = cache.read(scans[0]), entries_of(cache)
-    open_file = open
-
-    def disturbed(path, *given, **named):
-        if path == entry and how == "deleted":
-            entry.unlink(missing_ok=True)
-        elif path == entry and how == "stale":
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-        stream = open_file(path, *given, **named)
-        if path == entry and how == "replaced":
-            other = entry.with_name("other")
-            other.write_bytes(b"x" * 100)
-            other.replace(entry)
-        return stream
-
-    monkeypatch.setattr(cache_module, "open", disturbed, raising=False)
-    np.testing.assert_array_equal(cache.read(scans[0]), good)
-    monkeypatch.undo()
-    np.testing.assert_array_equal(cache.read(scans[0]), good)
-
-
 def test_worker_processes_make_the_same_entries(scans, tmp_path, brain, write_nifti, monkeypatch):
     monkeypatch.setattr(cache_module, "N_SCANS_A_WORKER", 4)
     more = [*scans, *(str(write_nifti(brain + i, f"more{i}.nii.gz")) for i in range(4))]
@@ -155,7 +131,7 @@ def test_a_link_is_followed_to_its_file(brain, write_nifti, cache, tmp_path, mon
     assert not np.array_equal(cache.read(link), cache.read(path))
 
 
-@pytest.mark.parametrize("how", ["cut", "flip", "empty", "text", "header", "longer"])
+@pytest.mark.parametrize("how", ["cut", "flip", "text", "header", "longer"])
 def test_a_damaged_entry_is_made_again(scans, cache, how):
     cache.prepare(scans[:1], n_workers=0)
     good = np.array(cache.read(scans[0]))
@@ -165,9 +141,7 @@ def test_a_damaged_entry_is_made_again(scans, cache, how):
         content[len(content) // 2] ^= 0x10
     elif how == "header":
         content[:6] = b"xxxxxx"
-    entry.write_bytes(
-        {"cut": content[:-100], "empty": b"", "text": b"hello" * 1000, "longer": content + b"x"}.get(how, content)
-    )
+    entry.write_bytes({"cut": content[:-100], "text": b"hello" * 1000, "longer": content + b"x"}.get(how, content))
     assert cache.prepare(scans[:1], n_workers=0) == (0 if how == "flip" else 1)
     np.testing.assert_array_equal(cache.read(scans[0]), good)
 
@@ -182,15 +156,6 @@ def test_an_entry_that_is_no_file_is_not_waited_for_and_made_again(scans, cache)
         assert cache.missing(scans[:1]) == scans[:1]
         np.testing.assert_array_equal(cache.read(scans[0]), good)
         assert stat.S_ISREG(entry.lstat().st_mode)
-
-
-def test_a_copied_cache_is_used(scans, cache, monkeypatch):
-    cache.prepare(scans, n_workers=0)
-    for entry in entries_of(cache):
-        os.utime(entry)
-    loads = count_loads(monkeypatch)
-    assert cache.prepare(scans, n_workers=0) == 0
-    assert not loads
 
 
 @pytest.mark.parametrize("refused", ["the folder", "its files"])
@@ -395,7 +360,7 @@ def test_the_default_folder_follows_xdg(monkeypatch, tmp_path):
     assert VolumeCache(None, CONTRACT).folder.parent == default_cache_folder()
 
 
-@pytest.mark.parametrize("skew", [-86_400, -60, 60])
+@pytest.mark.parametrize("skew", [-60, 60])
 def test_neither_old_files_nor_the_clock_of_another_host_are_waited_for(brain, write_nifti, cache, monkeypatch, skew):
     path = write_nifti(brain)
     now = time.time()

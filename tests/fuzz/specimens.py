@@ -85,7 +85,7 @@ def _tables(root: Path) -> dict[str, Specimen]:
 
     def phenotype(path: Path) -> Any:
         problems = Problems(path.name)
-        read_phenotype(path, problems)
+        read_phenotype(path, problems, source=path.name)
         problems.raise_if_any()
 
     folder = root / "tables"

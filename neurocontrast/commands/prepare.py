@@ -6,9 +6,8 @@ import contextlib
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,7 +15,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from neurocontrast.data.cohort import Cohort, read_cohort
-from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
 from neurocontrast.lazy import is_installed, require
@@ -24,11 +23,10 @@ from neurocontrast.parallel.workers import map_files
 from neurocontrast.prepare.records import (
     IMAGES,
     MOST_IMITATIONS,
-    Found,
+    TABLES,
     PrepareOptions,
     files_of_scan,
     imitated_stem,
-    look_up,
     recipe_of,
 )
 from neurocontrast.progress import SILENT, Progress
@@ -41,7 +39,6 @@ Extraction = Literal["auto", "deepbet", "template"]
 
 RECORD_NAME = "prepare.json"
 IMITATIONS = "imitations.tsv"
-TABLES = ("participants.tsv", IMITATIONS, "quality.tsv")
 VOLUMES = ("tiv", "gm_ml", "wm_ml", "csf_ml")
 """Columns of native volumes in mL; ``gm``, ``wm`` and ``csf`` are paths."""
 _PATIENCE = 5.0
@@ -115,84 +112,43 @@ def prepare(
     stems = [name.replace(" session ", "_ses-").replace("/", "-").replace(" ", "-") for name in cohort.names()]
     _refuse_outputs(cohort, target, stems, options)
     with _held(target, progress):
-        work = _Work(cohort, target, stems, options, n_workers, progress)
-        facts = work.prepare(work.look_up())
+        _write_record(target, cohort, options, n=None)
+        facts = _prepare_all(cohort, target, stems, options, n_workers, progress)
         _refuse_or_warn(cohort, facts, skip, progress)
         done = [row for row, each in enumerate(facts) if "problem" not in each]
-        _write_results(work, facts, done)
+        _write_results(target, _Prepared(cohort, stems, options, facts, done), progress)
+        _write_record(target, cohort, options, n=len(done))
     return target / "participants.tsv"
 
 
 @dataclass(frozen=True, eq=False)
-class _Work:
-    """The scans to prepare, and where their images go."""
+class _Prepared:
+    """The scans of a cohort, what was measured of each, and the rows of those that are done."""
 
     cohort: Cohort
-    target: Path
     stems: Sequence[str]
     options: PrepareOptions
-    n_workers: int
-    progress: Progress
+    facts: Sequence[dict[str, Any]]
+    done: Sequence[int]
 
-    @cached_property
-    def sources(self) -> list[tuple[str, str]]:
-        """Return the image and the mask of each scan."""
-        paths = [str(path) for path in self.cohort.table["path"]]
-        return list(zip(paths, self.cohort.paths_in("mask_path"), strict=True))
 
-    def look_up(self) -> list[Found]:
-        """Return what an earlier call left of each scan; images of another cohort are refused."""
-        folder, root = str(self.target / "images"), str(self.cohort.root)
-        given = [
-            (row, *self.sources[row], root, self.stems[row], folder, self.options) for row in range(len(self.stems))
-        ]
-        found = self._map(_look_up, given, "Looking for what is there")
-        names, problems = self.cohort.names(), Problems(f"out: '{self.target}' holds images of another cohort")
-        for name, stem, each in zip(names, self.stems, found, strict=True):
-            if each.other:
-                problems.add(
-                    f"images/{stem}_brain.nii.gz was made of another file ('{each.other}'), from another place",
-                    name=name,
-                )
-        problems.hint("Give another --out; or remove these images, if they are no longer needed.")
-        problems.raise_if_any()
-        again = [f"{name}: {each.again}" for name, each in zip(names, found, strict=True) if each.again]
-        if again:
-            more = [f"… and {len(again) - N_SHOWN} more"] if len(again) > N_SHOWN else []
-            text = "\n  ".join(again[:N_SHOWN] + more)
-            self.progress.warning(f"{len(again)} of {len(found)} scans are prepared again:\n  {text}")
-        return found
-
-    def prepare(self, found: Sequence[Found]) -> list[dict[str, Any]]:
-        """Prepare what is not there yet; return the measures of every scan."""
-        folder = self.target / "images"
-        if any(each.again for each in found):  # no table may name what changes
-            for name in TABLES:
-                (self.target / name).unlink(missing_ok=True)
-        elif any(each.lacks for each in found):
-            (self.target / IMITATIONS).unlink(missing_ok=True)
-        folder.mkdir(exist_ok=True)
-        _write_record(self, n=None)
-        facts = [each.facts or {"problem": each.problem} for each in found]
-        missing = [row for row, each in enumerate(found) if not each.problem and (each.lacks or each.facts is None)]
-        given = [
-            (row, *self.sources[row], self.stems[row], str(folder), found[row], self.options, os.getpid())
-            for row in missing
-        ]
-        for row, made in zip(missing, self._map(_prepare, given, "Preparing scans"), strict=True):
+def _prepare_all(
+    cohort: Cohort, target: Path, stems: Sequence[str], options: PrepareOptions, n_workers: int, progress: Progress
+) -> list[dict[str, Any]]:
+    """Prepare the scans that are not there yet; return the measures of every scan."""
+    folder = target / "images"
+    folder.mkdir(exist_ok=True)
+    paths = zip(cohort.table["path"].astype(str), cohort.paths_in("mask_path"), strict=True)
+    work = [
+        (row, source, mask, str(cohort.root), stems[row], str(folder), options, os.getpid())
+        for row, (source, mask) in enumerate(paths)
+    ]
+    facts: dict[int, dict[str, Any]] = {}
+    with progress.task("Preparing scans", total=len(work), unit="scan") as task:
+        for row, made in map_files(_prepare, work, n_workers=n_workers, option="n_workers", n_per_worker=1):
             facts[row] = made
-        return facts
-
-    def _map(self, function: Callable[..., tuple[int, Any]], given: Sequence[tuple[Any, ...]], title: str) -> list[Any]:
-        """Return what a function says of each scan, in their order."""
-        results: dict[int, Any] = {}
-        with self.progress.task(title, total=len(given), unit="scan") as task:
-            for row, result in map_files(
-                function, given, n_workers=self.n_workers, option="--n-workers", n_per_worker=1
-            ):
-                results[row] = result
-                task.advance(1)
-        return [results[each[0]] for each in given]
+            task.advance(1)
+    return [facts[row] for row in range(len(work))]
 
 
 def _refuse_outputs(cohort: Cohort, target: Path, stems: Sequence[str], options: PrepareOptions) -> None:
@@ -254,56 +210,48 @@ def _held(target: Path, progress: Progress) -> Iterator[None]:
             target.rmdir()  # where nothing was written
 
 
-def _write_record(work: _Work, n: int | None) -> None:
+def _write_record(target: Path, cohort: Cohort, options: PrepareOptions, *, n: int | None) -> None:
     """Write what the folder is made from; `n` is the number of prepared scans, None before the end."""
-    source = work.cohort.source
-    table = {"name": source.name, "size": source.stat().st_size, "sha256": digest_of_file(source)}
-    record = {"finished": n is not None, "n": n, "options": vars(work.options), "input": table}
-    write_json(
-        work.target / RECORD_NAME,
-        record | {"code": recipe_of(work.options)["code"], "environment": describe_environment()},
-    )
+    table = {"name": cohort.source.name, "sha256": digest_of_file(cohort.source)}
+    record = {"finished": n is not None, "n": n, "options": vars(options), "input": table}
+    record |= {"code": recipe_of(options)["code"], "environment": describe_environment()}
+    write_json(target / RECORD_NAME, record)
 
 
-def _write_results(work: _Work, facts: Sequence[dict[str, Any]], done: Sequence[int]) -> None:
+def _write_results(target: Path, made: _Prepared, progress: Progress) -> None:
     """Write the tables, that of the scans last."""
-    cohort, target = work.cohort, work.target
-    keys = cohort.table[["participant_id", "session"]]
-    quality = pd.DataFrame([{**keys.loc[row], **facts[row]} for row in done]).replace("", "n/a")
+    keys = made.cohort.table[["participant_id", "session"]]
+    quality = pd.DataFrame([{**keys.loc[row], **made.facts[row]} for row in made.done]).replace("", "n/a")
     write_table(target / "quality.tsv", quality.fillna("n/a"))
-    if work.options.imitations:
-        every = [_table(work, facts, done, number) for number in range(work.options.imitations + 1)]
+    if made.options.imitations:
+        every = [_table(made, number) for number in range(made.options.imitations + 1)]
         write_table(target / IMITATIONS, pd.concat(every).sort_index(kind="stable"))
-    table = _table(work, facts, done)
-    write_table(target / "participants.tsv", table)
-    kept = [name for name in quality if name in VOLUMES and name not in _new_volumes(cohort, facts, done)]
+    write_table(target / "participants.tsv", _table(made))
+    kept = [name for name in quality if name in VOLUMES and name not in _new_volumes(made)]
     if kept:
-        work.progress.warning(f"The table's own {', '.join(kept)} is kept; what was measured here is in quality.tsv.")
-    _write_record(work, n=len(done))
+        progress.warning(f"The table's own {', '.join(kept)} is kept; what was measured here is in quality.tsv.")
 
 
-def _table(
-    work: _Work, facts: Sequence[dict[str, Any]], done: Sequence[int], imitation: int | None = None
-) -> pd.DataFrame:
+def _table(made: _Prepared, imitation: int | None = None) -> pd.DataFrame:
     """Return the table of what was prepared; with a number, of one imitated acquisition of every scan (0: the real)."""
-    table = work.cohort.table.iloc[list(done)].drop(columns=["mask_path"], errors="ignore").copy()
+    table = made.cohort.table.iloc[list(made.done)].drop(columns=["mask_path"], errors="ignore").copy()
     if imitation is not None:
         table["acquisition"] = f"imitated{imitation}" if imitation else "real"
     if imitation:
         table["session"] = [f"{session}imitated{imitation}" for session in table["session"].fillna("")]
-    stems = [imitated_stem(work.stems[row], imitation) if imitation else work.stems[row] for row in done]
-    for name in IMAGES if work.options.tissue else IMAGES[:1]:
+    stems = [imitated_stem(made.stems[row], imitation) if imitation else made.stems[row] for row in made.done]
+    for name in IMAGES if made.options.tissue else IMAGES[:1]:
         table["path" if name == "brain" else name] = [f"images/{stem}_{name}.nii.gz" for stem in stems]
     table["space"], table["stage"] = "MNI152", "stripped"
-    for name in _new_volumes(work.cohort, facts, done):
-        table[name] = [facts[row].get(name) for row in done]
+    for name in _new_volumes(made):
+        table[name] = [made.facts[row].get(name) for row in made.done]
     return table.astype(object).where(table.notna() & (table != ""), "n/a")
 
 
-def _new_volumes(cohort: Cohort, facts: Sequence[dict[str, Any]], done: Sequence[int]) -> list[str]:
+def _new_volumes(made: _Prepared) -> list[str]:
     """Return the native volumes that were measured and that the table of the cohort does not have itself."""
-    given = {str(name).lower() for name in cohort.table}
-    return [name for name in VOLUMES if name not in given and any(name in facts[row] for row in done)]
+    given = {str(name).lower() for name in made.cohort.table}
+    return [name for name in VOLUMES if name not in given and any(name in made.facts[row] for row in made.done)]
 
 
 def _options(
@@ -341,10 +289,6 @@ def _options(
     return PrepareOptions(spacing, extraction=extraction, quasiraw=quasiraw, **given)
 
 
-def _look_up(row: int, *given: Any) -> tuple[int, Found]:
-    return row, look_up(*given)
-
-
 def _prepare(row: int, *given: Any) -> tuple[int, dict[str, Any]]:
     from neurocontrast.prepare.scan import prepare_scan
 
@@ -358,5 +302,5 @@ def _refuse_or_warn(cohort: Cohort, facts: Sequence[dict[str, Any]], skip: bool,
         return
     text = f"{len(bad)} of {len(facts)} scans could not be prepared:\n  " + "\n  ".join(bad[:20])
     if not skip or len(bad) == len(facts):
-        raise DataError(f"{cohort.source.name}: {text}\nThe others are kept. --skip leaves these out.")
+        raise DataError(f"{cohort.source.name}: {text}\nThe others are kept. Leave these out with skip=True.")
     progress.warning(text)

@@ -17,11 +17,12 @@ from neurocontrast.exceptions import DataError, NeurocontrastError
 from neurocontrast.files import atomic_path
 from neurocontrast.prepare.extraction import extract_brain, extract_brain_by_template, is_stripped
 from neurocontrast.prepare.records import (
-    Found,
+    TABLES,
     PrepareOptions,
+    describe_input,
     forget,
     imitated_stem,
-    missing_imitations,
+    read_record,
     recipe_of,
     write_record,
 )
@@ -71,20 +72,20 @@ def _template(spacing_mm: float, quasiraw: bool) -> _Template:
 
 
 def prepare_scan(
-    source: str, mask_path: str, stem: str, folder: str, found: Found, options: PrepareOptions, owner: int
+    source: str, mask_path: str, root: str, stem: str, folder: str, options: PrepareOptions, owner: int
 ) -> dict[str, Any]:
-    """Prepare one scan into a folder, or what an earlier call left undone of it.
+    """Prepare one scan into a folder, unless an earlier call has done so.
 
     Parameters
     ----------
     source, mask_path : str
         The image, and a mask of its brain or "".
+    root : str
+        Folder that paths in the record start from; they tell nothing of the folders above it.
     stem : str
-        How the results are called: ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` …, and the record ``{stem}.json``.
+        Beginning of the file names of the results: ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` …, ``{stem}.json``.
     folder : str
-        Where they are written.
-    found : Found
-        What an earlier call left, as `look_up` returns it.
+        Folder ``images`` of the results. Tables in the folder above it are removed before an image is replaced.
     options : PrepareOptions
         What is done.
     owner : int
@@ -95,31 +96,35 @@ def prepare_scan(
     dict
         Measures; ``problem`` where the scan cannot be prepared.
     """
-    out, facts = Path(folder), found.facts
+    out = Path(folder)
     try:
-        if facts is None:
+        given = describe_input(source, mask_path, root)
+        record = read_record(out, stem, given, options)
+        if record is None:
             images, facts = _prepare(source, mask_path, options)
-            made = {**recipe_of(options), "input": found.inputs, "facts": facts}
-            _replace(out, stem, images, made, options, owner)
+            record = _replace(out, stem, images, {"input": given, "facts": facts}, options, owner)
         _imitate(out, stem, options, owner)
     except NeurocontrastError as error:
         return {"problem": str(error)}
     except _UNSUITABLE as error:
         return {"problem": f"{type(error).__name__}: {error}"}
-    return facts
+    return dict(record["facts"])
 
 
 def _imitate(out: Path, stem: str, options: PrepareOptions, owner: int) -> None:
     """Write the imitated acquisitions of a prepared brain that are not there yet."""
-    missing = missing_imitations(out, stem, options)
-    if not missing:
+    if not options.imitations:
         return
-    voxels = nib.load(out / f"{stem}_brain.nii.gz").get_fdata(dtype=np.float32)
-    for number in missing:
+    source = out / f"{stem}_brain.nii.gz"
+    given, voxels = describe_input(str(source), "", str(out)), None
+    for number in range(1, options.imitations + 1):
+        name = imitated_stem(stem, number)
+        if read_record(out, name, given, options) is not None:
+            continue
+        voxels = nib.load(source).get_fdata(dtype=np.float32) if voxels is None else voxels
         brain = imitate_acquisition(voxels, options.spacing_mm, name=stem, number=number)
         maps, _ = _tissue(brain, brain > 0, options)
-        images = {"brain": brain, **maps}
-        _replace(out, imitated_stem(stem, number), images, recipe_of(options), options, owner)
+        _replace(out, name, {"brain": brain, **maps}, {"input": given, "facts": {}}, options, owner)
 
 
 def _tissue(
@@ -212,16 +217,18 @@ def _mask(
 
 def _replace(
     out: Path, stem: str, images: dict[str, Floats], made: dict[str, Any], options: PrepareOptions, owner: int
-) -> None:
-    """Write images in the place of earlier ones; their record goes first and comes last."""
+) -> dict[str, Any]:
+    """Write images in the place of earlier ones: tables and record go first, the new record comes last."""
     files = {f"{stem}_{name}.nii.gz": voxels for name, voxels in images.items()}
     _check_owner(owner)
+    for name in TABLES:
+        (out.parent / name).unlink(missing_ok=True)
     forget(out, stem)
     for name, voxels in files.items():
         _check_owner(owner)
         _write(out / name, voxels, _grid_of(options).affine)
     _check_owner(owner)
-    write_record(out, stem, made, list(files))
+    return write_record(out, stem, recipe_of(options) | made, list(files))
 
 
 def _check_owner(owner: int) -> None:

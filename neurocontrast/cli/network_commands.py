@@ -192,7 +192,7 @@ def doctor(
     given: Configured,
     participants: _RunTable = None,
 ) -> Result:
-    """Show versions, devices and memory, and what `pretrain` would refuse of a configuration (writes nothing)."""
+    """Show versions and devices, and what `pretrain` would refuse of a configuration (writes nothing)."""
     settings = given.resolve(check_objective=True, data={"participants": participants})
     found = neurocontrast.doctor(settings)
     return Result(asdict(found), notes=[found.to_text()], exit_code=2 if found.problems else 0)

@@ -1,4 +1,4 @@
-"""Data that lie beside the package in its repository: a sample cohort of real brains."""
+"""Data in the repository of the package: a sample cohort of real brains."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def load_sample(path: str | os.PathLike[str] | None = None) -> Sample:
     Notes
     -----
     Each file has the licence of its source, which `Sample.files` names and ``LICENSES.md`` explains; some are under
-    CC BY-SA 3.0, so that what is made of them has to be shared alike.
+    CC BY-SA 3.0, so that derived data must be shared under the same licence.
 
     Examples
     --------

@@ -210,7 +210,7 @@ def write_table(path: str | os.PathLike[str], table: pd.DataFrame) -> None:
 
 
 def write_table_with_json(path: Path, table: pd.DataFrame, about: Any) -> None:
-    """Write a table and the ``.json`` beside it; a full disk or a kill leaves no table without its own ``.json``."""
+    """Write a table and the ``.json`` of the same name; a kill leaves no table without its own ``.json``."""
     with atomic_path(path) as of_table, atomic_path(path.with_suffix(".json")) as of_json:
         write_table(of_table, table)
         write_json(of_json, about)

@@ -1,6 +1,7 @@
-"""The one way in for files: their content, JSON, arrays and gzip, each with limits, so that a damaged file is named.
+"""Readers of files: bytes, text, JSON and arrays, with limits on size.
 
-Every reader raises the error class that its caller gives, with the file, what was found, and the caller's `remedy`.
+Every reader raises the error class that its caller gives; the message names the file, what was found, and the
+caller's `remedy`.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ DAMAGE: tuple[type[Exception], ...] = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError, SyntaxError),
     *(TypeError, ValueError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
-"""What the readers of others raise for damaged bytes; an exhausted memory and an interruption are not among them."""
+"""Errors that libraries raise for damaged bytes; MemoryError and KeyboardInterrupt are not among them."""
 _DAMAGE_OF_ARRAYS: tuple[type[Exception], ...] = (*DAMAGE, MemoryError)
 """The damaged header of an array can announce any size."""
 
 
 def problem_of_place(path: str | os.PathLike[str]) -> str:
-    """Return why a path is no file that can be read (a pipe or device would be waited for without end), or ""."""
+    """Return why a path is no file that can be read, or ""; reading a pipe or a device would never end."""
     try:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:

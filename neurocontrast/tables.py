@@ -1,4 +1,4 @@
-"""The one reader of tables that programs wrote: tab-separated text, Excel workbooks, Parquet.
+"""Readers of tables that programs wrote: tab-separated text, Excel workbooks, Parquet.
 
 Tables that people wrote as text are read by `neurocontrast.data.listing`, which names lines and takes more forms.
 """

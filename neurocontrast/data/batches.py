@@ -19,7 +19,7 @@ Batches: TypeAlias = Generator[tuple[torch.Tensor, torch.Tensor], None, None]
 
 
 class Images(Protocol):
-    """What batches are read from: `CohortDataset`, or anything that answers alike."""
+    """A source of batches: `CohortDataset`, or any object with these methods."""
 
     def __len__(self) -> int:
         """Return the number of scans."""
@@ -30,7 +30,7 @@ class Images(Protocol):
 
 @runtime_checkable
 class ImagesInPlace(Protocol):
-    """Images that are read straight into a batch, in the precision they are kept in."""
+    """Images that are read straight into the memory of a batch, in the precision of the cache."""
 
     image_shape: tuple[int, ...]
     image_dtype: np.dtype[Any]

@@ -35,7 +35,7 @@ class Cohort:
     ----------
     table : DataFrame
         One row a scan, rows numbered from 0. Columns: ``participant_id``, ``subject_id``,
-        ``session`` ("" where there is none), ``path`` (absolute); where the file has them
+        ``session`` ("" if it has none), ``path`` (absolute); if the file has them
         ``age`` (years), ``sex`` ("F", "M"), ``site``, ``diagnosis``; then every further column,
         as float64 or text. Missing values are NaN.
     source : Path
@@ -43,9 +43,9 @@ class Cohort:
     root : Path
         The folder that relative image paths start from.
     warnings : tuple of str
-        What a user should know about the table, though it can be used.
+        Warnings about the table.
     channels : tuple of str
-        Columns that hold the files of each scan (absolute paths), one a channel; none where there are no images.
+        Columns that hold the files of each scan (absolute paths), one a channel; empty for people without images.
     measures : MeasuresTable or None
         Regional measures, a row for each row of the table.
     """
@@ -77,7 +77,7 @@ class Cohort:
         return any(mark not in ("", "0", "no", "false") for mark in marks)
 
     def paths_in(self, *columns: str) -> list[str]:
-        """Return the files that the first of these columns of the table names, absolute; "" where there is none."""
+        """Return the files that the first of these columns of the table names, absolute; "" for a missing one."""
         given = next((self.table[name] for name in columns if name in self.table), pd.Series("", self.table.index))
         return [os.path.join(self.root, path) if path else "" for path in given.fillna("").astype(str)]  # noqa: PTH118
 
@@ -113,14 +113,14 @@ class Cohort:
         return self.subset(np.flatnonzero(keep))
 
     def names(self) -> list[str]:
-        """Return how each scan is called in messages: its participant, with the session where it has one."""
+        """Return the name of each scan in messages: its participant, and its session if it has one."""
         return [
             f"{participant} session {session}" if session else str(participant)
             for participant, session in zip(self.table["participant_id"], self.table["session"], strict=True)
         ]
 
     def digest(self) -> str:
-        """Return a digest of the table's content, the same on every machine that holds the cohort."""
+        """Return a digest of the content of the table, which is the same on every machine."""
         parts: list[str] = []
         for column in self.table.columns:
             values = self.table[column]
@@ -137,7 +137,7 @@ class Cohort:
         return digest_of("neurocontrast-cohort", len(self.table), *parts)
 
     def subject_digests(self) -> list[str]:
-        """Return the digest of each subject once, sorted, so that the order of the table cannot be read from it."""
+        """Return the sorted digests of the subjects, which do not reveal the order of the table."""
         return sorted(subject_digest(str(subject)) for subject in self.table["subject_id"].unique())
 
 

@@ -1,4 +1,4 @@
-"""A cohort as a dataset of MONAI's: images beside what is known about each of them."""
+"""A cohort as a `monai.data.Dataset`: the image of each scan with the columns of its table."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def deterministic_part(transform: Compose, scan: ScanFiles) -> DescribedTransfor
     made = apply(kept, {_IMAGE: scan})
     if others := [key for key in made if key != _IMAGE]:
         raise DataError(
-            f"transforms: the item '{_IMAGE}' alone is kept on the disk, and the transforms before the first random "
+            f"transforms: only the item '{_IMAGE}' is kept on the disk, and the transforms before the first random "
             f"one also make {one_of(others)}. Make those behind the first random transform, or delete them again "
             "(monai.transforms.DeleteItemsd)."
         )

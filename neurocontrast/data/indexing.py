@@ -1,4 +1,4 @@
-"""From a folder of scans to one table: find, choose, join, and say what was left out."""
+"""From a folder of scans to one table: scans are found, chosen and joined with tables of people."""
 
 from __future__ import annotations
 
@@ -152,9 +152,9 @@ def _scans(
 def _measures_below(
     tree: Tree, rules: dict[str, str], keep: list[str], *, needed: bool
 ) -> tuple[MeasuresTable | None, list[tuple[str, str]]]:
-    """Return the measures in tables of the folder, and why those cannot be used that are not `needed`.
+    """Return the measures in tables of the folder; if not `needed`, the reason why they cannot be used.
 
-    What chooses between tables is taken out of `rules`, and columns that are measures out of `keep`.
+    Rules that choose between tables are removed from `rules`, and columns that are measures from `keep`.
     """
     chosen = {name: rules.pop(name) for name in ("atlas", "measure") if name in rules}
     if not files_of_measures(tree):
@@ -311,7 +311,7 @@ def _settings_of(scan: FoundScan, tree: Tree, problems: Problems) -> dict[str, s
 def _compare_with_tables(
     scans: Sequence[FoundScan], known: Sequence[Known], with_image: set[str], people: PeopleTables, problems: Problems
 ) -> None:
-    """Note images without row, rows without image, and sessions that look alike."""
+    """Note images without a row, rows without an image, and sessions that differ only in zeros."""
     for scan, found in zip(scans, known, strict=True):
         if people.general(scan.dataset) and not found.in_any_table:
             what = "is an image" if scan.path else "are measures"

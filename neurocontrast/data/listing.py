@@ -49,7 +49,7 @@ class Listing:
 def read_text_table(path: str | Path) -> Listing:
     """Read a ``.tsv`` (tabs) or ``.csv`` (commas or semicolons) file as text.
 
-    A byte order mark, Windows line ends, blank lines and spaces around a cell are taken away.
+    A byte order mark, Windows line ends, blank lines and spaces around a cell are removed.
     """
     source = Path(path).expanduser()
     rows = [(line, cells) for line, cells in _split(source, _decode(source)) if any(cells)]

@@ -20,7 +20,7 @@ from neurocontrast.kernels import ColumnKernel
 from neurocontrast.tables import read_parquet
 
 Vectors = Mapping[str, pd.DataFrame]
-"""What kernels compare besides single columns, by name: tables (n, p) of float32 with NaN where missing."""
+"""Vectors that kernels compare, by name: tables (n, p) of float32 with NaN where missing."""
 
 _NOT_VALUES = ("participant_id", "subject_id", "session", "path")
 
@@ -171,7 +171,7 @@ def _read_table(path: Path) -> pd.DataFrame:
 def check_vectors(vectors: Vectors, objective: nn.Module, cohort: Cohort, training_rows: Sequence[int]) -> None:
     """Refuse vectors that a kernel of the objective cannot compare: all rows with missing values, all constant columns.
 
-    `training_rows` are those that a kernel with ``standardise`` is fitted on.
+    Kernels with ``standardise`` are fitted on `training_rows`.
     """
     problems, names = Problems(cohort.source.name), cohort.names()
     for kernel in objective.modules():

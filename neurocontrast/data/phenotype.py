@@ -32,7 +32,7 @@ _COLUMNS = {
     "diagnosis": ("diagnosis", "dx", "group"),
     "tiv": ("tiv", "etiv"),
 }
-"""Columns of the index, and what tables call them, the first that is there being taken."""
+"""Columns of the index, and their usual names in tables; the first name that a table has is taken."""
 
 _PER_YEAR = {"year": 1.0, "month": 12.0, "week": 365.25 / 7, "day": 365.25}
 _UNITS = {"y": "year", "yr": "year", "m": "month", "mo": "month", "w": "week", "d": "day"}
@@ -58,10 +58,10 @@ class Known(NamedTuple):
 
 @dataclass
 class PeopleTables:
-    """The tables of a tree, in the order in which they are believed: scans, sessions, phenotypes, participants.
+    """The tables of a tree, the most specific first: scans, sessions, phenotypes, participants.
 
-    The user's own `phenotypes` come before those of ``phenotype/``; `keep` names further columns to take over. Bad
-    cells and contradictions become `problems`.
+    The first table that has a value gives it. The user's own `phenotypes` come before those of ``phenotype/``; `keep`
+    names further columns to take over. Bad cells and contradictions become `problems`.
     """
 
     tree: Tree
@@ -81,7 +81,7 @@ class PeopleTables:
             for name, cell in cells.items():
                 earlier = known.cells.setdefault(name, cell)
                 first = known.sources.setdefault(name, source)
-                # A session's age differs from the participant's by right; two tables of one kind should agree.
+                # The age at a session may differ from the participant's; two tables of one kind should agree.
                 alike = is_specific.setdefault(name, specific) == specific
                 if (name == "sex" and earlier != cell) or (name == "age" and alike and _ages_differ(earlier, cell)):
                     self.problems.add(
@@ -178,8 +178,8 @@ def read_phenotype(
     identifiers = [subject] * len(lines) if subject else _identifiers(table, path, id_column)
     sessions = first_of(table, SESSIONS)
     described: dict[str, object] = {}
-    for beside in [*descriptions, path.with_suffix(".json")]:
-        described |= read_json(beside) if beside.is_file() else {}
+    for description in [*descriptions, path.with_suffix(".json")]:
+        described |= read_json(description) if description.is_file() else {}
     columns = {known: name for known, names in _COLUMNS.items() if (name := first_of(table, names))}
     columns |= {name: name for name in keep if name in table}
     line_of: dict[tuple[str, str], int] = {}
@@ -248,7 +248,7 @@ def _decode(known: str, name: str, cell: str, description: object) -> str | Refu
         return _years(name, cell, str(described.get("Units", "")))
     if known == "sex":
         if number_of(cell) is not None:
-            return Refusal("a code needs Levels in the JSON file beside the table, or letters")
+            return Refusal("a code needs Levels in the JSON file of the same name, or letters")
         sex = as_sex(cell)
         return cell if isinstance(sex, Refusal) else sex
     return cell

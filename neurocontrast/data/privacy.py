@@ -1,4 +1,4 @@
-"""What could identify a patient, in tables, headers of images and JSON files: fields are named, values never."""
+"""What could identify a patient in tables, headers of images and JSON files; messages show fields, not values."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _TEXT_FIELDS = ("descrip", "aux_file", "db_name", "intent_name")
 
 
 def look_for_identities(table: Path, images: Sequence[Path], problems: Problems) -> dict[str, int]:
-    """Note every field of a table, of its images and of the JSON files beside these that could identify a patient.
+    """Note every field of a table, of its images and of their JSON files that could identify a patient.
 
-    Returns how many fields were found, and how many files could not be read, of which nothing is known.
+    Returns how many fields were found, and how many files could not be read.
     """
     n_before, n_unread = len(problems.found), 0
     for column, cells in read_text_table(table).columns.items():

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a table, collected before the first is raised."""
+"""Problems of a table, collected so that one error names all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ N_SHOWN = 20
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong: what was found and what is allowed, and the place."""
+    """One problem: what was found, what is allowed, and the place."""
 
     text: str
     column: str = ""
@@ -26,7 +26,7 @@ class Problem(NamedTuple):
 
 @dataclass
 class Problems:
-    """The problems of one source, whose name begins the message, with hints that help with several of them."""
+    """The problems of one source, whose name begins the message, and hints."""
 
     source: str
     found: list[Problem] = field(default_factory=list)

@@ -56,7 +56,7 @@ def inspect_scan(
 def _mask_doubt(voxels: npt.NDArray[Any]) -> str:
     low, high = voxels.min(), voxels.max()
     is_mask = bool(((voxels == low) | (voxels == high)).all())
-    return f"it has two intensities alone ({low:g} and {high:g}); is it a mask?" if is_mask else ""
+    return f"it has only two intensities ({low:g} and {high:g}); is it a mask?" if is_mask else ""
 
 
 def inspect_scans(
@@ -78,7 +78,7 @@ def inspect_scans(
 
 
 def doubts_about(cohort: Cohort) -> list[str]:
-    """Return what a user should know of a table that can be used."""
+    """Return warnings about a table that can be used."""
     table = cohort.table
     doubts = list(cohort.warnings)
     for column in ("age", "sex", "site", "diagnosis"):
@@ -96,13 +96,13 @@ def doubts_about(cohort: Cohort) -> list[str]:
         single = sorted(n_classes.index[n_classes == 1])
         if single and table["diagnosis"].nunique() > 1:
             doubts.append(
-                f"sites with a single diagnosis: {one_of(single)}; there site and diagnosis cannot be told apart"
+                f"sites with a single diagnosis: {one_of(single)}; site and diagnosis cannot be separated there"
             )
     return doubts
 
 
 def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
-    """Return doubts of single images, those that many share once with their number, and copies."""
+    """Return warnings about images, each once with the number of images, and about copies."""
     by_doubt: dict[str, list[str]] = defaultdict(list)
     by_digest: dict[str, list[str]] = defaultdict(list)
     for finding in findings:
@@ -120,7 +120,7 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
     kinds = Counter("array" if finding.header.spacing_mm is None else "NIfTI" for finding in findings if finding.header)
     if len(kinds) > 1:
         doubts.append(
-            f"{kinds['array']} .npy arrays, which have no orientation, are beside {kinds['NIfTI']} NIfTI images; "
+            f"{kinds['array']} .npy arrays, which have no orientation, are among {kinds['NIfTI']} NIfTI images; "
             "arrays are taken to be in RAS order"
         )
     return doubts

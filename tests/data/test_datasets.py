@@ -151,7 +151,7 @@ class AddLabel(Transform):
     ("transforms", "words"),
     [
         ([LoadScand("image"), Lambdad("image", lambda image: image)], "has no name of its own, .* Make it a function"),
-        ([LoadScand("image"), AddLabel()], "the item 'image' alone is kept .* also make 'label'"),
+        ([LoadScand("image"), AddLabel()], "only the item 'image' is kept .* also make 'label'"),
         ([RandFlipd("image")], "no transform before the first random one loads 'image'"),
     ],
 )

@@ -40,7 +40,7 @@ def test_masks_copies_and_mixed_formats_are_doubtful(brain, write_nifti, tmp_pat
     doubts = doubts_about_images(inspect_scans([str(mask), str(copy), str(tmp_path / "a.npy")], deep=True))
     assert any("2 images, the first" in doubt and "is it a mask?" in doubt for doubt in doubts)
     assert any("the same file under 2 names" in doubt for doubt in doubts)
-    assert any("1 .npy arrays, which have no orientation, are beside 2 NIfTI images" in doubt for doubt in doubts)
+    assert any("1 .npy arrays, which have no orientation, are among 2 NIfTI images" in doubt for doubt in doubts)
 
 
 def test_a_header_without_orientation_is_doubtful(brain, tmp_path):

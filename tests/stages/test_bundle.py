@@ -413,6 +413,6 @@ def test_bad_rows_of_measures_stop_no_other(measured, tmp_path):
     table.drop(columns="Left-Hippocampus").to_csv(tmp_path / "new.csv", index=False)
     with pytest.raises(RuntimeError) as refused:
         run_bundle(bundle, tmp_path / "new.csv", tmp_path / "o2.jsonl")
-    assert "new.csv: 1 of the 212 measures that were learned from are not there: 'Left-Hippocampus'" in str(
+    assert "new.csv: 1 of the 212 measures of training are not there: 'Left-Hippocampus'" in str(
         refused.value.__cause__
     )

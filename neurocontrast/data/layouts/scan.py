@@ -53,7 +53,7 @@ class FoundScan:
 
     @property
     def person(self) -> str:
-        """The subject, told apart from those of other data sets of the root."""
+        """The subject, with the data set in front where the root holds several."""
         return f"{self.dataset}_{self.subject}" if self.dataset else self.subject
 
     @property

@@ -29,7 +29,7 @@ class Tree:
     folders : dict of str to list of str
         Sorted file names by folder, both relative to the root with "/"; the root itself is "".
     skipped : list of tuple of str
-        Paths of what is no file, such as pipes and devices, and what each is.
+        Paths that are no files, such as pipes and devices, and the reason of each.
     """
 
     root: Path
@@ -94,7 +94,7 @@ def read_tree(root: Path) -> Tree:
 
 
 def _is_read(path: str) -> bool:
-    """Tell whether a link leads to a file, or to none: the content that git-annex has elsewhere."""
+    """Return whether a path is a file, or a broken link, as git-annex leaves for content that is elsewhere."""
     return problem_of_place(path) in ("", "there is no such file")
 
 

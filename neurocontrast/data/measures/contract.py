@@ -1,4 +1,4 @@
-"""From a table of measures to what a network is given: fitted on the people learned from, and kept with the weights."""
+"""Standardisation of regional measures: fitted on the training people, and kept with the weights."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ _CHOSEN = ("log_volumes", "head_size", "max_missing", "clip")
 
 @dataclass(frozen=True)
 class MeasuresContract:
-    """Which measures an encoder reads, in which order, and by which numbers each is standardised.
+    """Standardise the measures that an encoder reads.
 
     Parameters
     ----------
     columns : tuple of str
-        Names of the measures.
+        Names of the measures, in the order of the encoder's input.
     is_volume : tuple of bool
         Which of them `log_volumes` and `head_size` concern.
     medians, means, sds, slopes : tuple of float
-        Of each measure among the people learned from, after logarithm and head size: what a missing one is replaced by,
-        what is taken away, what it is divided by, and its slope on head size.
+        Of each measure among the training people, after logarithm and head size: the median, which replaces a missing
+        value; mean and standard deviation; and the slope on head size.
     head : float
         Median size of the head, as a logarithm where volumes are; 0 where it is not needed.
     log_volumes, head_size, max_missing, clip
         See `neurocontrast.transforms.MeasureSettings`.
     atlas, software : str
-        Of the tables learned from, as in `MeasuresTable`.
+        Of the training tables, as in `MeasuresTable`.
     left_out : tuple of str
-        Measures of these tables that nobody or everybody alike had.
+        Measures of the training tables that are missing or equal for all people.
     """
 
     columns: tuple[str, ...]
@@ -68,7 +68,7 @@ class MeasuresContract:
 
     @classmethod
     def fit(cls, table: MeasuresTable, values: pd.DataFrame, settings: MeasureSettings) -> Self:
-        """Return the contract fitted on the measures of people, a row each, whose kinds and atlas `table` says."""
+        """Return the contract fitted on `values`, one row a person; `table` holds their kinds and atlas."""
         values = values.rename(columns=str)
         varying = [str(name) for name in values if np.nan_to_num(values[name].std()) > _STEADY]
         needs_head = settings.head_size != "keep"
@@ -101,21 +101,21 @@ class MeasuresContract:
         return cls(**vars(known) | {name: tuple(each.tolist()) for name, each in numbers.items()})
 
     def apply(self, values: pd.DataFrame, names: Sequence[str], *, source: str) -> npt.NDArray[np.float32]:
-        """Return standardised measures (n, n_measures) of people.
+        """Return standardised measures (n, n_measures).
 
         Parameters
         ----------
         values : DataFrame
             Measures of each person, in mm, mm² and mm³.
         names : sequence of str
-            What each person is called in messages.
+            Name of each person in messages.
         source : str
-            What their table is called in messages.
+            Name of the table in messages.
 
         Raises
         ------
         DataError
-            Where measures are absent, or with everybody who lacks more than `max_missing` of them.
+            If measures are absent, or with the names of all people who lack more than `max_missing` of them.
         """
         self.check_columns(values, source=source)
         return self.standardised(self._of(values), names, source=source)
@@ -126,7 +126,7 @@ class MeasuresContract:
     def standardised(
         self, raw: npt.NDArray[np.float64], names: Sequence[str], *, source: str
     ) -> npt.NDArray[np.float32]:
-        """Return the measures `columns` (n, n_measures) of people standardised; see `apply`."""
+        """Return standardised values of the measures `columns` (n, n_measures); see `apply`."""
         raw = self._logarithms(raw)
         problems, missing = Problems(source), np.isnan(raw)
         for row in np.flatnonzero(missing.mean(axis=1) > self.max_missing).tolist():
@@ -143,15 +143,14 @@ class MeasuresContract:
         return np.clip(standardised, -self.clip, self.clip).astype(np.float32)
 
     def check_columns(self, values: Container[str], *, source: str) -> None:
-        """Refuse measures that lack some of those learned from; `source` is what their table is called."""
+        """Refuse measures without some of `columns`; `source` is the name of their table in messages."""
         absent = [name for name in self.columns if name not in values]
         if absent:
             shown = ", ".join(f"'{name}'" for name in absent[:_N_NAMED])
-            more = f" and {len(absent) - _N_NAMED} more" if len(absent) > _N_NAMED else ""
+            shown += f" and {len(absent) - _N_NAMED} more" if len(absent) > _N_NAMED else ""
             raise DataError(
-                f"{source}: {len(absent)} of the {len(self.columns)} measures that were learned from are not there: "
-                f"{shown}{more}. They are of the atlas {self.atlas or 'of an unnamed table'}. Give the tables of that "
-                "atlas."
+                f"{source}: {len(absent)} of the {len(self.columns)} measures of training are not there: {shown}. "
+                f"Training had the atlas '{self.atlas or 'unknown'}'. Give tables of that atlas."
             )
 
     def _logarithms(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -162,18 +161,18 @@ class MeasuresContract:
         return raw
 
     def _head(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return how much larger each person's head is than the median; 0 where that is not known, or not needed."""
+        """Return head size minus its median; 0 where it is unknown or not used."""
         if self.head_size == "keep":
             return np.zeros(len(raw))
         head = raw[:, self.columns.index(HEAD_SIZE)]
         return np.where(np.isnan(head), 0.0, head - self.head)
 
     def _without_head(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the measures without what rises with the size of the head."""
+        """Return the measures after subtracting the part linear in head size."""
         return raw - self._head(raw)[:, None] * np.array(self.slopes)
 
     def _slopes(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return by how much each measure rises with head size; that of the head itself is 0, so that it stays."""
+        """Return the slope of each measure on head size; that of head size itself is 0."""
         slopes = np.zeros(raw.shape[1])
         if self.head_size == "keep":
             return slopes
@@ -186,7 +185,7 @@ class MeasuresContract:
         return slopes
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``encoder.json`` says under ``preprocessing``."""
+        """Return the section ``preprocessing`` of ``encoder.json``."""
         return {"kind": "measures", "transform_version": _VERSION, **asdict(self)}
 
     @classmethod

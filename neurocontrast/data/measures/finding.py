@@ -16,7 +16,7 @@ __all__ = ["files_of_measures", "holds_measures", "sheets_at"]
 
 _PARCELLATIONS = ("aparc.a2009s", "aparc", "aparc.DKTatlas", "aparc.DKTatlas.mapped", "neuromorphometrics")
 _SEGMENTATIONS = ("aseg", "aseg+DKT", "wmparc")
-"""Atlases of which one is taken, the most wanted first."""
+"""Atlases in order of preference; one of each list is taken."""
 _TEXT = (".tsv", ".csv", ".txt", ".dat", ".table")
 _ENDINGS = (*_TEXT, ".stats", ".xml", ".npy")
 _N_HEAD = 65_536
@@ -45,7 +45,7 @@ def files_of_measures(tree: Tree) -> _Found:
 
 
 def sheets_at(path: Path, atlas: str, measure: str, notes: list[str]) -> list[Sheet]:
-    """Return what a file holds, or those files of a folder that are chosen; `notes` is told of the others."""
+    """Return the sheets of a file, or of the chosen files of a folder; `notes` gets a line about the others."""
     if not path.is_dir():
         head = _head(path)
         for reader in FORMATS.values():
@@ -68,7 +68,7 @@ def sheets_at(path: Path, atlas: str, measure: str, notes: list[str]) -> list[Sh
 
 
 def holds_measures(path: Path) -> bool:
-    """Return whether a path is a folder or a table of measures, and no table of people alone."""
+    """Return whether a path is a folder, or a table that holds measures."""
     head = _head(path)
     others = [reader for name, reader in FORMATS.items() if name != "table"]
     return path.is_dir() or _has_regions(head) or any(each.atlas_of(path, head) is not None for each in others)

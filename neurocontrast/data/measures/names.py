@@ -135,7 +135,7 @@ def region_of(column: str, *, side: str = "", measure: str = "") -> Region | Non
 
     Known are the structures of FreeSurfer's aseg, the regions of the atlases of Desikan and Destrieux, and any name
     with a hemisphere and a measure, such as ``L_V1_ROI_thickness`` or ``lAmy_Vgm``. Hemispheres are ``lh``, ``left`` or
-    ``L``, before or after the name; `&` and ``_and_`` are alike, and so are separators and cases of known names.
+    ``L``, before or after the name; `&` and ``_and_`` mean the same; separators and case do not matter.
 
     Parameters
     ----------

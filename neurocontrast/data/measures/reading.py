@@ -21,7 +21,7 @@ from neurocontrast.exceptions import DataError
 __all__ = ["BESIDE", "join_measures", "read_measures", "rows_of"]
 
 BESIDE = "measures.tsv"
-"""Table beside that of the people, as `index` writes it."""
+"""Table of measures in the folder of the table of people, as `index` writes it."""
 
 
 def read_measures(
@@ -40,7 +40,7 @@ def read_measures(
         Table of people, as for `read_cohort`; it needs no images.
     measures : path or sequence of path, optional
         Tables of measures in any format of `neurocontrast.data.measures`, or folders of them; by default
-        ``measures.tsv`` beside `participants`.
+        ``measures.tsv`` in the folder of `participants`.
     atlas, measure : str, optional
         What to take from folders (`neurocontrast.data.measures.read_tables`).
     all_measured : bool
@@ -59,14 +59,16 @@ def read_measures(
     people = read_cohort(Path(participants), channels=())
     paths = people.source.parent / BESIDE if measures is None else measures
     if measures is None and not Path(str(paths)).is_file():
-        raise DataError(f"data.measures: missing, and {people.source.name} has no {BESIDE} beside it. Name the table.")
+        raise DataError(
+            f"data.measures: missing, and there is no {BESIDE} in the folder of {people.source.name}. Name the table."
+        )
     return join_measures(people, read_tables(paths, atlas=atlas, measure=measure), all_measured=all_measured)
 
 
 def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = True) -> Cohort:
-    """Return people with the rows of a table of measures that are theirs; all who have none are one `DataError`.
+    """Return people joined with their rows of a table of measures; one `DataError` names all who have no row.
 
-    Without `all_measured` they stay, with no measure.
+    Without `all_measured` people without a row stay, with missing measures.
     """
     participants, sessions = (people.table[name].astype(str).tolist() for name in ("participant_id", "session"))
     rows = rows_of(table, participants, sessions)
@@ -79,7 +81,7 @@ def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = 
 
 
 class Rows(NamedTuple):
-    """Measures in the order of other scans, the positions of those without any, and rows that none asked for."""
+    """Measures in the order of the scans, positions of scans without a row, and names of rows without a scan."""
 
     values: pd.DataFrame
     lacking: npt.NDArray[np.int64]
@@ -89,7 +91,7 @@ class Rows(NamedTuple):
 def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequence[str]) -> Rows:
     """Return the measures of scans of another table, a row each, in its order; ``sub-`` before a name does not matter.
 
-    A row without session holds for the only scan that a participant has on the other side, and for no other.
+    A row without session is joined with a scan of any session if the participant has one row and one scan.
 
     Parameters
     ----------

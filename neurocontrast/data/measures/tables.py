@@ -43,9 +43,9 @@ class MeasuresTable:
     sources : tuple of Path
         Files that were read.
     notes : tuple of str
-        What a user should know about the tables: columns that were left out, for instance.
+        Warnings about the tables, for instance columns that were left out.
     left_out : tuple of str
-        Numeric columns that no known region is called, and that were not asked for.
+        Numeric columns whose names are no known region, and that were not asked for.
     """
 
     values: pd.DataFrame
@@ -110,14 +110,14 @@ def read_tables(
 
 
 def measures_of(frame: pd.DataFrame, *, name: str, keep: Sequence[str] = ()) -> MeasuresTable:
-    """Return the measures in a DataFrame, a row each; columns that no known region is called are left out.
+    """Return the measures in a DataFrame, one row a scan; columns whose names are no known region are left out.
 
     Parameters
     ----------
     frame : DataFrame
         One row a scan, one column a region, in mm, mm² and mm³.
     name : str
-        What messages call it.
+        Name of the table in messages.
     keep : sequence of str
         Further numeric columns to take where they are there.
     """
@@ -179,7 +179,7 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
             merged.regions.setdefault(region.name, region)
     merged.left_out += left_out
     if left_out:
-        merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}, which no known region is called.")
+        merged.notes.append(f"{sheet.source.name}: left out {one_of(left_out)}: no known region.")
     index = _index(sheet, merged, source)
     frame = pd.DataFrame(
         {name: _numbers(sheet, column, merged.regions[name].kind, problems, source) for name, column in chosen.items()},
@@ -223,7 +223,7 @@ def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
 
 
 def scan_name(participant: str, session: str) -> str:
-    """Return what messages call a scan."""
+    """Return the name of a scan in messages."""
     return " session ".join(filter(None, (participant, session)))
 
 

@@ -30,7 +30,7 @@ def test_a_plain_table_is_read_by_region_and_scan(table):
     assert found.kinds == {"lh_G_and_S_paracentral_thickness": "thickness", "Left-Hippocampus": "volume"}
     np.testing.assert_array_equal(found.values, [[np.nan, 3900], [2.5, 4000.5]])
     assert (found.atlas, found.sources) == ("aparc.a2009s+aseg", (path,))
-    assert found.notes == ("measures.tsv: left out 'age', 'score', which no known region is called.",)
+    assert found.notes == ("measures.tsv: left out 'age', 'score': no known region.",)
     assert read_tables(path, keep=["score"]).values["score"].tolist() == [2, 1]
 
 

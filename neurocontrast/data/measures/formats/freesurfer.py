@@ -94,7 +94,7 @@ def _software(text: str) -> str:
 
 
 class FreeSurferTable:
-    """Read tables whose first cell names hemisphere, atlas and measure, or the measure alone."""
+    """Read tables whose first cell names hemisphere, atlas and measure, or only the measure."""
 
     def atlas_of(self, _path: Path, head: str) -> str | None:
         """Return the atlas that the first cell names; ``aseg`` for a table of segmented structures."""

@@ -12,7 +12,7 @@ __all__ = ["Sheet", "sheet_of_scans"]
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as a program wrote it: identifiers and cells of text, with what the program says of all of them.
+    """A table as a program wrote it: identifiers and cells as text, with what holds for all columns.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Sheet:
 
 
 def sheet_of_scans(source: Path, rows: Mapping[Path, Mapping[str, str]], people: Sequence[str], **about: Any) -> Sheet:
-    """Return the files of scans, of which each has the cells of a row, as one sheet."""
+    """Return one sheet of several files, each of which holds the row of a scan."""
     names = dict.fromkeys(name for cells in rows.values() for name in cells)
     columns = {name: [cells.get(name, "") for cells in rows.values()] for name in names}
     return Sheet(source, people, columns, files=list(rows), **about)

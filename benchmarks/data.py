@@ -57,8 +57,6 @@ from neurocontrast.transforms import (
     CheckFieldOfViewd,
     LoadScand,
     ResampleByAread,
-    ZScoreBraind,
-    ZScored,
 )
 from neurocontrast.transforms.brain import erode
 from neurocontrast.transforms.compose import boxing, load_volume
@@ -184,7 +182,7 @@ for line in sys.stdin:
 def parts_of_monai(paths: list[str], preprocessing: Preprocessing, repeats: int) -> None:
     """Show what the first reading takes with one of MONAI's transforms in the place of one of ours."""
     grid = {"spacing_mm": preprocessing.spacing_mm, "shape": preprocessing.shape}
-    load, check, zscore = LoadScand("image"), CheckFieldOfViewd("image", **grid), ZScored("image")
+    load, check, zscore = LoadScand("image"), CheckFieldOfViewd("image", **grid), NormalizeIntensityd("image")
     resample = ResampleByAread("image", axcodes="RAS", background="corners", **grid)
     orient = Orientationd("image", "RAS", labels=None)
     monais = [Spacingd("image", (preprocessing.spacing_mm,) * 3), ResizeWithPadOrCropd("image", preprocessing.shape)]
@@ -193,7 +191,6 @@ def parts_of_monai(paths: list[str], preprocessing: Preprocessing, repeats: int)
         "`LoadImaged`": [LoadImaged("image", ensure_channel_first=True), check, resample, zscore],
         "`Orientationd` before resampling": [load, orient, check, resample, zscore],
         "`Orientationd`, `Spacingd`, `ResizeWithPadOrCropd`": [load, orient, check, *monais, zscore],
-        "`ZScoreBraind`": [load, check, resample, ZScoreBraind("image")],
         "`NormalizeIntensityd(nonzero=True)`": [load, check, resample, NormalizeIntensityd("image", nonzero=True)],
     }
     ratios: dict[str, list[float]] = {name: [] for name in chains}

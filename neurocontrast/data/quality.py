@@ -15,7 +15,7 @@ from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import ScanFiles, as_scan, digest_of_file, files_of
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.transforms.images import apply, in_memory_order
+from neurocontrast.transforms.images import apply
 from neurocontrast.transforms.loading import LoadScand, ScanHeader, read_scan_header
 from neurocontrast.transforms.preprocessing import Preprocessing
 
@@ -46,7 +46,7 @@ def inspect_scan(
         image = LoadScand("image", spacing_mm=spacing_mm or 1.0)({"image": name})["image"]
         if preprocessing is not None:
             apply(preprocessing.compose(), {"image": image}, start=1)
-        doubts = tuple(filter(None, (_mask_doubt(in_memory_order(channel)[0]) for channel in image.numpy())))
+        doubts = tuple(filter(None, (_mask_doubt(channel) for channel in image.numpy())))
         digest = "-".join(digest_of_file(path) for path in files)
         return Finding(name, warnings=warnings + doubts, header=headers[0], digest=digest)
     except DataError as error:

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.measures.views import RandMeasureViewd
     from neurocontrast.transforms.natural.settings import ImageAugmentSettings
     from neurocontrast.transforms.natural.views import RandImageViewd
-    from neurocontrast.transforms.normalising import (
-        CheckVariesd,
-        ScaleByBrainPercentilesd,
-        SmoothByFwhmd,
-        ZScoreBraind,
-        ZScored,
-    )
+    from neurocontrast.transforms.normalising import CheckVariesd, ScaleByBrainPercentilesd, SmoothByFwhmd
     from neurocontrast.transforms.preprocessing import Preprocessing
     from neurocontrast.transforms.rand_detail import RandBlurd, RandBrainSharpnessd
     from neurocontrast.transforms.rand_intensity import RandBrainBiasFieldd, RandBrainRiciand, RandNoised
@@ -46,10 +40,7 @@ _PLACES = {
     "measures.views": ["RandMeasureViewd"],
     "natural.settings": ["ImageAugmentSettings"],
     "natural.views": ["RandImageViewd"],
-    "normalising": [
-        *["CheckVariesd", "ScaleByBrainPercentilesd", "SmoothByFwhmd"],
-        *["ZScoreBraind", "ZScored"],
-    ],
+    "normalising": ["CheckVariesd", "ScaleByBrainPercentilesd", "SmoothByFwhmd"],
     "preprocessing": ["Preprocessing"],
     "rand_detail": ["RandBlurd", "RandBrainSharpnessd"],
     "rand_intensity": ["RandBrainBiasFieldd", "RandBrainRiciand", "RandNoised"],

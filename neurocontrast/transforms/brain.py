@@ -12,7 +12,7 @@ from monai.config import KeysCollection
 from monai.transforms import MapTransform
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.transforms.images import affine_of, image_like, name_of, settled, spacing_of, times, voxels_of
+from neurocontrast.transforms.images import affine_of, image_like, name_of, spacing_of, times, voxels_of
 from neurocontrast.transforms.limits import check_erosion
 
 N_BRAIN_VOXELS_MIN = 500  # a scan with fewer is refused by what is computed inside the brain
@@ -54,7 +54,6 @@ class MarkBraind(MapTransform):
         """Return the item with the mask."""
         item = dict(data)
         for key in self.key_iterator(item):
-            item[key] = settled(item[key])
             affine = affine_of(item[key])
             present = (voxels_of(item[key]) != 0).any(axis=0, keepdims=True)
             litres = np.count_nonzero(present) * float(np.prod(spacing_of(affine))) / 1e6
@@ -114,9 +113,8 @@ class KeepBraind(MapTransform):
         """Return the item with the image and the mask of what is kept."""
         item = dict(data)
         for key in self.key_iterator(item):
-            item[key] = settled(item[key])
             voxels, affine = voxels_of(item[key]), affine_of(item[key])
-            brain = fill_largest(voxels_of(settled(item[self.mask_key]))[0] >= _HALF_COVERED)
+            brain = fill_largest(voxels_of(item[self.mask_key])[0] >= _HALF_COVERED)
             inside = self._kept(brain, spacing_of(affine), name_of(item[key]))
             item[key] = image_like(item[key], np.where(inside, voxels, np.float32(0)), affine)
             item[self.mask_key] = image_like(item[key], inside[np.newaxis].astype(np.uint8), affine)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from monai.transforms import Compose, DeleteItemsd, Transform
+from monai.transforms import Compose, DeleteItemsd, NormalizeIntensityd, Transform
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import ScanFiles, as_scan
@@ -15,13 +15,7 @@ from neurocontrast.transforms.brain import KeepBraind, MarkBraind
 from neurocontrast.transforms.grids import CheckFieldOfViewd
 from neurocontrast.transforms.images import apply, voxels_of
 from neurocontrast.transforms.loading import LoadScand
-from neurocontrast.transforms.normalising import (
-    CheckVariesd,
-    ScaleByBrainPercentilesd,
-    SmoothByFwhmd,
-    ZScoreBraind,
-    ZScored,
-)
+from neurocontrast.transforms.normalising import CheckVariesd, ScaleByBrainPercentilesd, SmoothByFwhmd
 from neurocontrast.transforms.preprocessing import Preprocessing
 from neurocontrast.transforms.resampling import ResampleByAread
 
@@ -110,14 +104,14 @@ def _to_box(preprocessing: Preprocessing, key: str) -> list[Step]:
 
 
 def _to_intensities(preprocessing: Preprocessing, key: str) -> list[Step]:
-    inside = {"keys": key, "mask_key": _mask_key(key)}
-    percentiles = {"percentiles": preprocessing.percentiles}
     match preprocessing.normalise:
         case "zscore":
-            return [(ZScored, {"keys": key})]
+            return [(CheckVariesd, {"keys": key}), (NormalizeIntensityd, {"keys": key})]
         case "zscore-brain":
-            return [(ZScoreBraind, {"keys": key})]
+            of_brain = {"keys": key, "nonzero": True, "channel_wise": True}
+            return [(CheckVariesd, {"keys": key, "nonzero": True}), (NormalizeIntensityd, of_brain)]
         case "percentile":
-            return [(ScaleByBrainPercentilesd, inside | percentiles)]
+            inside = {"keys": key, "mask_key": _mask_key(key), "percentiles": preprocessing.percentiles}
+            return [(ScaleByBrainPercentilesd, inside)]
         case "none":
             return [(CheckVariesd, {"keys": key})]

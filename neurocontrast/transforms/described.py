@@ -1,17 +1,16 @@
 """Transforms as plain text: built from a description without running code that a file chooses, and compared.
 
 A run folder may come from a stranger, so only classes of ``neurocontrast.transforms`` and a list of those of
-``monai.transforms`` are built, with sizes within limits.
+``monai.transforms`` are built.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from importlib import import_module
 from pathlib import PurePath
 from typing import Any
 
@@ -44,28 +43,13 @@ _NAMES = """
 """
 ALLOWED = frozenset(_NAMES.split())
 """Transforms of MONAI that a file may name: they work on images in memory, and neither wait, call nor write."""
-_N_STEPS = 100
-_N_ENLARGING = 2
-_N_VOXELS = 2**27
-_LARGEST = {
-    **dict.fromkeys(("spatial_size", "roi_size", "max_roi_size", "shape", "img_size"), 1024.0),
-    **dict.fromkeys(("spatial_border", "k", "margin", "rand_size", "num_cells", "holes", "max_holes"), 256.0),
-    **dict.fromkeys(("sigma", "sigma_x", "sigma_y", "sigma_z", "sigma_range", "sigma1", "sigma2", "fwhm_mm"), 100.0),
-    **dict.fromkeys(("radius", "degree", "num_control_points"), 32.0),
-    **dict.fromkeys(("zoom", "max_zoom", "roi_scale", "max_roi_scale", "zoom_range"), 1.5),
-    "num_bins": 65_536.0,
-}
-_FINEST_MM = {"pixdim": 0.5, "spacing_mm": 0.5}
-_ENLARGING = {"spatial_border": 0.0, "k": 1.0, "margin": 0.0, "zoom": 1.0, "max_zoom": 1.0}
-"""Arguments by which an image becomes larger than it was, and the number up to which it does not."""
 
 
 def build_transforms(description: Description, *, source: str) -> Compose:
     """Build a `monai.transforms.Compose` from a description.
 
-    A ConfigError names the place of a class outside ``monai.transforms`` and ``neurocontrast.transforms``, of a
-    class of MONAI that is not in the list of those allowed, of a size beyond the limits, of text that MONAI's
-    parser would evaluate, and of arguments that a class refuses.
+    A ConfigError names the place of a class that is not allowed, of text that MONAI's parser would evaluate, and of
+    arguments that a class refuses.
 
     Parameters
     ----------
@@ -83,16 +67,9 @@ def build_transforms(description: Description, *, source: str) -> Compose:
     """
     steps = [dict(step) for step in description]
     problems = problems_of(steps)
-    if not problems:  # names are resolved only in a description of sound form
+    if not problems:  # names are looked up only in a description of sound form
         parts = [(place, part) for place, part in each_part(steps) if isinstance(part, Mapping) and TARGET in part]
         problems = [refusal for place, part in parts if (refusal := _refusal(part, place))]
-        enlarging = [place for place, part in parts if _enlarges(part)]
-        if len(parts) > _N_STEPS:
-            problems.append(f": has {len(parts)} transforms, and at most {_N_STEPS} are allowed")
-        if len(enlarging) > _N_ENLARGING:
-            problems.append(
-                f": {', '.join(enlarging)} make images larger, and at most {_N_ENLARGING} of a file's transforms may"
-            )
     if problems:
         raise ConfigError("\n".join(f"{source}{problem}." for problem in problems))
     made = []
@@ -113,56 +90,25 @@ def _refusal(step: Mapping[str, Any], place: str) -> str:
             f"{place}.{TARGET}: '{target}' is refused: a file may ask only for classes of {' and '.join(_MODULES)}, "
             "written in full. Anything else can be given from Python (transforms=…, augment=…)"
         )
-    if name not in (known := _classes_of(module)):
-        return f"{place}.{TARGET}: {module} has no transform '{name}'.{suggestion(name, known)}".rstrip(".")
-    if module == _MODULES[0] and known[name].__name__ not in ALLOWED:
+    allowed = ALLOWED if module == _MODULES[0] else import_module(module).__all__
+    if name not in allowed or not _is_transform(transform_class(target)):
         return (
             f"{place}.{TARGET}: '{target}' is refused: it is not among the transforms that a file may name "
-            '(docs/data.md, "Transforms that a file may name"). From Python it can be used'
-        )
+            f'(docs/data.md, "Transforms that a file may name"). From Python it can be used.{suggestion(name, allowed)}'
+        ).rstrip(".")
     if step.get("reader") not in (None, *_READERS):
         return f"{place}.reader: {step['reader']!r} is refused; leave it out, or use one of {', '.join(_READERS)}"
-    return _too_large(step, place)
-
-
-def _too_large(step: Mapping[str, Any], place: str) -> str:
-    """Return which argument would let a file take as much memory or time as it likes, or ""."""
-    for name, value in step.items():
-        numbers, asked = _numbers_in(value), f"{place}.{name}: {value!r} is refused: a file may ask for"
-        limit, finest = _LARGEST.get(name), _FINEST_MM.get(name)
-        if limit is not None and any(not abs(number) <= limit for number in numbers):
-            return f"{asked} at most {limit:g}. From Python it can be used"
-        if limit == 1024 and len(numbers) == 3 and math.prod(numbers) > _N_VOXELS:
-            return f"{asked} at most {_N_VOXELS:,} voxels. From Python it can be used"
-        if finest is not None and any(not (number <= 0 or number >= finest) for number in numbers):
-            return f"{asked} at least {finest:g} mm. From Python it can be used"
     return ""
 
 
-def _numbers_in(value: Any) -> list[float]:
-    if isinstance(value, list | tuple):
-        return [number for each in value for number in _numbers_in(each)]
-    return [value] if isinstance(value, int | float) else []
-
-
-def _enlarges(step: Mapping[str, Any]) -> bool:
-    return any(
-        abs(number) > _ENLARGING[name] for name in _ENLARGING.keys() & step.keys() for number in _numbers_in(step[name])
-    )
-
-
-def transform_class(target: str) -> type:
+def transform_class(target: str) -> Any:
     """Return the class of a transform that `build_transforms` has accepted."""
     module, _, name = target.rpartition(".")
-    return _classes_of(module)[name]
+    return getattr(import_module(module), name)
 
 
-def _classes_of(module: str) -> dict[str, type]:
-    """Return the transforms that a module exports, by every name they have there."""
-    found = importlib.import_module(module)
-    names = getattr(found, "__all__", None) or [name for name in dir(found) if not name.startswith("_")]
-    exported = {name: getattr(found, name, None) for name in names}
-    return {name: each for name, each in exported.items() if inspect.isclass(each) and issubclass(each, Transform)}
+def _is_transform(found: Any) -> bool:
+    return inspect.isclass(found) and issubclass(found, Transform)
 
 
 def _built(value: Any) -> Any:
@@ -232,9 +178,7 @@ def _as_described(described: Any, given: Compose | None) -> Compose:
             "Give the same ones again: embed(..., transforms=...)."
         )
     found = [describe(each) for each in given.flatten().transforms]
-    differing = [
-        name for name, one, other in zip(names, described, found, strict=False) if _in_use(one) != _in_use(other)
-    ]
+    differing = [name for name, one, other in zip(names, described, found, strict=False) if one != other]
     if differing or len(found) != len(described):
         what = f"{differing[0]} has other settings, or is another" if differing else f"{len(found)} transforms"
         raise DataError(
@@ -242,11 +186,6 @@ def _as_described(described: Any, given: Compose | None) -> Compose:
             "order."
         )
     return given
-
-
-def _in_use(described: Any) -> Any:
-    """Return a description without attributes that are None, which an earlier version may have had."""
-    return {k: v for k, v in described.items() if v is not None} if isinstance(described, dict) else described
 
 
 def describe(what: Any, _around: tuple[int, ...] = ()) -> Any:

@@ -29,26 +29,25 @@ def each_part(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 def problems_of(description: Description) -> list[str]:
     """Return what is wrong with the form of a description, each with its place; no name is looked up."""
-    found = [problem for place, part in each_part(description) for problem in _problems(part, place)]
+    found = [problem for place, part in each_part(description) if (problem := _problem(part, place))]
     return found + [f"[{number}]: has no {TARGET}" for number, step in enumerate(description) if TARGET not in step]
 
 
-def _problems(value: Any, place: str) -> Iterator[str]:
+def _problem(value: Any, place: str) -> str:
     if isinstance(value, Mapping):
-        for key, part in value.items():
-            if not isinstance(key, str) or (key.startswith("_") and key != TARGET):
-                yield f"{place}: the key {key!r} is not allowed; {TARGET} and the names of arguments are"
-            elif "::" in key or "#" in key or key.startswith(_EVALUATED):
-                yield f"{place}: the key {key!r} is not a name"
-            elif key == "allow_pickle":
-                yield f"{place}.{key}: pickled data are never read"
-            elif key == TARGET and not isinstance(part, str):
-                yield f"{place}.{key}: must be text, found {part!r}"
+        for key in value:
+            if key != TARGET and not (isinstance(key, str) and key.isidentifier() and not key.startswith("_")):
+                return f"{place}: the key {key!r} is not allowed; {TARGET} and the names of arguments are"
+        if "allow_pickle" in value:
+            return f"{place}.allow_pickle: pickled data are never read"
+        if not isinstance(value.get(TARGET, ""), str):
+            return f"{place}.{TARGET}: must be text, found {value[TARGET]!r}"
     elif isinstance(value, str):
         if value.strip().startswith(_EVALUATED):
-            yield f"{place}: {value!r} would be evaluated as an expression or a reference, which is not allowed"
+            return f"{place}: {value!r} would be evaluated as an expression or a reference, which is not allowed"
     elif value is not None and not isinstance(value, bool | int | float | list | tuple):
-        yield f"{place}: must be plain data (a number, text, true, false, null, a list), found {type(value).__name__}"
+        return f"{place}: must be plain data (a number, text, true, false, null, a list), found {type(value).__name__}"
+    return ""
 
 
 def _checked(steps: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:

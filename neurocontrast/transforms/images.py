@@ -9,9 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from monai.data import MetaTensor
-from monai.transforms import Compose, InvertibleTransform, MapTransform, SpatialResample
-from monai.transforms.lazy.functional import apply_pending
-from monai.utils import TraceKeys
+from monai.transforms import Compose, MapTransform
 from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import DataError, NeurocontrastError
@@ -27,46 +25,12 @@ class EachImage(MapTransform):
         """Return the item with what is made of its images."""
         item = dict(data)
         for key in self.key_iterator(item):
-            item[key] = self.made_of(settled(item[key]))
+            item[key] = self.made_of(item[key])
         return item
 
     def made_of(self, image: Any) -> Any:
         """Return what takes the place of an image."""
         raise NotImplementedError
-
-
-class OntoGrid(MapTransform, InvertibleTransform):
-    """Base of transforms that put images on another grid: they are traced, and `inverse` leads back.
-
-    The way back interpolates linearly; what the other grid did not hold becomes 0.
-    """
-
-    def traced(self, made: Any, image: Any) -> Any:
-        """Return what was made of an image with a note of the grid that it came from."""
-        if isinstance(made, MetaTensor):
-            grid = {"affine": affine_of(image).tolist()}
-            self.push_transform(made, orig_size=tuple(image.shape[1:]), extra_info=grid)
-        return made
-
-    def inverse(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the item with its images on the grids that they came from."""
-        item = dict(data)
-        for key in self.key_iterator(item):
-            image = settled(item[key])
-            if not isinstance(image, MetaTensor):
-                raise DataError(f"{type(self).__name__}: '{key}' does not say which grid it came from; no MetaTensor.")
-            noted = self.pop_transform(image)
-            affine = np.array(noted[TraceKeys.EXTRA_INFO]["affine"])
-            back = SpatialResample(mode="bilinear", padding_mode="zeros", dtype=torch.float64)
-            found = back(image, dst_affine=torch.from_numpy(affine), spatial_size=tuple(noted[TraceKeys.ORIG_SIZE]))
-            item[key] = image_like(image, voxels_of(found).astype(np.float32), affine)
-        return item
-
-
-def settled(image: Any) -> Any:
-    """Return an image with the lazy operations of MONAI applied that it was still waiting for."""
-    is_pending = isinstance(image, MetaTensor) and image.has_pending_operations
-    return apply_pending(image)[0] if is_pending else image
 
 
 def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0) -> dict[str, Any]:
@@ -145,16 +109,6 @@ def centred(shape: Sequence[int], spacing_mm: Sequence[float]) -> npt.NDArray[np
     affine = np.diag([*spacing_mm, 1.0])
     affine[:3, 3] = [-(n - 1) / 2 * step for n, step in zip(shape, spacing_mm, strict=True)]
     return affine
-
-
-def in_memory_order(voxels: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Sequence[int], tuple[slice, ...]]:
-    """Return a view with strides that fall and none negative, which NumPy goes through several times faster.
-
-    The view is ``voxels[flips].transpose(axes)``; `axes` and `flips` are returned too.
-    """
-    axes = sorted(range(voxels.ndim), key=lambda axis: -abs(voxels.strides[axis]))
-    flips = tuple(slice(None, None, -1 if stride < 0 else 1) for stride in voxels.strides)
-    return voxels[flips].transpose(axes), axes, flips
 
 
 def times(lengths: Any) -> str:

@@ -7,7 +7,8 @@ import io
 import math
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import ConfigError, DataError, said
 from neurocontrast.files import files_of
-from neurocontrast.reading import check_place, read_array, read_bytes
-from neurocontrast.transforms.images import EachImage, centred, in_memory_order, times, to_image
+from neurocontrast.reading import check_place, read_array
+from neurocontrast.transforms.images import EachImage, centred, times, to_image
 from neurocontrast.transforms.limits import N_VOXELS_MIN, SPACING_LIMITS_MM
 
 try:
@@ -33,12 +34,10 @@ except ModuleNotFoundError:  # a bundle runs without it, more slowly
 
     _DAMAGED = (zlib.error, gzip.BadGzipFile)
 
-_GZIP = b"\x1f\x8b"
 _ENDINGS = (".nii", ".nii.gz", ".mgz", ".mgh")
 _TILT_WARNED_DEGREES = 20.0
 _MNI = 4
 _N_HEADER_BYTES = 540
-_N_START_BYTES = 4096
 _N_IMAGE_BYTES = 2**31
 """Largest image that is read, decompressed."""
 _N_BYTES_BEHIND = 2**20  # that may follow the voxels: FreeSurfer's record of commands, a writer's padding
@@ -48,6 +47,7 @@ _NIFTI = {
     for order in ("little", "big")
     for size, of_version in ((348, nib.Nifti1Image), (540, nib.Nifti2Image))
 }
+_AGAIN = "Copy or convert it again."
 
 
 class LoadScand(EachImage):
@@ -151,42 +151,37 @@ class ScanHeader:
 def read_scan(path: str | os.PathLike[str]) -> Scan:
     """Read a NIfTI, FreeSurfer or ``.npy`` volume, or raise a `DataError` that names the file; see `LoadScand`."""
     name = os.fspath(path)
-    try:
-        check_place(name)
-        scan = _read_array(name) if _is_array(name) else _read_nifti(name)
+    with _naming(name):
+        if _is_array(name):
+            array = read_array(name)
+            _check_kind(name, array.dtype)
+            scan = Scan(np.asarray(array, dtype=np.float32).reshape(_check_shape(name, array.shape)), None)
+        else:
+            image = _image(name)
+            _geometry(name, image.header)
+            with np.errstate(over="ignore"):  # what float32 does not hold is refused as infinite
+                voxels = np.asarray(image.dataobj).astype(np.float32, order="F", copy=False)
+            scan = Scan(voxels.reshape(_check_shape(name, voxels.shape), order="F"), image.affine)
         _check_voxels(name, scan.voxels)
-    except DataError:
-        raise
-    except Exception as error:  # nibabel and zlib meet damaged bytes with almost any exception
-        raise DataError(f"{name}: {_reason(name, error)}") from error
     return scan
 
 
 def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
     """Check a scan by its header alone, without reading its voxels; refuse what `read_scan` would by its header."""
     name = os.fspath(path)
-    try:
-        check_place(name)
+    with _naming(name):
         if _is_array(name):
             array = np.load(name, mmap_mode="r", allow_pickle=False)
             _check_kind(name, array.dtype)
             return ScanHeader(_check_shape(name, array.shape))
         if _is_freesurfer(name):
-            return _geometry(name, _nifti(name).header)
-        with open(name, "rb") as stream:
-            content = stream.read(_N_START_BYTES)
-        is_compressed = content.startswith(_GZIP)
-        if is_compressed:
-            content = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(content, _N_HEADER_BYTES)
-        header = _nifti_type(name, content).header_class.from_fileobj(io.BytesIO(content))
+            return _geometry(name, _image(name).header)
+        with _content(name) as (stream, is_packed):
+            _, header, _ = _start(name, stream)
         geometry = _geometry(name, header)
-        if not is_compressed:
-            _check_length(name, header, Path(name).stat().st_size)
+        if not is_packed:
+            _check_length(name, _n_bytes(name, header), Path(name).stat().st_size)
         return geometry
-    except DataError:
-        raise
-    except Exception as error:  # as above
-        raise DataError(f"{name}: {_reason(name, error)}") from error
 
 
 def is_scan(path: str | os.PathLike[str]) -> bool:
@@ -215,48 +210,75 @@ def _is_freesurfer(name: str) -> bool:
     return name.lower().endswith((".mgz", ".mgh"))
 
 
-def _read_array(name: str) -> Scan:
-    array = read_array(name)
-    _check_kind(name, array.dtype)
-    return Scan(np.asarray(array, dtype=np.float32).reshape(_check_shape(name, array.shape)), None)
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Raise whatever a file that cannot be read raises as a DataError with its name."""
+    try:
+        check_place(name)
+        yield
+    except DataError:
+        raise
+    except EOFError as error:
+        raise DataError(f"{name}: the image is truncated: its compressed data end too early. {_AGAIN}") from error
+    except _DAMAGED as error:
+        raise DataError(f"{name}: the image is damaged: it cannot be decompressed ({said(error)}). {_AGAIN}") from error
+    except Exception as error:  # nibabel meets damaged bytes with almost any exception
+        kind = "array" if _is_array(name) else "FreeSurfer image" if _is_freesurfer(name) else "NIfTI image"
+        raise DataError(f"{name}: this is not a readable {kind} ({type(error).__name__}: {said(error)}).") from error
 
 
-def _read_nifti(name: str) -> Scan:
-    image = _nifti(name)
-    _geometry(name, image.header)
-    with np.errstate(over="ignore"):  # what float32 does not hold is refused as infinite
-        voxels = np.asarray(image.dataobj).astype(np.float32, order="F", copy=False)
-    return Scan(voxels.reshape(_check_shape(name, voxels.shape), order="F"), image.affine)
+@contextmanager
+def _content(name: str) -> Iterator[tuple[Any, bool]]:
+    """Open a file for reading, decompressed by what it holds and not by its name; tell whether it is compressed."""
+    with open(name, "rb") as stream:
+        is_packed = stream.read(2) == b"\x1f\x8b"
+        stream.seek(0)
+        yield (igzip.GzipFile(fileobj=stream) if is_packed else stream), is_packed
 
 
-def _nifti(name: str) -> Any:
+def _start(name: str, stream: Any) -> tuple[Any, Any, bytes]:
+    """Return nibabel's class for an image, its header, and the bytes that were read."""
+    start: bytes = stream.read(_N_HEADER_BYTES)
+    if not start:
+        raise DataError(f"{name}: the file is empty (0 bytes).")
+    if not _is_freesurfer(name) and start[:4] not in _NIFTI:
+        raise DataError(f"{name}: this is not a NIfTI image, though its name says so.")
+    _check_length(name, _N_HEADER_BYTES, len(start))
+    image_type = nib.MGHImage if _is_freesurfer(name) else _NIFTI[start[:4]]
+    return image_type, image_type.header_class.from_fileobj(io.BytesIO(start)), start
+
+
+def _image(name: str) -> Any:
     """Return the nibabel image of a file, whose voxels are read into memory, not scaled yet."""
-    packed = read_bytes(name, limit=_N_IMAGE_BYTES)
-    stream = igzip.GzipFile(fileobj=io.BytesIO(packed)) if packed.startswith(_GZIP) else io.BytesIO(packed)
-    start = stream.read(_N_HEADER_BYTES)
-    image_type = nib.MGHImage if _is_freesurfer(name) else _nifti_type(name, start)
-    header = image_type.header_class.from_fileobj(io.BytesIO(start))
-    limit = _n_bytes(name, header) + _N_BYTES_BEHIND
-    content = start + stream.read(limit + 1 - len(start))  # to its end, where the checksum is verified
+    with _content(name) as (stream, _):
+        image_type, header, start = _start(name, stream)
+        n_bytes = _n_bytes(name, header)
+        limit = n_bytes + _N_BYTES_BEHIND
+        content = start + stream.read(limit + 1 - len(start))  # to its end, where the checksum is verified
     if len(content) > limit:
-        raise DataError(
-            f"{name}: the file holds more than the {limit - _N_BYTES_BEHIND:,} bytes that its header announces. "
-            "Copy or convert it again."
-        )
-    _check_length(name, header, len(content))
+        raise DataError(f"{name}: the file holds more than the {n_bytes:,} bytes that its header announces. {_AGAIN}")
+    _check_length(name, n_bytes, len(content))
     image = image_type.from_bytes(content)
     return nib.Nifti1Image.from_image(image) if image_type is nib.MGHImage else image
 
 
-def _nifti_type(name: str, content: bytes) -> Any:
-    """Return nibabel's class for a file's decompressed content: NIfTI-1 or 2, by the size that its header states."""
-    if not content:
-        raise DataError(f"{name}: the file is empty (0 bytes).")
-    if content[:4] not in _NIFTI:
-        raise DataError(f"{name}: this is not a NIfTI image, though its name says so.")
-    if len(content) < _N_HEADER_BYTES:
-        raise DataError(f"{name}: the image is truncated within its header. Copy or convert it again.")
-    return _NIFTI[content[:4]]
+def _n_bytes(name: str, header: Any) -> int:
+    """Return the size of an image by its header, decompressed; refuse one that would fill the memory."""
+    n_voxels = math.prod(int(length) for length in header.get_data_shape())
+    n_bytes = n_voxels * header.get_data_dtype().itemsize + int(header.get_data_offset())
+    if not 0 <= n_bytes <= _N_IMAGE_BYTES:
+        raise DataError(
+            f"{name}: its header announces {n_bytes:,} bytes ({times(header.get_data_shape())} voxels); at most "
+            f"{_N_IMAGE_BYTES:,} are read. Is the header damaged?"
+        )
+    return n_bytes
+
+
+def _check_length(name: str, n_expected: int, n_found: int) -> None:
+    if n_found < n_expected:
+        raise DataError(
+            f"{name}: the image is truncated: {n_expected} bytes are expected and {n_found} are there. {_AGAIN}"
+        )
 
 
 def _geometry(name: str, header: Any) -> ScanHeader:
@@ -303,27 +325,6 @@ def _check_kind(name: str, dtype: Any) -> None:
         raise DataError(f"{name}: its voxels are of type {dtype}; a scan has one real number a voxel.")
 
 
-def _n_bytes(name: str, header: Any) -> int:
-    """Return the size of an image by its header, decompressed; refuse one that would fill the memory."""
-    n_voxels = math.prod(int(length) for length in header.get_data_shape())
-    n_bytes = n_voxels * header.get_data_dtype().itemsize + int(header.get_data_offset())
-    if not 0 <= n_bytes <= _N_IMAGE_BYTES:
-        raise DataError(
-            f"{name}: its header announces {n_bytes:,} bytes ({times(header.get_data_shape())} voxels); at most "
-            f"{_N_IMAGE_BYTES:,} are read. Is the header damaged?"
-        )
-    return n_bytes
-
-
-def _check_length(name: str, header: Any, n_found: int) -> None:
-    n_bytes = _n_bytes(name, header)
-    if n_found < n_bytes:
-        raise DataError(
-            f"{name}: the image is truncated: {n_bytes} bytes are expected and {n_found} are there. "
-            "Copy or convert it again."
-        )
-
-
 def _check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the three lengths of a volume, without axes of length 1 before or behind them."""
     lengths = list(shape)
@@ -340,23 +341,9 @@ def _check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _check_voxels(name: str, voxels: npt.NDArray[np.float32]) -> None:
-    stored, *_ = in_memory_order(voxels)
-    low, high = float(stored.min()), float(stored.max())
+    low, high = float(voxels.min()), float(voxels.max())
     if not (np.isfinite(low) and np.isfinite(high)):
         n = int(voxels.size - np.isfinite(voxels).sum())
         raise DataError(f"{name}: {n} of {voxels.size} voxels are not finite (NaN or infinity).")
     if low == high:
         raise DataError(f"{name}: every voxel is {low:g}; the image is empty.")
-
-
-def _reason(name: str, error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "there is no such image."
-    if isinstance(error, PermissionError):
-        return "the image may not be read (permission denied)."
-    if isinstance(error, EOFError):
-        return "the image is truncated: its compressed data end too early. Copy or convert it again."
-    if isinstance(error, _DAMAGED):
-        return f"the image is damaged: it cannot be decompressed ({said(error)}). Copy or convert it again."
-    kind = "array" if _is_array(name) else "FreeSurfer image" if _is_freesurfer(name) else "NIfTI image"
-    return f"this is not a readable {kind} ({type(error).__name__}: {said(error)})."

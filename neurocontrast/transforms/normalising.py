@@ -1,4 +1,4 @@
-"""Intensities made comparable: one transform for each way, over the whole image or inside the brain; and smoothing."""
+"""Intensities made comparable, where MONAI has no transform for it: inside the brain, and in millimetres."""
 
 from __future__ import annotations
 
@@ -6,36 +6,30 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.ndimage
 from monai.config import KeysCollection
-from monai.transforms import MapTransform, NormalizeIntensityd
+from monai.transforms import MapTransform
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.transforms.grids import mean_of
-from neurocontrast.transforms.images import (
-    EachImage,
-    affine_of,
-    image_like,
-    name_of,
-    settled,
-    spacing_of,
-    times,
-    voxels_of,
-)
+from neurocontrast.transforms.images import EachImage, affine_of, image_like, name_of, spacing_of, times, voxels_of
 from neurocontrast.transforms.limits import FWHM_PER_SIGMA
 
 _LITTLE = 0.02  # of brain about a place; where there is less, smoothed values fade to 0
-
-Values = npt.NDArray[np.float32]
-
-
-_N_TOGETHER = 2**15
-"""Voxels that stay in a core's cache while they are squared and added."""
+_SMALLEST, _LARGEST = 1e-15, 1e15
+"""Sizes of the largest intensity whose squares can be added in float32."""
 
 
 class CheckVariesd(EachImage):
-    """Refuse an image in which nothing varies, which `monai.transforms.NormalizeIntensityd` would turn into zeros.
+    """Refuse an image that `monai.transforms.NormalizeIntensityd` would turn into zeros: in which nothing varies.
+
+    Intensities whose squares float32 does not hold are refused too.
+
+    Parameters
+    ----------
+    keys, allow_missing_keys : see `monai.transforms.MapTransform`
+        Items that are images (C, D, H, W).
+    nonzero : bool
+        Whether the voxels of each channel that are not 0 must vary, instead of those of the whole image.
 
     Examples
     --------
@@ -45,11 +39,22 @@ class CheckVariesd(EachImage):
     >>> same = CheckVariesd("image")({"image": image})["image"] is image
     """
 
+    def __init__(self, keys: KeysCollection, *, nonzero: bool = False, allow_missing_keys: bool = False) -> None:
+        super().__init__(keys, allow_missing_keys)
+        self.nonzero = nonzero
+
     def made_of(self, image: Any) -> Any:
         """Return the image as it is."""
         voxels = voxels_of(image)
-        if voxels.min() == voxels.max():
-            raise _nothing_varies(image)
+        for values in [channel[channel != 0] for channel in voxels] if self.nonzero else [voxels]:
+            if values.size == 0 or values.min() == values.max():
+                raise _nothing_varies(image)
+        largest = float(max(-voxels.min(), voxels.max()))
+        if not _SMALLEST < largest < _LARGEST:
+            raise DataError(
+                f"{name_of(image)}: its largest intensity is {largest:g}; it must be between {_SMALLEST:g} and "
+                f"{_LARGEST:g} to be normalised. Scale the image."
+            )
         return image
 
 
@@ -58,99 +63,19 @@ def _nothing_varies(image: Any) -> DataError:
     return DataError(f"{name_of(image)}: nothing varies in the {shape} box around the scan's centre.")
 
 
-class ZScored(NormalizeIntensityd):
-    """MONAI's `NormalizeIntensityd` of the whole image, all channels together; refuses one in which nothing varies.
+class ScaleByBrainPercentilesd(MapTransform):
+    """Map the brain's lower percentile to 0 and the upper one to 1 in each channel, and clip beyond.
 
-    Intensities whose squares float32 does not hold, where MONAI's deviation is infinite or 0, are scaled first.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from neurocontrast.transforms import ZScored
-    >>> made = ZScored("image")({"image": torch.rand(1, 8, 8, 8)})["image"]
-    >>> round(float(made.std(correction=0)), 4)
-    1.0
-    """
-
-    def __init__(self, keys: KeysCollection, *, allow_missing_keys: bool = False) -> None:
-        super().__init__(keys, allow_missing_keys=allow_missing_keys)
-
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the item with its images normalised."""
-        item = dict(data)
-        for key in self.key_iterator(item):
-            item[key] = settled(item[key])
-            voxels = voxels_of(item[key])
-            low, high = float(voxels.min()), float(voxels.max())
-            if low == high:
-                raise _nothing_varies(item[key])
-            largest = max(-low, high)
-            if not 1e-9 < largest < 1e12:
-                item[key] = item[key] / largest
-        normalised: dict[Hashable, Any] = super().__call__(item)
-        return normalised
-
-
-class _InsideBraind(MapTransform):
-    """Change the intensities inside the brain of each channel; what is outside is kept."""
-
-    def __init__(self, keys: KeysCollection, *, mask_key: str | None = None, allow_missing_keys: bool = False) -> None:
-        super().__init__(keys, allow_missing_keys)
-        self.mask_key = mask_key
-
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the item with its images normalised."""
-        item = dict(data)
-        for key in self.key_iterator(item):
-            image = settled(item[key])
-            voxels = np.array(voxels_of(image), dtype=np.float32)
-            given = None if self.mask_key is None else voxels_of(settled(item[self.mask_key]))[0] != 0
-            for channel in voxels:
-                inside = channel != 0 if given is None else given
-                values = self._normalised(channel[inside])
-                if values is None:
-                    raise _nothing_varies(image)
-                channel[inside] = values
-            item[key] = image_like(image, voxels, affine_of(image))
-        return item
-
-    def _normalised(self, values: Values) -> Values | None:
-        """Return the new intensities inside the brain, or None where nothing varies."""
-        raise NotImplementedError
-
-
-class ZScoreBraind(_InsideBraind):
-    """Bring intensities inside the brain of each channel to mean 0 and deviation 1.
-
-    The result is that of `monai.transforms.NormalizeIntensityd` with ``nonzero=True`` to float rounding, which takes
-    longer than all else that is done to a scan (``benchmarks/data.py``).
+    `monai.transforms.ScaleIntensityRangePercentilesd` takes percentiles of the background too.
 
     Parameters
     ----------
     keys, allow_missing_keys : see `monai.transforms.MapTransform`
         Items that are skull-stripped images (C, D, H, W).
+    percentiles : tuple of float
+        Two numbers from 0 to 100.
     mask_key : str or None
         Item that is the brain's mask; None takes the voxels that are not 0.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from neurocontrast.transforms import ZScoreBraind
-    >>> image = torch.zeros(1, 4, 4, 4)
-    >>> image[:, :2] = torch.arange(1.0, 33.0).reshape(1, 2, 4, 4)
-    >>> made = ZScoreBraind("image")({"image": image})["image"]
-    >>> abs(float(made[:, :2].mean())) < 1e-6, float(made[:, 2:].abs().max())
-    (True, 0.0)
-    """
-
-    def _normalised(self, values: Values) -> Values | None:
-        return zscore(values)
-
-
-class ScaleByBrainPercentilesd(_InsideBraind):
-    """Map the brain's lower percentile to 0 and the upper one to 1, and clip beyond.
-
-    Further keywords are those of `ZScoreBraind`.
 
     Examples
     --------
@@ -162,17 +87,35 @@ class ScaleByBrainPercentilesd(_InsideBraind):
     """
 
     def __init__(
-        self, keys: KeysCollection, *, percentiles: tuple[float, float] = (1.0, 99.0), **of_brain: Any
+        self,
+        keys: KeysCollection,
+        *,
+        percentiles: tuple[float, float] = (1.0, 99.0),
+        mask_key: str | None = None,
+        allow_missing_keys: bool = False,
     ) -> None:
-        super().__init__(keys, **of_brain)
+        super().__init__(keys, allow_missing_keys)
         if len(percentiles) != 2 or not 0 <= percentiles[0] < percentiles[1] <= 100:
             raise ConfigError(
                 f"{type(self).__name__}: percentiles must be two numbers from 0 to 100 that rise, got {percentiles!r}."
             )
-        self.percentiles = (float(percentiles[0]), float(percentiles[1]))
+        self.percentiles, self.mask_key = (float(percentiles[0]), float(percentiles[1])), mask_key
 
-    def _normalised(self, values: Values) -> Values | None:
-        return scale_by_percentiles(values, self.percentiles)
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Return the item with its images scaled."""
+        item = dict(data)
+        for key in self.key_iterator(item):
+            voxels = np.array(voxels_of(item[key]), dtype=np.float32)
+            for channel in voxels:
+                inside = channel != 0 if self.mask_key is None else voxels_of(item[self.mask_key])[0] != 0
+                values = channel[inside]
+                low, high = np.percentile(values, self.percentiles) if values.size else (0.0, 0.0)
+                if not high > low:
+                    raise _nothing_varies(item[key])
+                scaled = (values - np.float32(low)) * np.float32(1 / (high - low))
+                channel[inside] = np.clip(scaled, 0, 1)
+            item[key] = image_like(item[key], voxels, affine_of(item[key]))
+        return item
 
 
 class SmoothByFwhmd(EachImage):
@@ -207,37 +150,3 @@ class SmoothByFwhmd(EachImage):
         brain = (voxels != 0).any(axis=0).astype(np.float32)
         smooth = [scipy.ndimage.gaussian_filter(each, sigma, mode="constant") for each in (*voxels, brain)]
         return image_like(image, np.stack(smooth[:-1]) / (smooth[-1] + _LITTLE), affine)
-
-
-def zscore(values: Values) -> Values | None:
-    """Return values with mean 0 and deviation 1; None where nothing varies.
-
-    Intensities whose sums or squares float32 does not hold are normalised all the same.
-    """
-    if values.size == 0 or values.min() == values.max():
-        return None
-    centred = values - np.float32(mean_of(values))
-    deviation = np.sqrt(_mean_square(centred))
-    if deviation == 0:
-        return None
-    centred /= np.float32(deviation)
-    return centred
-
-
-def scale_by_percentiles(values: Values, percentiles: tuple[float, float]) -> Values | None:
-    """Map the lower percentile to 0 and the upper one to 1, and clip beyond; None where they are the same."""
-    low, high = np.percentile(values, percentiles)
-    if not high > low:
-        return None
-    scaled = (values - np.float32(low)) * np.float32(1 / (high - low))
-    return np.clip(scaled, 0, 1, out=scaled)
-
-
-def _mean_square(centred: Values) -> float:
-    flat = centred.reshape(-1)
-    parts = (flat[start : start + _N_TOGETHER] for start in range(0, flat.size, _N_TOGETHER))
-    with np.errstate(over="ignore", under="ignore"):
-        total = sum(float(np.square(part).sum()) for part in parts)
-    if not np.isfinite(total) or total < np.finfo(np.float32).tiny:  # squares that float32 does not hold
-        total = float(np.square(flat, dtype=np.float64).sum())
-    return total / flat.size

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import digest_of
-from neurocontrast.settings import Settings
+from neurocontrast.settings import Settings, settings_from
 from neurocontrast.transforms.limits import N_VOXELS_MIN, SPACING_LIMITS_MM, check_erosion
 
 if TYPE_CHECKING:
@@ -32,14 +32,21 @@ def check_version(contract: Mapping[str, Any]) -> None:
 
 
 class ScanSettings(Settings):
-    """The part of the preprocessing that a user chooses; see `Preprocessing`."""
+    """Choose what is done to every scan: resample, crop or pad, erode, normalise, smooth."""
 
     spacing_mm: Annotated[float, Field(ge=SPACING_LIMITS_MM[0], le=SPACING_LIMITS_MM[1])] | None = 1.5
+    """Voxel size to resample to, the same along each axis; None keeps each scan's own."""
     shape: tuple[_Length, _Length, _Length] = (121, 145, 121)
+    """Voxels to the right, to the front and upwards; what lies outside is cropped, what is missing padded."""
     normalise: Literal["zscore", "zscore-brain", "percentile", "none"] = "zscore"
+    """Mean 0 and deviation 1 over the whole box; over its non-zero voxels alone, zeros staying 0 (for skull-stripped
+    scans); the brain's `percentiles` to 0 and 1, clipped; or intensities as they are."""
     percentiles: tuple[Annotated[float, Field(ge=0, lt=10)], Annotated[float, Field(gt=90, le=100)]] = (1.0, 99.0)
+    """The two percentiles of "percentile"."""
     erode_mm: Annotated[float, Field(ge=0, le=30)] = 0.0
+    """How much of the brain's edge is taken away; 0 for none."""
     smooth_mm: Annotated[float, Field(ge=0, le=60)] = 0.0
+    """Full width at half maximum of the Gaussian that smooths each channel, in millimetres; 0 for none."""
 
     @model_validator(mode="after")
     def _check_erosion(self) -> Self:
@@ -48,29 +55,9 @@ class ScanSettings(Settings):
 
 
 class Preprocessing(ScanSettings):
-    """What is done to every scan; an encoder keeps it and asks for the same later.
+    """Describe what is done to every scan; an encoder keeps it and asks for the same later.
 
     The order is: axes to RAS, resample, crop or pad around the centre, take away what is not brain, normalise, smooth.
-
-    Parameters
-    ----------
-    spacing_mm : float or None
-        Voxel size to resample to, the same along each axis; None keeps each scan's own.
-    shape : tuple of int
-        Voxels to the right, to the front and upwards; what lies outside is cropped, what is missing padded.
-    normalise : {"zscore", "zscore-brain", "percentile", "none"}
-        Mean 0 and deviation 1 over the whole box; over its non-zero voxels alone, zeros staying 0
-        (for skull-stripped scans); the brain's `percentiles` to 0 and 1, clipped; or intensities as they are.
-    orientation : {"RAS"}
-        Axes go to the right, to the front, upwards.
-    percentiles : tuple of float
-        The two of "percentile".
-    erode_mm : float
-        How much of the brain's edge is taken away; 0 for none.
-    smooth_mm : float
-        Full width at half maximum of the Gaussian that smooths each channel, in millimetres; 0 for none.
-    n_channels : int
-        Files of a scan, each a channel, for instance maps of grey and white matter.
 
     Examples
     --------
@@ -80,7 +67,9 @@ class Preprocessing(ScanSettings):
     """
 
     orientation: Literal["RAS"] = "RAS"
+    """Axes go to the right, to the front, upwards."""
     n_channels: Annotated[int, Field(ge=1)] = 1
+    """Files of a scan, each a channel, for instance maps of grey and white matter."""
 
     @property
     def image_shape(self) -> tuple[int, int, int, int]:
@@ -110,13 +99,6 @@ class Preprocessing(ScanSettings):
     def from_contract(cls, contract: Mapping[str, Any]) -> Preprocessing:
         """Return the settings of a contract; a DataError names what this installation does not know."""
         check_version(contract)
-        gone = [key for key in ("common_view", "landmarks") if key in contract]
-        gone += [name for name in ("white-matter", "histogram") if contract.get("normalise") == name]
-        if gone:
-            raise DataError(
-                f"preprocessing contract: {one_of(gone)} is no more in neurocontrast from version 0.3 on; install the "
-                "version the encoder was trained with."
-            )
         settings = {key: value for key, value in contract.items() if key != "transform_version"}
         return cls.from_settings(settings, "preprocessing contract")
 
@@ -124,14 +106,9 @@ class Preprocessing(ScanSettings):
     def from_settings(cls, settings: Mapping[str, Any], where: str) -> Preprocessing:
         """Return the settings of a mapping; a DataError calls the mapping `where`, and names all that is wrong."""
         try:
-            return cls.model_validate(dict(settings))
-        except ValidationError as error:
-            found = "; ".join(
-                f"{'.'.join(map(str, each['loc'])) or 'settings'}: {each['msg'].removeprefix('Value error, ')}"
-                + (f", found {each['input']!r}" if each["loc"] else "")
-                for each in error.errors()
-            )
-            raise DataError(f"{where}: {found}") from error
+            return settings_from(cls, settings, source=where)
+        except ConfigError as error:
+            raise DataError(str(error)) from None
 
     def digest(self) -> str:
         """Return a digest of the contract."""

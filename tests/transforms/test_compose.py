@@ -74,25 +74,6 @@ def test_padding_continues_the_background(brain):
     assert resampled[0, 0, 0, 0] == -7
 
 
-def test_zscore_and_zscore_of_the_brain(brain):
-    whole = preprocess(brain, (2.0, 2.0, 2.0), keeping((28, 28, 28), normalise="zscore"))
-    assert abs(whole.mean()) < 1e-5
-    assert abs(whole.std() - 1) < 1e-5
-    inside = preprocess(brain, (2.0, 2.0, 2.0), keeping((28, 28, 28), spacing=2.5, normalise="zscore-brain"))
-    assert inside[0, 0, 0, 0] == 0
-    assert abs(inside[inside != 0].mean()) < 1e-4
-    assert abs(inside[inside != 0].std() - 1) < 1e-4
-
-
-def test_intensities_that_float32_cannot_square_or_add_are_normalised():
-    generator = np.random.default_rng(0)
-    for scale in (1e-30, 1e30, 1e37):
-        voxels = (scale * generator.uniform(1, 2, (30, 30, 30))).astype(np.float32)
-        found = preprocess(voxels, (1.0, 1.0, 1.0), keeping(voxels.shape, normalise="zscore"))[0]
-        exact = voxels.astype(np.float64)
-        np.testing.assert_allclose(found, (exact - exact.mean()) / exact.std(), atol=1e-4)
-
-
 def test_nothing_varies_in_the_box():
     voxels = np.full((20, 20, 20), 5, dtype=np.float32)
     voxels[0, 0, 0] = 1
@@ -101,29 +82,10 @@ def test_nothing_varies_in_the_box():
             preprocess(voxels, (1.0, 1.0, 1.0), keeping((19, 19, 19), normalise=normalise))
 
 
-@pytest.mark.parametrize("normalise", ["zscore", "zscore-brain", "percentile", "none"])
-def test_no_transform_changes_the_image_that_it_is_given(normalise, voxels_of_head):
-    image = to_image(voxels_of_head[np.newaxis].copy(), np.diag([4.0, 4.0, 4.0, 1.0]))
-    for shape, spacing in ((voxels_of_head.shape, 4.0), ((44, 48, 44), 3.7)):
-        item = {"image": image}
-        for transform in keeping(shape, spacing, normalise).compose().transforms[1:]:
-            before = {key: value.clone() for key, value in item.items()}
-            made = transform(item)
-            for key, value in before.items():
-                np.testing.assert_array_equal(item[key].numpy(), value.numpy(), err_msg=f"{transform}")
-            item = made
-
-
 def test_arrays_have_the_spacing_of_the_contract(brain, tmp_path):
     np.save(tmp_path / "a.npy", brain[np.newaxis])
     volume = load_volume(tmp_path / "a.npy", Preprocessing(spacing_mm=1.5, shape=brain.shape, normalise="none"))
     np.testing.assert_array_equal(volume[0], brain)
-
-
-def test_the_same_scan_gives_the_same_bits(brain, write_nifti):
-    path = write_nifti(brain)
-    contract = Preprocessing(spacing_mm=1.7, shape=(30, 30, 30))
-    np.testing.assert_array_equal(load_volume(path, contract), load_volume(path, contract))
 
 
 def test_scans_that_do_not_fit_are_refused_by_name(brain, write_nifti):
@@ -225,9 +187,9 @@ def test_the_affine_finds_a_landmark_where_nibabel_does(write_nifti, axes, spaci
 def test_wrong_settings_of_brain_transforms_are_named():
     with pytest.raises(DataError, match=r"brain_transforms: spacing_mm: .*greater than or equal to 0\.1, found 0"):
         brain_transforms(spacing_mm=0)
-    with pytest.raises(DataError, match="spacing: Extra inputs are not permitted"):
+    with pytest.raises(DataError, match=r"spacing: unknown key\. Did you mean 'spacing_mm'"):
         brain_transforms(spacing=2)
-    with pytest.raises(DataError, match=r"normalise: Input should be 'zscore'.*found 'histogram'"):
+    with pytest.raises(DataError, match=r"normalise: must be 'zscore'.*found 'histogram'"):
         brain_transforms(normalise="histogram")
     with pytest.raises(DataError, match="a preprocessing or settings, not both; got shape too"):
         brain_transforms(Preprocessing(), shape=(20, 20, 20))

@@ -31,41 +31,30 @@ def done(voxels, contract):
     return apply(contract.compose(), {"image": image}, start=1)["image"].numpy()[0]
 
 
-CHOICES = {
-    "percentile": settings(normalise="percentile", percentiles=(2, 98)),
-}
+PERCENTILE = settings(normalise="percentile", percentiles=(2, 98))
 
 
 def test_percentiles_of_the_brain_become_0_and_1():
     voxels = head()
     low, high = np.percentile(voxels[voxels > 0], [2, 98])
     expected = np.where(voxels > 0, np.clip((voxels - low) / (high - low), 0, 1), 0)
-    np.testing.assert_allclose(done(voxels, CHOICES["percentile"]), expected, atol=1e-6)
+    np.testing.assert_allclose(done(voxels, PERCENTILE), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("choice", list(CHOICES))
-def test_an_affine_change_of_intensities_changes_nothing(choice):
-    voxels = head()
-    changed = np.where(voxels > 0, 3.7 * voxels + 55, 0)
-    np.testing.assert_allclose(done(changed, CHOICES[choice]), done(voxels, CHOICES[choice]), atol=1e-5)
+@pytest.mark.parametrize("gain", [1e-6, 37.0])
+def test_a_gain_changes_nothing(gain):
+    np.testing.assert_allclose(done(head() * gain, PERCENTILE), done(head(), PERCENTILE), atol=2e-5)
 
 
-@pytest.mark.parametrize("choice", list(CHOICES))
-@pytest.mark.parametrize("gain", [1e-6, 0.01, 37.0, 1e6])
-def test_a_gain_changes_nothing(choice, gain):
-    np.testing.assert_allclose(done(head() * gain, CHOICES[choice]), done(head(), CHOICES[choice]), atol=2e-5)
-
-
-@pytest.mark.parametrize("choice", list(CHOICES))
-def test_what_is_not_brain_is_0_and_changes_nothing(choice):
+def test_what_is_not_brain_is_0_and_changes_nothing():
     voxels = head()
     speckled = voxels.copy()
     speckled[1, 1, 1:5] = 5000
-    np.testing.assert_array_equal(done(speckled, CHOICES[choice]), done(voxels, CHOICES[choice]))
-    assert done(voxels, CHOICES[choice])[voxels == 0].max() == 0
+    np.testing.assert_array_equal(done(speckled, PERCENTILE), done(voxels, PERCENTILE))
+    assert done(voxels, PERCENTILE)[voxels == 0].max() == 0
 
 
-@pytest.mark.parametrize("normalise", ["zscore", "zscore-brain", "none", *CHOICES])
+@pytest.mark.parametrize("normalise", ["zscore", "zscore-brain", "none", "percentile"])
 def test_erosion_takes_the_edge_before_intensities_are_looked_at(normalise):
     voxels = head()
     inside = erode(fill_largest(voxels != 0), 8.0, (4.0, 4.0, 4.0))
@@ -81,17 +70,17 @@ def refused(voxels, contract, words):
 
 def test_scans_that_have_no_such_brain_are_refused_by_name():
     whole = head() + 1
-    for contract in (*CHOICES.values(), settings(erode_mm=4)):
+    for contract in (PERCENTILE, settings(erode_mm=4)):
         refused(whole, contract, r"x\.nii: 4\.5 litres of it are not 0.*strip the skulls")
     tiny = np.zeros(SHAPE)
     tiny[18:22, 18:22, 18:22] = np.random.default_rng(0).uniform(1, 2, (4, 4, 4))
-    refused(tiny, CHOICES["percentile"], "x.nii: 64 voxels of its brain .* at least 500 are needed")
+    refused(tiny, PERCENTILE, "x.nii: 64 voxels of its brain .* at least 500 are needed")
     small = np.where(erode(fill_largest(head() != 0), 32.0, (4.0, 4.0, 4.0)), head(), 0)
     refused(small, settings(erode_mm=30), r"voxels of its brain .* before data.erode_mm: 30")
     refused(head(), settings(spacing_mm=None, erode_mm=3), r"x\.nii: data\.erode_mm must be .* spacing \(4 mm\), got 3")
     flat = np.where(head() > 0, 3, 0)
     flat[20, 20, 20] = 4
-    refused(flat, CHOICES["percentile"], "nothing varies")
+    refused(flat, PERCENTILE, "nothing varies")
 
 
 def test_heads_of_real_scans_are_refused_and_brains_are_not(shared_folder):

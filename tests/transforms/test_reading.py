@@ -13,7 +13,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.transforms import LoadScand
 from neurocontrast.transforms.loading import read_scan, read_scan_header
 
-ORIENTATIONS = ["RAS", "LAS", "LPS", "PIR", "SAR", "ILA", "ASL"]
+ORIENTATIONS = ["RAS", "LPS", "PIR", "ILA"]
 
 
 @pytest.mark.parametrize("axes", ORIENTATIONS)
@@ -45,7 +45,7 @@ def test_a_fourth_axis_of_one_is_dropped(brain, tmp_path):
     np.testing.assert_array_equal(read_scan(tmp_path / "a.nii.gz").voxels, np.round(brain))
 
 
-@pytest.mark.parametrize("kind", ["u1", "i2", "u2", "i4", "i8", "f4", "f8", ">i2", ">f4"])
+@pytest.mark.parametrize("kind", ["u1", "i2", "i8", "f8", ">i2", ">f4"])
 def test_every_stored_type_and_scale_is_read_as_nibabel_reads_it(brain, tmp_path, kind):
     kind = np.dtype(kind)
     header = nib.Nifti1Header(endianness=">" if kind.byteorder == ">" else "<")
@@ -78,15 +78,6 @@ def test_nifti2_and_a_plain_file_named_gz_are_read(brain, tmp_path):
     (tmp_path / "plain.nii.gz").write_bytes((tmp_path / "two.nii").read_bytes())
     np.testing.assert_array_equal(read_scan(tmp_path / "plain.nii.gz").voxels, brain)
     assert read_scan_header(tmp_path / "plain.nii.gz").shape == brain.shape
-
-
-def test_big_endian_files_are_read(brain, tmp_path):
-    header = nib.Nifti1Header(endianness=">")
-    header.set_data_dtype(np.float32)
-    nib.save(nib.Nifti1Image(brain, np.eye(4), header), tmp_path / "big.nii")
-    assert (tmp_path / "big.nii").read_bytes()[:4] == b"\x00\x00\x01\x5c"
-    np.testing.assert_array_equal(read_scan(tmp_path / "big.nii").voxels, brain)
-    assert read_scan_header(tmp_path / "big.nii").shape == brain.shape
 
 
 def damage(path, how):

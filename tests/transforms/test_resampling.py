@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
-from neurocontrast.transforms.resampling import crop_or_pad, resample
+from neurocontrast.transforms.resampling import resample
 
 
 def plainly(voxels, spacing, shape, target_spacing, background):
@@ -23,8 +21,8 @@ def plainly(voxels, spacing, shape, target_spacing, background):
     return found
 
 
-@pytest.mark.parametrize("order", itertools.permutations(range(3)))
-@pytest.mark.parametrize("flipped", [(), (0,), (1, 2)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+@pytest.mark.parametrize("flipped", [(), (1, 2)])
 def test_however_the_scan_lies_in_memory_it_is_plain_linear_interpolation(brain, order, flipped):
     stored = np.ascontiguousarray(np.flip(brain.transpose(order), flipped))
     voxels = np.flip(stored, flipped).transpose(np.argsort(order))
@@ -62,16 +60,3 @@ def test_a_coarser_grid_averages_noise_and_keeps_the_mean():
     coarse = resample(noise, (1.0, 1.0, 1.0), (12, 12, 12), (4.0, 4.0, 4.0))
     assert abs(coarse.mean() - 100) < 0.5
     assert coarse.std() < 1.6
-
-
-def test_fortran_and_c_order_give_the_same(brain):
-    args = (2.0, 2.0, 2.0), (20, 20, 20), (2.5, 2.5, 2.5)
-    np.testing.assert_allclose(resample(np.asfortranarray(brain), *args), resample(brain, *args), rtol=1e-5, atol=1e-3)
-
-
-def test_whole_voxels_are_kept_around_the_centre():
-    voxels = np.arange(5 * 6 * 7, dtype=np.float32).reshape(5, 6, 7)
-    found = crop_or_pad(voxels, (3, 8, 7), np.float32(-1))
-    np.testing.assert_array_equal(found[:, 1:7], voxels[1:4])
-    assert (found[:, [0, 7]] == -1).all()
-    assert not np.shares_memory(crop_or_pad(voxels, voxels.shape, np.float32(0)), voxels)

@@ -111,10 +111,8 @@ def test_every_field_of_the_preprocessing_is_in_its_digest():
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"landmarks": [0.0, 1.0]}, "'landmarks' is no more in neurocontrast from version 0.3"),
-        ({"normalise": "histogram"}, "'histogram' is no more in neurocontrast from version 0.3"),
-        ({"normalise": "white-matter"}, "'white-matter' is no more in neurocontrast from version 0.3"),
-        ({"common_view": "cohort", "view": "eJw"}, "'common_view' is no more in neurocontrast from version 0.3"),
+        ({"landmarks": [0.0, 1.0]}, "landmarks: unknown key"),
+        ({"normalise": "histogram"}, "normalise: must be .*'histogram'"),
         ({"erode_mm": 0.5}, r"data.erode_mm must be 0 or at least the spacing \(1.5 mm\), got 0.5"),
         ({"percentiles": [20, 99]}, "percentiles.0: .*less than 10"),
     ],

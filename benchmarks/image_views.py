@@ -63,7 +63,7 @@ def our_views() -> dict[str, ImageAugmentSettings]:
         "blur": {"blur": ImageBlurSettings(probability=1.0)},
     }
     each = {name: off.model_copy(update=update) for name, update in always.items()}
-    return each | {"**a view** (SupCon)": ImageAugmentSettings.supcon()}
+    return each | {"**a view** (SupCon)": ImageAugmentSettings()}
 
 
 def kornia_modules(size: int) -> dict[str, torch.nn.Module]:
@@ -242,7 +242,7 @@ def show_step(options: argparse.Namespace) -> None:
     """Print how much longer a step (views, both passes, update) takes with single operations by Kornia's functions."""
     images = random_images(options)
     names = [str(number) for number in range(options.batch)]
-    settings = {"SupCon": ImageAugmentSettings.supcon(), "with blur": ImageAugmentSettings(blur=ImageBlurSettings())}
+    settings = {"SupCon": ImageAugmentSettings(), "with blur": ImageAugmentSettings(blur=ImageBlurSettings())}
     print(f"\nA step of {options.batch} images, two views of each, NT-Xent; ms:\n")
     print(
         "| encoder, views | rest of the step | views | their share | the step with Kornia's … |\n|---|---|---|---|---|"
@@ -293,7 +293,9 @@ def _with(change: dict[str, Callable], call: Timed, i: int) -> None:
     """Call with another function in the place of one of the operations."""
     blur, colours = image_operations.blur, image_operations.COLOUR_OPERATIONS
     image_operations.blur = change.get("blur", blur)
-    image_operations.COLOUR_OPERATIONS = {name: change.get(name, ours) for name, ours in colours.items()}
+    image_operations.COLOUR_OPERATIONS = tuple(
+        change.get(name, ours) for name, ours in zip(JITTER, colours, strict=True)
+    )
     try:
         call(i)
     finally:
@@ -327,7 +329,7 @@ def picture_rows(store: Path | None) -> list[tuple[str, ImageAugmentSettings, Te
 
     photographs = np.load(store, mmap_mode="r") if store else np.empty((0, 3, 32, 32), dtype=np.uint8)
     photographs = [torch.from_numpy(np.array(image)) for image in photographs[:: max(1, len(photographs) // 3)][:3]]
-    presets = {"SupCon": ImageAugmentSettings.supcon(), "SimCLR": ImageAugmentSettings.simclr()}
+    presets = {"SupCon": ImageAugmentSettings(), "SimCLR": ImageAugmentSettings.simclr()}
     rows = [(name, preset, image) for (name, preset), image in zip(presets.items(), photographs, strict=False)]
     for index, colour in ((3, (214, 39, 40)), (14, (31, 119, 180))):
         ink = torch.from_numpy(load_digits().images[index] / 16.0).float()[None, None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,24 +21,8 @@ RECORD_NAME = "images.json"
 _N_NAMED = 5
 
 
-class Repeated(NamedTuple):
-    """Numbers of images that equal an earlier one, and of those in another split, with two names of the latter."""
-
-    n_images: int
-    n_across: int
-    example: tuple[str, str]
-
-    def sentence(self) -> str:
-        """Say what copies mean for an evaluation."""
-        first, second = self.example
-        return (
-            f"{self.n_across:,} images of validation or test are the same, byte by byte, as one of another split "
-            f"(for instance {second} and {first}): figures on them flatter a little."
-        )
-
-
-def repeated_images(images: Iterable[npt.NDArray[np.uint8]], names: Sequence[str], splits: Sequence[str]) -> Repeated:
-    """Count images that are there more than once."""
+def doubt_about_copies(images: Iterable[npt.NDArray[np.uint8]], names: Sequence[str], splits: Sequence[str]) -> str:
+    """Say what images that are there more than once mean for an evaluation; "" where there are none."""
     first: dict[bytes, int] = {}
     n_images, across = 0, []
     for row, image in enumerate(images):
@@ -47,8 +30,13 @@ def repeated_images(images: Iterable[npt.NDArray[np.uint8]], names: Sequence[str
         before = first.setdefault(digest, row)
         n_images += before != row
         if splits[before] != splits[row]:
-            across.append((names[before], names[row]))
-    return Repeated(n_images, len(across), across[0] if across else ("", ""))
+            across.append(f"{names[row]} and {names[before]}")
+    if across:
+        return (
+            f"{len(across):,} images of validation or test are the same, byte by byte, as one of another split "
+            f"(for instance {across[0]}): figures on them flatter a little."
+        )
+    return f"{n_images:,} images are the same, byte by byte, as another of their split" if n_images else ""
 
 
 def inspect_images(cohort: Cohort, problems: Problems, *, deep: bool, progress: Progress = SILENT) -> tuple[str, ...]:
@@ -75,13 +63,10 @@ def inspect_images(cohort: Cohort, problems: Problems, *, deep: bool, progress: 
             task.advance()
 
     with progress.task("Reading images", len(cohort), "image") as task:
-        repeated = repeated_images(images(), names, splits)
+        copies = doubt_about_copies(images(), names, splits)
     if flat:
         doubts.append(f"{len(flat)} images are of one colour throughout ({one_of(flat[:_N_NAMED])})")
-    if repeated.n_across:
-        doubts.append(repeated.sentence())
-    elif repeated.n_images:
-        doubts.append(f"{repeated.n_images:,} images are the same, byte by byte, as another of their split")
+    doubts += [copies] if copies else []
     return tuple(doubts)
 
 

@@ -1,7 +1,4 @@
-"""Files of a source, a folder or an archive; pictures of it in a fixed order; decoding; and class folders.
-
-Class folders may lie below ``train/`` and ``test/``, or not.
-"""
+"""Pictures of a folder or an archive: their names, their classes and splits by folders, and their decoding."""
 
 from __future__ import annotations
 
@@ -14,10 +11,9 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +22,6 @@ import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from neurocontrast.data.columns import is_missing, is_numeric
-from neurocontrast.data.natural.images_settings import SPLIT_OF_NAME, ImagesSettings
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import digest_of, digest_of_file
@@ -44,54 +39,46 @@ _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 _MAX_PIXELS = 64_000_000
 _FAULTS = (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError, TypeError, KeyError)
 _TO_EIGHT_BITS = 257
+_SPLIT_OF_NAME = {
+    **{"train": "train", "training": "train", "test": "test", "testing": "test"},
+    **dict.fromkeys(("val", "valid", "validation"), "validation"),
+}
+"""Names of folders that are splits, in lower case."""
+
+Pixels = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class FileSet:
-    """Sizes of files below a folder by name, with ``/`` between its parts; `source` may be the archive they came in."""
+    """Files below a folder by name, with ``/`` between its parts; `source` may be the archive they came in."""
 
     source: Path
     folder: Path
-    sizes: dict[str, int]
-
-    @property
-    def names(self) -> list[str]:
-        """Names in their order."""
-        return sorted(self.sizes)
+    names: list[str]
 
     def read(self, name: str) -> bytes:
         """Return the content of one file."""
         return (self.folder / name).read_bytes()
 
-    def only(self, wanted: Callable[[str], bool]) -> FileSet:
-        """Return the files whose name is wanted."""
-        return replace(self, sizes={name: size for name, size in self.sizes.items() if wanted(name)})
+    def called(self, last: str) -> str | None:
+        """Return the name of the only file whose last part is `last`, in whichever folder; None where none is."""
+        found = [name for name in self.names if name.rpartition("/")[2] == last]
+        if len(found) > 1:
+            raise DataError(f"{self.source.name}: '{last}' is there more than once; name the folder of one of them.")
+        return found[0] if found else None
 
     def digest(self) -> str:
         """Return the digest of the archive, or of the names and sizes of a folder's files."""
         if self.source.is_file():
             return digest_of_file(self.source)
-        return digest_of(*(f"{name}\x1f{self.sizes[name]}" for name in self.names))
-
-    def find(self, files: Sequence[str], *, dataset: str, hint: str = "") -> dict[str, str]:
-        """Return the full name of each of `files`, in whichever folder; all absent ones are refused."""
-        found = {file: [name for name in self.names if name.rpartition("/")[2] == file] for file in files}
-        lacking = [file for file, places in found.items() if not places]
-        if lacking:
-            raise DataError(f"{self.source.name}: {dataset} needs {one_of(lacking)}, which is not there.{hint}")
-        twice = [file for file, places in found.items() if len(places) > 1]
-        if twice:
-            raise DataError(
-                f"{self.source.name}: {one_of(twice)} is there more than once; name the folder of one of them."
-            )
-        return {file: places[0] for file, places in found.items()}
+        return digest_of(*(f"{name}\x1f{(self.folder / name).stat().st_size}" for name in self.names))
 
 
 @contextmanager
 def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet]:
     """Open the files of a folder, or of an archive, which is unpacked into a temporary folder in `scratch`."""
     if source.is_dir():
-        yield FileSet(source, source, _sizes_below(source))
+        yield FileSet(source, source, _names_below(source))
         return
     if not source.is_file():
         raise DataError(f"source: there is no file or folder {shown(source, 200)}.")
@@ -109,23 +96,20 @@ def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet
                 f"{source.name}: cannot be read as an archive ({error or type(error).__name__}); it is cut, damaged or "
                 "something else. Copy it again."
             ) from None
-        yield FileSet(source, Path(unpacked), _sizes_below(Path(unpacked)))
+        yield FileSet(source, Path(unpacked), _names_below(Path(unpacked)))
 
 
-def _sizes_below(folder: Path) -> dict[str, int]:
-    """Return the files of a folder, without those that operating systems leave behind; links are followed."""
-    sizes: dict[str, int] = {}
+def _names_below(folder: Path) -> list[str]:
+    """Return the files of a folder in their order, without those that operating systems leave; links are followed."""
+    names: list[str] = []
     visited: set[str] = set()
     for place, below, files in os.walk(folder, followlinks=True):
-        below[:] = [name for name in below if not _is_noise(name)]
-        if os.path.realpath(place) in visited:  # a link to a folder above
-            below.clear()
-            continue
+        is_seen = os.path.realpath(place) in visited  # a link to a folder above
+        below[:] = [] if is_seen else [name for name in below if not _is_noise(name)]
         visited.add(os.path.realpath(place))
-        for path in (Path(place, file) for file in files if not _is_noise(file)):
-            if path.is_file():
-                sizes[path.relative_to(folder).as_posix()] = path.stat().st_size
-    return sizes
+        paths = [] if is_seen else [Path(place, file) for file in files if not _is_noise(file)]
+        names += [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
+    return sorted(names)
 
 
 def _is_noise(name: str) -> bool:
@@ -139,7 +123,7 @@ class Pictures:
     files: Sequence[str]  # unique names; numbers, unless `has_file_names`
     labels: Sequence[str]
     splits: Sequence[str] | None  # "train", "validation" or "test", where the source is divided
-    read: Callable[[int], npt.NDArray[np.uint8]]
+    read: Callable[[int], Pixels]
     origin: dict[str, object]  # for images.json
     columns: dict[str, Sequence[str]] = field(default_factory=dict)
     has_file_names: bool = False
@@ -148,7 +132,7 @@ class Pictures:
         return len(self.files)
 
 
-def grey_to_rgb(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def grey_to_rgb(image: Pixels) -> Pixels:
     """Repeat a grey picture (H, W) as red, green and blue, (3, H, W)."""
     return np.repeat(image[np.newaxis], 3, axis=0)
 
@@ -160,7 +144,7 @@ def class_names(labels: Sequence[str], *, word: str = "class") -> list[str]:
     return list(labels)
 
 
-def decode(content: bytes) -> npt.NDArray[np.uint8]:
+def decode(content: bytes) -> Pixels:
     """Return a picture as RGB bytes (3, H, W), turned as its EXIF data say; transparency is laid on white."""
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:
@@ -176,7 +160,7 @@ def decode(content: bytes) -> npt.NDArray[np.uint8]:
         raise DataError(f"cannot be decoded ({error})") from None
 
 
-def scale(image: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDArray[np.uint8]:
+def scale(image: Pixels, size: tuple[int, int]) -> Pixels:
     """Scale a picture (3, H, W) to cover (height, width), and crop the rest around the centre; same bytes anywhere."""
     height, width = size
     if image.shape[1:] == (height, width):
@@ -185,9 +169,9 @@ def scale(image: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDArray[np
     return _planes(ImageOps.fit(picture, (width, height), method=Image.Resampling.BICUBIC))
 
 
-def paint(image: npt.NDArray[np.uint8], colour: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def paint(image: Pixels, colour: Pixels) -> Pixels:
     """Lay a grey picture (3, H, W), bright on black, as black on a colour: (255 - x)·c/255, rounded down."""
-    if not (np.array_equal(image[0], image[1]) and np.array_equal(image[0], image[2])):
+    if not (image == image[0]).all():
         raise DataError("a background is laid behind grey pictures, and this one has colours; leave out background")
     shade = 255 - image.astype(np.uint16)
     return (shade * colour.astype(np.uint16)[:, np.newaxis, np.newaxis] // 255).astype(np.uint8)
@@ -205,25 +189,27 @@ def _to_rgb(picture: Image.Image) -> Image.Image:
     return picture.convert("RGB")
 
 
-def _planes(picture: Image.Image) -> npt.NDArray[np.uint8]:
+def _planes(picture: Image.Image) -> Pixels:
     return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))
 
 
-def is_picture(name: str) -> bool:
-    """Say whether a file is a picture, by the ending of its name."""
-    return name.lower().endswith(_ENDINGS)
+def has_pictures(files: FileSet) -> bool:
+    """Say whether any file is a picture, by the ending of its name."""
+    return any(name.lower().endswith(_ENDINGS) for name in files.names)
 
 
-def read_class_folders(_: ImagesSettings, files: FileSet) -> Pictures:
+def read_class_folders(files: FileSet) -> Pictures:
     """Return pictures by class and split (``cat/1.jpg``, ``train/cat/1.jpg``), without folders that all share."""
-    n_files, files = len(files.sizes), files.only(is_picture)
-    if not files.names:
+    names = [name for name in files.names if name.lower().endswith(_ENDINGS)]
+    n_others = len(files.names) - len(names)
+    if not names:
         raise DataError(
-            f"source: {shown(files.source, 200)} holds no picture ({', '.join(_ENDINGS)}); "
-            f"it holds {n_files} other files."
+            f"source: {shown(files.source, 200)} holds no picture ({', '.join(_ENDINGS)}); it holds {n_others} other "
+            "files."
         )
-    names = files.names
-    paths = _without_common_folders([name.split("/") for name in names])
+    paths = [name.split("/") for name in names]
+    while all(len(path) > 2 and path[0] == paths[0][0] for path in paths) and paths[0][0].lower() not in _SPLIT_OF_NAME:
+        paths = [path[1:] for path in paths]
     splits = _splits(paths, files.source.name)
     below = [path[1:] for path in paths] if splits else paths
     problems = Problems(files.source.name)
@@ -238,31 +224,19 @@ def read_class_folders(_: ImagesSettings, files: FileSet) -> Pictures:
         labels=[named[path[0]] for path in below],
         splits=splits,
         read=lambda number: decode(files.read(names[number])),
-        origin={"kind": "pictures", "n_files_skipped": n_files - len(names), "digest": files.digest()},
+        origin={"kind": "pictures", "n_files_skipped": n_others, "digest": files.digest()},
         has_file_names=True,
     )
 
 
-def _without_common_folders(paths: list[list[str]]) -> list[list[str]]:
-    while (
-        all(len(path) > 2 for path in paths)
-        and len({path[0] for path in paths}) == 1
-        and paths[0][0].lower() not in SPLIT_OF_NAME
-    ):
-        paths = [path[1:] for path in paths]
-    return paths
-
-
 def _splits(paths: list[list[str]], source: str) -> list[str] | None:
-    found = [SPLIT_OF_NAME.get(path[0].lower()) if len(path) > 1 else None for path in paths]
-    if not any(found):
+    found = [_SPLIT_OF_NAME.get(path[0].lower(), "") if len(path) > 1 else "" for path in paths]
+    outside = ["/".join(path) for path, split in zip(paths, found, strict=True) if not split]
+    if len(outside) == len(paths):
         return None
-    outside = ["/".join(path) for path, split in zip(paths, found, strict=True) if split is None]
     if outside:
-        counts = Counter(path[0] for path, split in zip(paths, found, strict=True) if split is not None)
-        more = f" … and {len(outside) - N_SHOWN} more" if len(outside) > N_SHOWN else ""
         raise DataError(
-            f"{source}: some pictures lie in {one_of(sorted(counts))}, and {len(outside)} beside them: "
-            f"{one_of(outside[:N_SHOWN])}{more}. Divide all, or none."
+            f"{source}: some pictures lie in folders of splits, and {len(outside)} outside of them: "
+            f"{one_of(outside[:N_SHOWN])}. Divide all, or none."
         )
-    return [split for split in found if split is not None]
+    return found

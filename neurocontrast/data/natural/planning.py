@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pandas as pd
 
 from neurocontrast.data.columns import is_missing, matching_columns
 from neurocontrast.data.listing import read_text_table
-from neurocontrast.data.natural.images_settings import SPLITS, ImagesSettings
+from neurocontrast.data.natural.images_settings import SPLITS, ClusterSettings, ImagesSettings
 from neurocontrast.data.natural.pictures import Pictures
 from neurocontrast.data.natural.store import STORE_NAME
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
@@ -47,9 +47,7 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
     An identifier counts the pictures of the source's own split, and depends on no other choice.
     """
     ids = _identifiers(pictures, name)
-    fractions = {"test": settings.test_fraction, "validation": settings.validation_fraction}
-    counts = {"train": settings.n_train, "validation": settings.n_validation, "test": settings.n_test}
-    parts = divide(ids, pictures.labels, pictures.splits, seed=settings.seed, fractions=fractions, counts=counts)
+    parts = divide(ids, pictures.labels, pictures.splits, settings)
     columns: dict[str, Sequence[str]] = {
         "participant_id": ids,
         "split": parts,
@@ -70,7 +68,8 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
     order = np.concatenate([np.flatnonzero(np.array(parts) == part) for part in SPLITS])
     table = pd.DataFrame(columns, dtype=object).iloc[order].reset_index(drop=True)
     table.insert(1, "path", [f"{STORE_NAME}#{number}" for number in range(len(table))])
-    _add_clusters(table, settings)
+    if settings.clusters is not None:
+        _add_clusters(table, settings.clusters, settings.seed)
     return Plan(order, table, colours[order] if settings.background else None)
 
 
@@ -81,10 +80,7 @@ def _identifiers(pictures: Pictures, name: str) -> list[str]:
     return [f"{name}-{split}-{number:0{width}d}" for split, number in zip(splits, numbers, strict=True)]
 
 
-def _add_clusters(table: pd.DataFrame, settings: ImagesSettings) -> None:
-    chosen = settings.clusters
-    if chosen is None:
-        return
+def _add_clusters(table: pd.DataFrame, chosen: ClusterSettings, seed: int) -> None:
     known = [name for name in table.columns if name not in ("participant_id", "path", "split", "file")]
     columns = matching_columns(chosen.columns, known, where="clusters.columns: the table")
     numbers = table[columns].apply(pd.to_numeric, errors="coerce")
@@ -92,10 +88,9 @@ def _add_clusters(table: pd.DataFrame, settings: ImagesSettings) -> None:
     if texts:
         raise DataError(f"clusters.columns: '{texts[0]}' holds text; k-means needs numbers.")
     values, training = numbers.to_numpy(dtype=np.float64), (table["split"] == "train").to_numpy()
-    several = chosen.n_clusters if isinstance(chosen.n_clusters, tuple) else (chosen.n_clusters,)
-    for n_clusters in several:
+    for n_clusters in np.atleast_1d(chosen.n_clusters).tolist():
         column = f"cluster_{n_clusters}" if isinstance(chosen.n_clusters, tuple) else "cluster"
-        table[column] = cluster(values, training, n_clusters=n_clusters, seed=settings.seed)
+        table[column] = cluster(values, training, n_clusters=n_clusters, seed=seed)
 
 
 def stratified_order(names: Sequence[str], labels: Sequence[str], *, seed: int) -> npt.NDArray[np.int64]:
@@ -114,38 +109,31 @@ def stratified_order(names: Sequence[str], labels: Sequence[str], *, seed: int) 
 
 
 def divide(
-    names: Sequence[str],
-    labels: Sequence[str],
-    splits: Sequence[str] | None,
-    *,
-    seed: int,
-    fractions: Mapping[str, float],
-    counts: Mapping[str, int | None],
+    names: Sequence[str], labels: Sequence[str], splits: Sequence[str] | None, settings: ImagesSettings
 ) -> list[str]:
     """Return the split of each image, "" for one that is left out.
 
     Splits of the source are kept. Where there is no ``test``, that fraction of ``train`` becomes it; where there is no
-    ``validation``, that fraction of the rest. `counts` says how many images of each split are kept; None for all.
+    ``validation``, that fraction of the rest. Of each split as many images are kept as the settings say.
     """
     chosen = np.array(["train"] * len(names) if splits is None else list(splits), dtype=object)
 
     def ordered(part: str) -> npt.NDArray[np.int64]:
         rows = np.flatnonzero(chosen == part)
-        order = stratified_order([names[int(row)] for row in rows], [labels[int(row)] for row in rows], seed=seed)
+        order = stratified_order(*([each[int(row)] for row in rows] for each in (names, labels)), seed=settings.seed)
         return rows[order]
 
-    for part in ("test", "validation"):
+    for part, fraction in (("test", settings.test_fraction), ("validation", settings.validation_fraction)):
         if part not in chosen:
             pool = ordered("train")
-            chosen[pool[: round(fractions[part] * len(pool))]] = part
-    for part, n_kept in counts.items():
-        if n_kept is None:
-            continue
-        pool = ordered(part)
-        if n_kept > len(pool):
+            chosen[pool[: round(fraction * len(pool))]] = part
+    for part in SPLITS:
+        n_kept, pool = getattr(settings, f"n_{part}"), ordered(part)
+        if n_kept is not None and n_kept > len(pool):
             made = "" if part == "train" else f" Raise images.{part}_fraction where the source has no such split."
             raise DataError(f"n_{part}: {n_kept:,} images are to be kept and the split has {len(pool):,}.{made}")
-        chosen[pool[n_kept:]] = ""
+        if n_kept is not None:
+            chosen[pool[n_kept:]] = ""
     if "train" not in chosen:
         raise DataError("no image is left for training.")
     return chosen.tolist()
@@ -179,12 +167,14 @@ def join_attributes(files: Sequence[str], table: Path, *, key: str, taken: Seque
             f"It has: {one_of(list(cells.columns)[:30])}."
         )
     rows = _rows_of(files, cells.pop(key), table, key)
-    _check_names(cells, table, taken)
+    for name in cells:
+        if str(name).lower() in _RESERVED or name in taken or str(name).startswith("cluster_"):
+            raise DataError(f"attributes: {table.name} has a column '{name}', a name that is used here; rename it.")
     return {str(name): column.iloc[rows].tolist() for name, column in cells.items()}
 
 
 def _plain(cell: str) -> str:
-    return "n/a" if is_missing(cell) else _FLAGS.get(cell.lower(), cell)
+    return "n/a" if is_missing(cell) else _FLAGS.get(cell.lower(), " ".join(cell.split()))
 
 
 def _rows_of(files: Sequence[str], cells: pd.Series, table: Path, key: str) -> npt.NDArray[np.int64]:
@@ -197,22 +187,11 @@ def _rows_of(files: Sequence[str], cells: pd.Series, table: Path, key: str) -> n
         twice = names[names.duplicated()].unique()
         raise DataError(f"attributes: {table.name} has more than one row for {one_of(twice[:N_SHOWN])}.")
     rows = names.get_indexer(wanted)
-    if (rows < 0).all():
-        example = f"{shown(names[0])} in the table, {shown(files[0])} in the source"
-        raise DataError(f"attributes: no picture is named in column '{key}' of {table.name} ({example}).")
     problems = Problems(table.name)
     for position in np.flatnonzero(rows < 0).tolist():
-        problems.add("no row tells of this picture", name=shown(files[position]))
+        problems.add(f"no row tells of this picture in column '{key}'", name=shown(files[position]))
     problems.raise_if_any()
     return rows
-
-
-def _check_names(cells: pd.DataFrame, table: Path, taken: Sequence[str]) -> None:
-    for name, column in cells.items():
-        if any(set(cell) & set("\t\r\n") for cell in (str(name), *column)):
-            raise DataError(f"attributes: {table.name}, column {shown(name)}, holds tabs or line ends; take them out.")
-        if str(name).lower() in _RESERVED or name in taken or str(name).startswith("cluster_"):
-            raise DataError(f"attributes: {table.name} has a column '{name}', a name that is used here; rename it.")
 
 
 def cluster(

@@ -5,28 +5,32 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.natural.checking import RECORD_NAME, repeated_images
-from neurocontrast.data.natural.images_settings import SOURCES, SPLITS, ImagesSettings
-from neurocontrast.data.natural.pictures import ARCHIVE_ENDINGS, Pictures, open_files, paint, scale
-from neurocontrast.data.natural.planning import BACKGROUND_COLUMNS, Plan, plan_images
+from neurocontrast.data.natural.checking import RECORD_NAME, doubt_about_copies
+from neurocontrast.data.natural.images_settings import SPLITS, ImagesSettings
+from neurocontrast.data.natural.pictures import (
+    ARCHIVE_ENDINGS,
+    Pictures,
+    Pixels,
+    open_files,
+    paint,
+    read_class_folders,
+    scale,
+)
+from neurocontrast.data.natural.planning import Plan, plan_images
+from neurocontrast.data.natural.sources import read_cifar, read_digits, read_mnist
 from neurocontrast.data.natural.store import ImageStore, write_store
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import digest_of_file, write_json, write_table
-from neurocontrast.lazy import load
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
-
-Pixels = npt.NDArray[np.uint8]
 
 
 def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress = SILENT) -> None:
@@ -35,20 +39,31 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
     Pictures are decoded one after another, and never all of them are in memory. The store and the table are the same
     bytes for the same settings, source, and version of the library that decodes JPEG.
     """
-    if settings.source is None and settings.dataset != "digits":
+    if settings.dataset == "digits":
+        _write(read_digits(), settings, folder, progress)
+        return
+    if settings.source is None:
         raise ConfigError(
             f"images.source: missing. Dataset '{settings.dataset}' needs the folder or archive that holds its files."
         )
+    with open_files(settings.source.expanduser(), scratch=folder) as files:
+        if settings.dataset == "folder":
+            pictures = read_class_folders(files)
+        else:
+            read = read_cifar if settings.dataset.startswith("cifar") else read_mnist
+            pictures = read(settings.dataset, files)
+        _write(pictures, settings, folder, progress)
+
+
+def _write(pictures: Pictures, settings: ImagesSettings, folder: Path, progress: Progress) -> None:
     name = _name(settings)
-    opened = nullcontext() if settings.source is None else open_files(settings.source.expanduser(), scratch=folder)
-    with opened as files:
-        pictures: Pictures = load(SOURCES[settings.dataset])(settings, files)
-        plan = plan_images(pictures, settings, name=name)
-        store = _write_store(_reader(pictures, plan, settings), plan.table, folder, progress)
+    plan = plan_images(pictures, settings, name=name)
+    store = _write_store(_reader(pictures, plan, settings), plan.table, folder, progress)
     write_table(folder / "participants.tsv", plan.table)
-    repeated = repeated_images(iter(store.array), list(plan.table["participant_id"]), list(plan.table["split"]))
-    if repeated.n_across:
-        progress.warning(repeated.sentence())
+    splits = list(plan.table["split"])
+    copies = doubt_about_copies(iter(store.array), list(plan.table["participant_id"]), splits)
+    if "of another split" in copies:
+        progress.warning(copies)
     write_json(folder / RECORD_NAME, _record(settings, name, store, plan.table, pictures.origin))
 
 
@@ -80,44 +95,38 @@ def _reader(pictures: Pictures, plan: Plan, settings: ImagesSettings) -> Callabl
 def _write_store(read: Callable[[int], Pixels], table: pd.DataFrame, folder: Path, progress: Progress) -> ImageStore:
     files = table["file"] if "file" in table else table["path"]
     names = [f"{participant} ({file})" for participant, file in zip(table["participant_id"], files, strict=True)]
-    shape = _first_shape(read, names)
+    problems = Problems("images")
+
+    def readable() -> Iterator[tuple[str, Pixels]]:
+        """Give every image that can be read with its name; all others become problems."""
+        for row, name in enumerate(names):
+            try:
+                yield name, read(row)
+            except DataError as error:
+                problems.add(str(error), name=name)
+
+    shape = next((image.shape for _, image in readable()), None)
+    if shape is None:
+        problems.raise_if_any()
+        raise DataError("images: there is none.")
+    problems.found.clear()
     n_bytes, free = len(names) * int(np.prod(shape)), shutil.disk_usage(folder).free
     if n_bytes > free:
         raise DataError(f"images.npy needs {n_bytes / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free there.")
 
     def images() -> Iterator[Pixels]:
-        """Give every image; one that cannot be used is a problem and zeros, so that all of them are found."""
-        problems = Problems("images")
-        for row, name in enumerate(names):
-            image = np.zeros(shape, dtype=np.uint8)
-            try:
-                found = read(row)
-                if found.shape != shape:
-                    problems.hint(
-                        "All images need one size: images.size=64, for instance, scales and crops them to it."
-                    )
-                    found_size, first_size = (f"{height}×{width}" for _, height, width in (found.shape, shape))
-                    raise DataError(f"{found_size} pixels, and the first has {first_size}")
-                image = found
-            except DataError as error:
-                problems.add(str(error), name=name)
-            yield image
+        for name, image in readable():
             task.advance()
+            if image.shape == shape:
+                yield image
+                continue
+            problems.hint("All images need one size: images.size=64, for instance, scales and crops them to it.")
+            found_size, first_size = (f"{height}×{width}" for _, height, width in (image.shape, shape))
+            problems.add(f"{found_size} pixels, and the first has {first_size}", name=name)
         problems.raise_if_any()
 
     with progress.task("decoding", len(names), "images") as task:
         return write_store(folder, images(), n_images=len(names), shape=shape)
-
-
-def _first_shape(read: Callable[[int], Pixels], names: list[str]) -> tuple[int, ...]:
-    """Return the shape of the first picture that can be read."""
-    problems = Problems("images")
-    for row, name in enumerate(names):
-        try:
-            return read(row).shape
-        except DataError as error:
-            problems.add(str(error), name=name)
-    raise DataError(problems.to_text())
 
 
 def _record(
@@ -143,30 +152,9 @@ def _record(
             label: {split: int(row[split]) for split in SPLITS if row.get(split, 0)} for label, row in counts.iterrows()
         },
         "columns": [column for column in table if column not in ("participant_id", "path")],
-        "statement": _statements(settings),
         "source": {"name": chosen["source"], **origin},
         "settings": chosen,
         "images_sha256": digest_of_file(store.path),
         "libraries": {name: features.version(name) for name in ("libjpeg_turbo", "jpg")},
         "environment": environment,
     }
-
-
-def _statements(settings: ImagesSettings) -> list[str]:
-    sentences = []
-    if settings.size is not None:
-        sentences.append("Scaled to cover the size (bicubic, Pillow) and cropped around the centre.")
-    if settings.background:
-        sentences.append(
-            "Grey pictures as black on a coloured background, (255 - x)·c/255: one of ten colours plus normal noise "
-            f"of standard deviation {settings.background_sd:g} in each channel, clipped to 0-255 (ColorMNIST, Tsai et "
-            "al., ICLR 2022, and their released code). The colour does not depend on the class. "
-            f"{', '.join(BACKGROUND_COLUMNS)} are c/255."
-        )
-    for split in SPLITS:
-        n_kept = getattr(settings, f"n_{split}")
-        if n_kept is not None:
-            sentences.append(
-                f"A subset: {n_kept:,} images of {split}, stratified by label, chosen by seed {settings.seed}."
-            )
-    return sentences

@@ -7,29 +7,16 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from neurocontrast.settings import Settings
+from neurocontrast.transforms.augment import Probability
 from neurocontrast.transforms.description import Replaceable
-from neurocontrast.transforms.measures.corruption import MeasureCorruption
-from neurocontrast.transforms.measures.noise import MeasureNoise
-from neurocontrast.transforms.measures.site_shift import MeasureSiteShift
 
 __all__ = ["MeasureAugmentSettings", "MeasureSettings"]
+
+_Sd = Annotated[float, Field(ge=0.0, le=10.0, allow_inf_nan=False)]
 
 
 class MeasureSettings(Settings):
     """Choose how regional measures become the input of an encoder.
-
-    Parameters
-    ----------
-    log_volumes : bool
-        Whether volumes enter as natural logarithms.
-    head_size : {'keep', 'residual', 'proportion'}
-        What is done with the size of the head in volumes. ``keep``: nothing. ``residual``: what volumes are beside
-        their linear regression on the intracranial volume among the people learned from. ``proportion``: volumes over
-        the intracranial volume.
-    max_missing : float
-        Part of the measures that a person may lack; they are replaced by medians of the people learned from.
-    clip : float
-        Limit to either side, in standard deviations.
 
     Examples
     --------
@@ -39,9 +26,14 @@ class MeasureSettings(Settings):
     """
 
     log_volumes: bool = True
+    """Whether volumes enter as natural logarithms."""
     head_size: Literal["keep", "residual", "proportion"] = "keep"
+    """What is done with the size of the head in volumes: nothing; volumes less their linear regression on the
+    intracranial volume among the people learned from; or volumes over the intracranial volume."""
     max_missing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.02
+    """Part of the measures that a person may lack; they are replaced by medians of the people learned from."""
     clip: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] = 6.0
+    """Limit to either side, in standard deviations."""
 
     @model_validator(mode="after")
     def _check_head_size(self) -> Self:
@@ -50,20 +42,40 @@ class MeasureSettings(Settings):
         return self
 
 
+class MeasureCorruption(Settings):
+    """Replace some measures by those of people learned from, each measure by that of a person drawn for it.
+
+    So every replaced value is one that the measure takes, while the measures of a person no longer belong together
+    (SCARF, Bahri et al. 2022, section 3).
+    """
+
+    fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.2
+    """Part of the measures that is replaced, on average."""
+
+
+class MeasureSiteShift(Settings):
+    """Shift and scale every measure, each by numbers of its own, as scanners differ from one another."""
+
+    probability: Probability = 0.5
+    """How often a view is changed."""
+    shift_sd: _Sd = 0.3
+    """Standard deviation of the shifts, in standard deviations of the measure."""
+    scale_sd: _Sd = 0.1
+    """Standard deviation of the logarithms of the factors."""
+
+
+class MeasureNoise(Settings):
+    """Add normal noise to every measure."""
+
+    sd: Annotated[float, Field(gt=0.0, le=10.0, allow_inf_nan=False)] = 0.3
+    """Standard deviation of the noise, in standard deviations of the measure."""
+
+
 class MeasureAugmentSettings(Replaceable):
-    """What turns the measures of a person into a view: the operations below, in this order.
+    """Choose what turns the measures of a person into a view: the operations below, in this order.
 
     Measures are standardised, so that 1 is a standard deviation among the people learned from. An operation that is
     null is off.
-
-    Parameters
-    ----------
-    kind : {"measures"}
-        Says that these are settings for measures; follows ``data.kind`` and need not be written.
-    corruption, site_shift, noise : settings or None
-        Each operation's range.
-    transforms : list of mapping or None
-        See `neurocontrast.transforms.AugmentSettings`; the image is a tensor (n_measures, 1).
 
     Examples
     --------
@@ -74,6 +86,7 @@ class MeasureAugmentSettings(Replaceable):
 
     section: ClassVar[str] = "augment"
     kind: Literal["measures"] = "measures"
+    """Says that these are settings for measures; follows ``data.kind`` and need not be written."""
     corruption: MeasureCorruption | None = MeasureCorruption()
     site_shift: MeasureSiteShift | None = None
     noise: MeasureNoise | None = MeasureNoise()

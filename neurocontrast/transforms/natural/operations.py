@@ -9,7 +9,7 @@ batch; its hue goes through HSV and back, at several times the cost.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -20,44 +20,31 @@ from kornia.geometry.transform import remap
 from torch import Tensor
 from torch.nn import functional
 
-from neurocontrast.transforms.natural.settings import ImageViewParameters
-
 _TRUNCATE = 4.0
 _FIXED_POINT = 2.0**24
 
 
-def warp(x_BCHW: Tensor, *, drawn: ImageViewParameters) -> Tensor:
-    """Return the images turned, shifted and zoomed, then cropped, in one bilinear interpolation."""
-    size, device = (x_BCHW.shape[2], x_BCHW.shape[3]), x_BCHW.device
+def warp(x_BCHW: Tensor, corners: np.ndarray, sizes: np.ndarray, back: np.ndarray) -> Tensor:
+    """Return the images moved, then cropped and resized, in one bilinear interpolation.
+
+    Boxes have `corners` and `sizes` (b, 2) in rows and columns; `back` (b, 2, 3) leads from (row, column, 1) of the
+    moved image to (row, column) of the image.
+    """
+    size = np.array(x_BCHW.shape[2:])
+    # Places in the moved image of the pixels of a resized box; the first pixel is 0.
+    inside = [(np.arange(side) + 0.5) * (sizes[:, axis, None] / side) - 0.5 for axis, side in enumerate(size)]
     rows, columns = (
-        torch.from_numpy(_resized_places(drawn.corners[:, axis], drawn.sizes[:, axis], size[axis])).to(device)
+        corners[:, axis, None] + np.clip(places, 0.0, sizes[:, axis, None] - 1.0) for axis, places in enumerate(inside)
+    )
+    y, x = (
+        back[:, axis, 0, None, None] * rows[:, :, None]
+        + back[:, axis, 1, None, None] * columns[:, None, :]
+        + back[:, axis, 2, None, None]
         for axis in (0, 1)
     )
-    y, x = rows[:, :, None].expand(-1, -1, size[1]), columns[:, None, :].expand(-1, size[0], -1)
-    if drawn.turned.any():
-        to_y, to_x = torch.from_numpy(_inverse_affine(drawn, size)).to(device)[..., None, None].unbind(1)
-        y, x = (to[:, 0] * y + to[:, 1] * x + to[:, 2] for to in (to_y, to_x))
-    warped: Tensor = remap(x_BCHW, x, y, mode="bilinear", padding_mode="border", align_corners=True)
+    places = (torch.from_numpy(each.astype(np.float32)).to(x_BCHW.device) for each in (x, y))
+    warped: Tensor = remap(x_BCHW, *places, mode="bilinear", padding_mode="border", align_corners=True)
     return warped
-
-
-def _resized_places(corner: np.ndarray, length: np.ndarray, side: int) -> np.ndarray:
-    """Return the place (b, side) in the image of each pixel of a resized box along one axis; the first pixel is 0."""
-    inside = (np.arange(side) + 0.5) * (length / side)[:, None] - 0.5
-    places = corner[:, None] + np.clip(inside, 0.0, length[:, None] - 1.0)
-    return places.astype(np.float32)
-
-
-def _inverse_affine(drawn: ImageViewParameters, size: tuple[int, int]) -> np.ndarray:
-    """Return (b, 2, 3) matrices from a view's (row, column, 1) to the image's (row, column)."""
-    sine, cosine = np.sin(drawn.radians), np.cos(drawn.radians)
-    # Rows grow downwards, so a turn that one sees as counterclockwise takes (row, column) to
-    # (cos·row − sin·column, sin·row + cos·column).
-    rows = np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)
-    linear = np.stack(rows, axis=1) / drawn.zoom[:, None, None]
-    centre = (np.array(size) - 1.0) / 2.0
-    offset = centre - np.einsum("nij,nj->ni", linear, centre + drawn.translation)
-    return np.concatenate([linear, offset[:, :, None]], axis=2).astype(np.float32)
 
 
 def to_gray(x_BCHW: Tensor) -> Tensor:
@@ -124,9 +111,9 @@ def blur(x_BCHW: Tensor, *, sigma_pixels: np.ndarray, radius_pixels: int | None,
     return x_BCHW
 
 
-COLOUR_OPERATIONS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "brightness": adjust_brightness,
-    "contrast": adjust_contrast,
-    "saturation": adjust_saturation,
-    "hue": shift_hue,
-}
+COLOUR_OPERATIONS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
+    adjust_brightness,
+    adjust_contrast,
+    adjust_saturation,
+    shift_hue,
+)

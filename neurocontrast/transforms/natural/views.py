@@ -1,8 +1,9 @@
-"""Random views of natural images, of a whole batch at once."""
+"""Random views of natural images, of a whole batch at once: every number is keyed by the image's seed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,17 @@ from torch import Tensor
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.lazy import require
+from neurocontrast.seeds import derive_uniforms
 from neurocontrast.transforms.natural.settings import (
-    COLOUR_STEPS,
-    NEUTRAL_FACTORS,
+    ColourJitterSettings,
+    ImageAffineSettings,
     ImageAugmentSettings,
-    ImageViewParameters,
-    draw_image_views,
+    ResizedCropSettings,
 )
 from neurocontrast.transforms.views import RandBatchTransform
 
-_VALUES_AT_ONCE = {"cpu": 2**19}  # what its cache holds
-_VALUES_AT_ONCE_ELSEWHERE = 2**27
+_ORDERS = np.array(list(itertools.permutations(range(4))))
+_N_TRIES = 10
 
 
 class RandImageViewd(RandBatchTransform):
@@ -67,74 +68,119 @@ class RandImageViewd(RandBatchTransform):
     @torch.no_grad()
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
         """Return a view of each image (b, 3, H, W), drawn from its seed, as a new float32 tensor in [0, 1]."""
+        from neurocontrast.transforms.natural import operations
+
         _check(images, len(seeds))
-        drawn = draw_image_views(self.settings, seeds, size=(images.shape[2], images.shape[3]))
-        at_once = _VALUES_AT_ONCE.get(images.device.type, _VALUES_AT_ONCE_ELSEWHERE)
-        n_parts = max(1, -(-images.numel() // at_once))
-        step = max(1, -(-len(seeds) // n_parts))
-        views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
-        for start in range(0, len(seeds), step):
-            part = slice(start, start + step)
-            x_BCHW = images[part].to(torch.float32, copy=True)
-            views[part] = self._made(x_BCHW.div_(255.0) if images.dtype == torch.uint8 else x_BCHW, drawn.of(part))
-        return views
+        settings, size = self.settings, (images.shape[2], images.shape[3])
+        x_BCHW = images.to(torch.float32, copy=True)
+        if images.dtype == torch.uint8:
+            x_BCHW = x_BCHW.div_(255.0)
 
-    def _made(self, x_BCHW: Tensor, drawn: ImageViewParameters) -> Tensor:
-        """Return views of images that are this method's to change."""
-        from neurocontrast.transforms.natural.operations import blur, to_gray, warp
+        def chosen(applied: np.ndarray, changed: Tensor) -> Tensor:
+            return changed.where(torch.from_numpy(applied).to(changed.device)[:, None, None, None], x_BCHW)
 
-        settings = self.settings
-        x_BCHW = _where(
-            drawn.turned | drawn.cropped,
-            x_BCHW,
-            lambda part, which: warp(part, drawn=drawn.of(which)),
-        )
-        x_BCHW = _where(drawn.flipped, x_BCHW, lambda part, _: part.flip(3))
-        x_BCHW = _jittered(x_BCHW, drawn)
-        x_BCHW = _where(drawn.gray, x_BCHW, lambda part, _: to_gray(part))
-        if blurred := settings.blur:
-            kernel: dict[str, Any] = {"radius_pixels": blurred.radius_pixels, "largest": blurred.sigma_pixels[1]}
-            x_BCHW = _where(
-                drawn.blurred,
-                x_BCHW,
-                lambda part, which: blur(part, sigma_pixels=drawn.sigma_pixels[which], **kernel),
-            )
+        if settings.affine or settings.crop:
+            back = draw_affine(settings.affine, seeds, size)
+            x_BCHW = operations.warp(x_BCHW, *draw_boxes(settings.crop, seeds, size), back)
+        if settings.flip:
+            x_BCHW = chosen(_drawn("flip", seeds, 1)[:, 0] < settings.flip.probability, x_BCHW.flip(3))
+        if settings.colour_jitter:
+            x_BCHW = _jittered(x_BCHW, *draw_jitter(settings.colour_jitter, seeds))
+        if settings.grayscale:
+            applied = _drawn("grayscale", seeds, 1)[:, 0] < settings.grayscale.probability
+            x_BCHW = chosen(applied, operations.to_gray(x_BCHW))
+        if settings.blur:
+            u, blur = _drawn("blur", seeds, 2), settings.blur
+            sigma, largest = _between(blur.sigma_pixels, u[:, 1]), blur.sigma_pixels[1]
+            kernel: dict[str, Any] = {"radius_pixels": blur.radius_pixels, "largest": largest}
+            x_BCHW = chosen(u[:, 0] < blur.probability, operations.blur(x_BCHW, sigma_pixels=sigma, **kernel))
         # Interpolation and blur may leave the range by rounding.
         return x_BCHW.clamp_(0.0, 1.0)
 
 
-def _jittered(x_BCHW: Tensor, drawn: ImageViewParameters) -> Tensor:
-    """Change colours, each image's in its own order: at every turn, all images that take the same step together."""
-    from neurocontrast.transforms.natural import operations
-
-    for turn in range(len(COLOUR_STEPS)):
-        for number, step in enumerate(COLOUR_STEPS):
-            factors = drawn.factors[:, number].astype(np.float32)
-            applied = drawn.jittered & (drawn.order[:, turn] == number)
-            applied &= drawn.factors[:, number] != NEUTRAL_FACTORS[number]
-            change = operations.COLOUR_OPERATIONS[step]
-            x_BCHW = _where(
-                applied,
-                x_BCHW,
-                lambda part, which, change=change, factors=factors: change(  # type: ignore[misc]
-                    part, torch.from_numpy(factors[which]).to(part.device)
-                ),
-            )
-    return x_BCHW
+def _drawn(operation: str, seeds: Sequence[int] | np.ndarray, n_numbers: int) -> np.ndarray:
+    """Draw numbers (n_seeds, n_numbers) from 0 to 1: an operation's own, so that another's leave them as they are."""
+    return derive_uniforms("image view", operation, samples=seeds, n_numbers=n_numbers)
 
 
-def _where(applied: np.ndarray, x_BCHW: Tensor, change: Callable[[Tensor, np.ndarray], Tensor]) -> Tensor:
-    """Change the images that `applied` says, given them and their places in the batch; in place unless it is all.
+def _between(limits: Any, position: np.ndarray) -> Any:
+    low, high = limits
+    return low + (high - low) * position
 
-    Which they are is known on the CPU, so that nothing waits for the device.
+
+def draw_boxes(
+    settings: ResizedCropSettings | None, seeds: Sequence[int] | np.ndarray, size: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw corners and sizes (n, 2) of boxes; the whole image where an image of `size` is not cropped.
+
+    As torchvision's: of ten boxes, the first that fits; else the largest in the middle that the ratio allows.
     """
-    which = np.flatnonzero(applied)
-    if len(which) == 0:
-        return x_BCHW
-    if len(which) == len(x_BCHW):
-        return change(x_BCHW, which)
-    rows = torch.from_numpy(which).to(x_BCHW.device)
-    return x_BCHW.index_copy_(0, rows, change(x_BCHW.index_select(0, rows), which))
+    whole = np.zeros((len(seeds), 2), dtype=np.int64), np.tile(np.array(size), (len(seeds), 1))
+    if settings is None:
+        return whole
+    u = _drawn("crop", seeds, 3 + 2 * _N_TRIES)
+    tries = u[:, 3:].reshape(-1, _N_TRIES, 2)
+    area = _between(settings.scale, tries[..., 0]) * (size[0] * size[1])
+    ratio = np.exp(_between(np.log(settings.ratio), tries[..., 1]))
+    boxes = np.rint(np.sqrt(np.stack([area / ratio, area * ratio], axis=-1))).astype(np.int64)
+    fits = ((boxes >= 1) & (boxes <= size)).all(axis=-1)
+    sizes = boxes[np.arange(len(boxes)), np.argmax(fits, axis=1)]
+    sizes[~fits.any(axis=1)] = _largest_box(settings.ratio, size)
+    corners = np.floor(u[:, 1:3] * (np.array(size) - sizes + 1)).astype(np.int64)
+    corners[~fits.any(axis=1)] = (np.array(size) - _largest_box(settings.ratio, size)) // 2
+    applied = u[:, :1] < settings.probability
+    return np.where(applied, corners, whole[0]), np.where(applied, sizes, whole[1])
+
+
+def _largest_box(ratio: tuple[float, float], size: tuple[int, int]) -> tuple[int, int]:
+    height, width = size
+    return min(height, max(1, round(width / ratio[0]))), min(width, max(1, round(height * ratio[1])))
+
+
+def draw_affine(
+    settings: ImageAffineSettings | None, seeds: Sequence[int] | np.ndarray, size: tuple[int, int]
+) -> np.ndarray:
+    """Draw matrices (n, 2, 3) from a view's (row, column, 1) to the (row, column) of an image of `size`."""
+    still = np.tile(np.eye(2, 3), (len(seeds), 1, 1))
+    if settings is None:
+        return still
+    u = _drawn("affine", seeds, 6)
+    angle = np.deg2rad(_between((-settings.degrees, settings.degrees), u[:, 1]))
+    zoom = np.exp(_between(np.log(settings.scale), u[:, 3]))
+    translation = _between((-settings.translate, settings.translate), u[:, 4:6]) * np.array(size)
+    sine, cosine = np.sin(angle), np.cos(angle)
+    # Rows grow downwards, so a turn that one sees as counterclockwise takes (row, column) to
+    # (cos·row − sin·column, sin·row + cos·column).
+    linear = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], axis=1) / zoom[:, None, None]
+    centre = (np.array(size) - 1.0) / 2.0
+    offset = centre - np.einsum("nij,nj->ni", linear, centre + translation)
+    moved = np.concatenate([linear, offset[:, :, None]], axis=2)
+    return np.where((u[:, 0] < settings.probability)[:, None, None], moved, still)
+
+
+def draw_jitter(
+    settings: ColourJitterSettings, seeds: Sequence[int] | np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw whether colours change (n,), the factor of each step and the turn of the hue (n, 4), and their order."""
+    u = _drawn("colour_jitter", seeds, 6)
+    strengths = np.array([settings.brightness, settings.contrast, settings.saturation])
+    factors = _between((np.maximum(0.0, 1.0 - strengths), 1.0 + strengths), u[:, 1:4])
+    turns = _between((-settings.hue, settings.hue), u[:, 4:5])
+    order = _ORDERS[(u[:, 5] * len(_ORDERS)).astype(np.int64)]
+    return u[:, 0] < settings.probability, np.concatenate([factors, turns], axis=1), order
+
+
+def _jittered(x_BCHW: Tensor, applied: np.ndarray, factors: np.ndarray, order: np.ndarray) -> Tensor:
+    """Change colours, each image's in its own order: at every turn, all images that take the same step together."""
+    from neurocontrast.transforms.natural.operations import COLOUR_OPERATIONS
+
+    for turn, (step, change) in itertools.product(range(4), enumerate(COLOUR_OPERATIONS)):
+        which = np.flatnonzero(applied & (order[:, turn] == step))
+        if len(which):
+            rows = torch.from_numpy(which).to(x_BCHW.device)
+            factor = torch.from_numpy(factors[which, step].astype(np.float32)).to(x_BCHW.device)
+            x_BCHW.index_copy_(0, rows, change(x_BCHW.index_select(0, rows), factor))
+    return x_BCHW
 
 
 def _check(images: Tensor, n_seeds: int) -> None:

@@ -225,7 +225,8 @@ def qc(
     notes = [f"{name}: {flags}" for name, flags in zip(flagged["participant_id"], flagged["flags"], strict=True)]
     more = [f"… and {len(notes) - 20} more"] if len(notes) > 20 else []
     title = f"{len(flagged)} of {len(found.table)} scans are flagged."
-    return Result(facts, title, notes=[*notes[:20], *more], path=found.page)
+    code = 1 if found.n_unreadable else 0
+    return Result(facts, title, notes=[*notes[:20], *more], path=found.page, exit_code=code)
 
 
 def check(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 from threadpoolctl import threadpool_limits
 
 from neurocontrast.data.cohort import Cohort, read_cohort
@@ -19,7 +21,7 @@ from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path, check_writable, digest_of, write_json, write_table, write_text
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
-from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, flag_scans
+from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, flag_scans
 from neurocontrast.prepare.measures import compare_with_others, measure_scan, template_strip
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, version
@@ -37,10 +39,14 @@ _NUMBER = re.compile(r"[0-9]+\.?[0-9]*")
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """What `qc` found: a row a scan, the worst first, as in ``qc.tsv``, and the path of ``qc.html``."""
+    """What `qc` found."""
 
     table: pd.DataFrame
+    """One row per scan, the worst first, as in ``qc.tsv``."""
     page: Path
+    """The path of ``qc.html``."""
+    n_unreadable: int = 0
+    """Scans that cannot be read; they come first."""
 
 
 def qc(
@@ -53,8 +59,8 @@ def qc(
 ) -> Quality:
     """Measure skull-stripped scans in MNI space, and flag those that are unlike the template or their site.
 
-    No scan is dropped. A scan that was measured before is not measured again, so an interrupted call is continued by
-    the same call.
+    No scan is dropped, and one that cannot be read is flagged. A scan that was measured before is not measured again,
+    so an interrupted call is continued by the same call.
 
     Parameters
     ----------
@@ -77,24 +83,37 @@ def qc(
     imported = _imported(cohort)
     target = Path(out).absolute()
     check_writable(target / "qc.tsv", parameter="out")
-    kept = _measure(cohort, target / "scans", n_workers, progress)
+    kept, unreadable = _measure(cohort, target / "scans", n_workers, progress)
     table = _identity(cohort).join(_measured(cohort, kept)).join(imported)
     flags, worst = flag_scans(table)
+    for row, why in unreadable.items():
+        flags[row], worst[row] = [Flag("unreadable", f"cannot be read: {why}")], np.inf
     table.insert(3, "n_flags", [len(each) for each in flags])
     table.insert(4, "flags", ["; ".join(flag.text for flag in each) for each in flags])
-    order = np.lexsort((table["name"], -worst, -table["n_flags"]))
+    order = np.lexsort((table["name"], -worst, -table["n_flags"], worst < np.inf))
     table, flags = table.iloc[order].reset_index(drop=True), [flags[row] for row in order]
-    thumbnails = {row: read_arrays(kept[place])["thumbnail"].tobytes() for row, place in enumerate(order[:N_SHOWN])}
-    source, strip = cohort.source.name, template_strip()
+    strip, file_of = template_strip(), [kept.get(row) for row in order[:N_SHOWN]]
+    thumbnails = {row: _thumbnail(file, strip.shape) for row, file in enumerate(file_of)}
+    source = cohort.source.name
     page = render_quality(table, flags, thumbnails, strip, source=source, simulated=cohort.simulated, version=version())
     write_text(target / "qc.html", page)
     bounds = {name: {"low": rule.low, "high": rule.high, "worse": rule.worse} for name, rule in RULES.items()}
     finite = {name: {k: v for k, v in rule.items() if v not in (np.inf, -np.inf)} for name, rule in bounds.items()}
+    counts = {"n": len(table), "n_flagged": int((table["n_flags"] > 0).sum()), "n_unreadable": len(unreadable)}
     about = {"n_deviations": N_DEVIATIONS, "n_site": N_SITE, "rules": finite, "environment": describe_environment()}
-    write_json(target / "qc.json", {"n": len(table), "n_flagged": int((table["n_flags"] > 0).sum()), **about})
+    write_json(target / "qc.json", counts | about)
     table = table.drop(columns="name")
     write_table(target / "qc.tsv", table.astype(object).where(table.notna() & (table != ""), "n/a"))
-    return Quality(table, target / "qc.html")
+    return Quality(table, target / "qc.html", len(unreadable))
+
+
+def _thumbnail(file: Path | None, shape: tuple[int, ...]) -> bytes:
+    """Return the JPEG file of a scan, black for one that cannot be read."""
+    if file is not None:
+        return read_arrays(file)["thumbnail"].tobytes()
+    buffer = io.BytesIO()
+    Image.fromarray(np.zeros(shape, dtype=np.uint8)).save(buffer, format="JPEG")
+    return buffer.getvalue()
 
 
 def _refuse_other_images(cohort: Cohort) -> None:
@@ -107,30 +126,36 @@ def _refuse_other_images(cohort: Cohort) -> None:
     problems.raise_if_any()
 
 
-def _measure(cohort: Cohort, folder: Path, n_workers: int, progress: Progress) -> list[Path]:
-    """Measure every scan that was not measured before, and return the files with what is kept of each."""
+def _measure(
+    cohort: Cohort, folder: Path, n_workers: int, progress: Progress
+) -> tuple[dict[int, Path], dict[int, str]]:
+    """Measure every scan that was not measured before; return the file of each row, or why it cannot be read."""
     others = [cohort.paths_in(*names) for names in (("mask_path",), ("gm", "gm_path"), ("wm", "wm_path"))]
-    kept, work = [], {}
-    problems, names = Problems(cohort.source.name), cohort.names()
-    for name, paths in zip(names, zip(cohort.table["path"].astype(str), *others, strict=True), strict=True):
+    sources = list(zip(cohort.table["path"].astype(str), *others, strict=True))
+    kept: dict[int, Path] = {}
+    unreadable: dict[int, str] = {}
+    for row, paths in enumerate(sources):
         try:
             states = [(path, Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in filter(None, paths)]
         except OSError as error:
-            problems.add(f"{error.filename}: {error.strerror}", name=name)
+            unreadable[row] = f"{error.filename}: {error.strerror}"
             continue
-        kept.append(folder / f"{digest_of('neurocontrast-qc', _RECIPE, paths, states)}.npz")
-        if not _is_kept(kept[-1]):
-            work[kept[-1]] = (name, paths, kept[-1])
+        kept[row] = folder / f"{digest_of('neurocontrast-qc', _RECIPE, paths, states)}.npz"
+    work = [(row, sources[row], file) for row, file in kept.items() if not _is_kept(file)]
     with progress.task("Measuring scans", total=len(work), unit="scan") as task:
-        for name, problem in map_files(
-            _measure_one, list(work.values()), n_workers=n_workers, option="--n-workers", n_per_worker=N_SCANS_A_WORKER
+        for row, problem in map_files(
+            _measure_one, work, n_workers=n_workers, option="n_workers", n_per_worker=N_SCANS_A_WORKER
         ):
             if problem:
-                problems.add(problem, name=name)
+                del kept[row]
+                unreadable[row] = problem
             task.advance()
-    if problems.found:
-        raise DataError(f"{problems.to_text()}\nWhat was measured of the others is kept.")
-    return kept
+    if not kept:
+        names = cohort.names()
+        raise DataError(
+            "\n".join(["none of the scans can be read:", *(f"{names[row]}: {why}" for row, why in unreadable.items())])
+        )
+    return kept, unreadable
 
 
 def _is_kept(file: Path) -> bool:
@@ -144,17 +169,17 @@ def _is_kept(file: Path) -> bool:
     return True
 
 
-def _measure_one(name: str, paths: Sequence[str], file: Path) -> tuple[str, str]:
+def _measure_one(row: int, paths: Sequence[str], file: Path) -> tuple[int, str]:
     """Measure a scan into a file, or return why it cannot be."""
     try:
         with threadpool_limits(1):
             found = measure_scan(*paths)
     except DataError as error:
-        return name, str(error)
+        return row, str(error)
     thumbnail = np.frombuffer(found.thumbnail, dtype=np.uint8)
     with atomic_path(file) as temporary:
         np.savez(temporary, measures=json.dumps(found.measures), vector=found.vector, thumbnail=thumbnail)
-    return name, ""
+    return row, ""
 
 
 def _identity(cohort: Cohort) -> pd.DataFrame:
@@ -165,11 +190,12 @@ def _identity(cohort: Cohort) -> pd.DataFrame:
     )
 
 
-def _measured(cohort: Cohort, kept: Sequence[Path]) -> pd.DataFrame:
-    """Return the measures of every scan, compared with the others of its site where there are enough."""
-    table = pd.DataFrame([json.loads(str(read_arrays(file)["measures"])) for file in kept])
+def _measured(cohort: Cohort, kept: Mapping[int, Path]) -> pd.DataFrame:
+    """Return the measures of every scan that was read, compared with the others of its site where there are enough."""
+    measures = {row: json.loads(str(read_arrays(file)["measures"])) for row, file in sorted(kept.items())}
+    table = pd.DataFrame.from_dict(measures, orient="index").reindex(range(len(cohort)))
     table[["site_correlation", "asymmetry"]] = np.nan
-    for _, rows in _identity(cohort).groupby("site").groups.items():
+    for _, rows in _identity(cohort).loc[sorted(kept)].groupby("site").groups.items():
         if len(rows) >= N_SITE:
             vectors = np.stack([read_arrays(kept[row])["vector"] for row in rows])
             with threadpool_limits(1):

@@ -87,19 +87,26 @@ def test_any_number_of_processes_gives_the_same_bits(study, tmp_path, monkeypatc
     assert [several.page.with_name(name).read_bytes() for name in ("qc.tsv", "qc.html")] == before
 
 
-def test_images_that_cannot_be_read_are_named_together_and_nothing_is_written(study, tmp_path, capsys):
+def test_images_that_cannot_be_read_are_flagged_and_come_first(study, tmp_path, capsys):
     table, _, names = study
     shutil.copytree(table.parent, tmp_path / "scans")
     copy = tmp_path / "scans" / "participants.tsv"
     frame = pd.read_csv(copy, sep="\t", dtype=str, keep_default_na=False)
     (copy.parent / frame["path"][0]).write_bytes(b"no image")
     (copy.parent / frame["path"][3]).write_bytes((copy.parent / frame["path"][3]).read_bytes()[:2000])
-    with pytest.raises(DataError, match=rf"2 problems(?s:.*){names[0]}(?s:.*){names[3]}(?s:.*)is kept"):
-        neurocontrast.qc(copy, tmp_path / "qc", n_workers=0)
-    assert [entry.name for entry in (tmp_path / "qc").iterdir()] == ["scans"]
-    assert len(list((tmp_path / "qc" / "scans").iterdir())) == 10
-    assert run(["qc", str(copy), "--out", str(tmp_path / "qc"), "-q"]) == 2
-    assert "is not a NIfTI image" in capsys.readouterr().err
+    assert run(["qc", str(copy), "--out", str(tmp_path / "qc"), "-q"]) == 1
+    assert f"{names[0]}: cannot be read: " in capsys.readouterr().out
+    rows = pd.read_csv(tmp_path / "qc" / "qc.tsv", sep="\t")
+    assert set(rows["participant_id"][:2]) == {names[0], names[3]}
+    assert rows["flags"][:2].str.startswith("cannot be read: ").all()
+    assert len(rows) == 12
+    page = (tmp_path / "qc" / "qc.html").read_text(encoding="utf-8")
+    assert page.count("data:image/jpeg;base64,") == 12
+    assert "cannot be read: " in page
+    for path in frame["path"]:
+        (copy.parent / path).write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"none of the scans can be read:\n(?s:.*)is not a NIfTI image"):
+        neurocontrast.qc(copy, tmp_path / "none", n_workers=0)
 
 
 def test_wrong_columns_are_refused_before_a_scan_is_read(study, tmp_path, capsys):

@@ -18,7 +18,8 @@ __all__ = ["Sampler", "bins_for", "build_sampler", "deal", "equal_shares", "stra
 Strata = list[list[list[int]]]
 """Rows by stratum and, within a stratum, by site."""
 
-_MOST_NAMED = 20
+MOST_REPEATS = 4
+"""Times that balanced sampling draws a scan in an epoch, at most."""
 _SITES_TO_MEET = 3
 
 
@@ -28,7 +29,7 @@ class Sampler:
 
     Every epoch has as many batches, of the same sizes, and as many draws as there are training scans. Shuffled, or in
     batches of one group, each scan is drawn once. Balanced, a stratum has as equal a part of the draws as
-    `most_repeats` of each of its scans allow, and within a stratum a site has; both are dealt out evenly to the
+    `MOST_REPEATS` of each of its scans allow, and within a stratum a site has; both are dealt out evenly to the
     batches. No batch has a scan twice.
     """
 
@@ -36,7 +37,6 @@ class Sampler:
     batch_size: int
     seed: int
     strata: Strata | None = None
-    most_repeats: int = 1
     groups: Sequence[Sequence[int]] = ()
 
     def batches(self, epoch: int) -> list[list[int]]:
@@ -49,8 +49,7 @@ class Sampler:
         if self.strata is None:
             order = derive_generator("order", self.seed, epoch).permutation(len(self.rows))
             return even_batches([self.rows[place] for place in order], self.batch_size)
-        generator = derive_generator("balanced order", self.seed, epoch)
-        return deal(self.strata, self._n_batches(), most_repeats=self.most_repeats, generator=generator)
+        return deal(self.strata, self._n_batches(), derive_generator("balanced order", self.seed, epoch))
 
     def occasion(self, epoch: int, batch: int) -> int:
         """Return the key, besides the scan, of the views of a batch: the epoch, or where scans repeat the step."""
@@ -72,44 +71,53 @@ def build_sampler(
 
     `traits` has what batches are balanced by, for all rows: floats (NaN where missing) or text (None where missing).
     """
-    if settings.sampling == "shuffle":
+    how = settings.sampling
+    if how == "shuffle":
         return Sampler(rows, settings.batch_size, seed)
-    if settings.sampling == "one-group":
-        groups = _groups_of(rows, traits, settings, names)
-        return Sampler(rows, settings.batch_size, seed, groups=groups)
-    columns = () if settings.sampling == "site-balanced" else settings.columns_of_strata
-    _check_known(rows, traits, columns, settings, names)
-    table = pd.DataFrame({name: traits[name][list(rows)] for name in (*columns, "site")})
+    columns = [*(() if how == "site-balanced" else settings.columns_of_strata), *(["site"] * (how != "one-group"))]
+    table = pd.DataFrame({name: traits[name][list(rows)] for name in columns})
+    _check_known(table, how, [names[row] for row in rows])
+    if how == "one-group":
+        return Sampler(rows, settings.batch_size, seed, groups=_groups_of(rows, table))
     if table["site"].nunique() == 1:
         raise ConfigError(
-            f"training.sampling: {settings.sampling} needs at least two sites among the training scans, and all are of "
+            f"training.sampling: {how} needs at least two sites among the training scans, and all are of "
             f"'{table['site'][0]}'. Set it to shuffle."
         )
-    n_bins = settings.sampling_bins or bins_for(table, batch_size=settings.batch_size)
-    strata = [[[rows[place] for place in cell] for cell in stratum] for stratum in strata_of(table, n_bins=n_bins)]
-    return Sampler(rows, settings.batch_size, seed, strata, settings.most_repeats)
+    strata = strata_of(table, n_bins=bins_for(table, batch_size=settings.batch_size))
+    of_rows = [[[rows[place] for place in cell] for cell in stratum] for stratum in strata]
+    return Sampler(rows, settings.batch_size, seed, of_rows)
 
 
-def _groups_of(
-    rows: Sequence[int], traits: Mapping[str, np.ndarray], settings: TrainingSettings, names: Sequence[str]
-) -> list[list[int]]:
+def _groups_of(rows: Sequence[int], table: pd.DataFrame) -> list[list[int]]:
     """Return the training rows of each combination of categories, of which none may be alone."""
-    columns = settings.columns_of_strata
-    numbers = [column for column in columns if traits[column].dtype.kind == "f"]
+    numbers = list(table.select_dtypes("float").columns)
     if numbers:
         raise ConfigError(
             f"training.sampling_columns: one-group needs columns of categories, and {one_of(numbers)} holds numbers."
         )
-    _check_known(rows, traits, columns, settings, names)
-    table = pd.DataFrame({column: traits[column][list(rows)] for column in columns})
-    groups = {key: [rows[place] for place in part.index] for key, part in table.groupby(list(columns))}
+    groups = {key: [rows[place] for place in part.index] for key, part in table.groupby(list(table.columns))}
     alone = [", ".join(map(str, key)) for key, group in groups.items() if len(group) < 2]
     if alone:
         raise DataError(
-            f"training.sampling: one-group needs two training scans of every combination of {' and '.join(columns)}. "
-            f"There is one of {one_of(alone[:_MOST_NAMED])}. Leave these out with data.where, or join groups."
+            f"training.sampling: one-group needs two training scans of every combination of "
+            f"{' and '.join(table.columns)}. There is one of {one_of(alone)}. Leave these out with data.where, or join "
+            "groups."
         )
     return list(groups.values())
+
+
+def _check_known(table: pd.DataFrame, how: str, names: Sequence[str]) -> None:
+    """Refuse scans that belong to no stratum or site, all at once."""
+    unknown = {column: [name for name, is_missing in zip(names, table[column].isna(), strict=True) if is_missing]
+               for column in table}  # fmt: skip
+    problems = [f"'{column}' is missing for {one_of(missing)}" for column, missing in unknown.items() if missing]
+    if problems:
+        raise DataError(
+            f"training.sampling: {how} needs {' and '.join(table.columns)} of every training scan. "
+            f"{'; '.join(problems)}. Fill this in, leave these scans out with data.where, or set training.sampling to "
+            "shuffle."
+        )
 
 
 def strata_of(table: pd.DataFrame, *, n_bins: int) -> Strata:
@@ -133,8 +141,10 @@ def bins_for(table: pd.DataFrame, *, batch_size: int) -> int:
     return min(max(int((n_strata / n_classes) ** (1 / max(n_numbers, 1)) + 1e-9), 2), 10)
 
 
-def deal(strata: Strata, n_batches: int, *, most_repeats: int, generator: np.random.Generator) -> list[list[int]]:
-    """Draw batches in which strata, and sites within them, are as even as repeating scans so often allows.
+def deal(
+    strata: Strata, n_batches: int, generator: np.random.Generator, *, most_repeats: int = MOST_REPEATS
+) -> list[list[int]]:
+    """Draw batches in which strata, and sites within them, are as even as `most_repeats` of each scan allow.
 
     Each cell (a site of a stratum) gets a number of draws; the draws, cell after cell, are dealt like cards, so that
     the numbers that two batches get of a cell, of a stratum and in all differ by at most one. A cell's draws go round
@@ -170,30 +180,3 @@ def equal_shares(limits: Sequence[int], total: int) -> list[int]:
         for place in growing if each else growing[:left]:
             shares[place] = min(limits[place], shares[place] + max(each, 1))
     return shares
-
-
-def _check_known(
-    rows: Sequence[int],
-    traits: Mapping[str, np.ndarray],
-    columns: Sequence[str],
-    settings: TrainingSettings,
-    names: Sequence[str],
-) -> None:
-    """Refuse scans that belong to no stratum or site, all at once."""
-    problems = []
-    needed = columns if settings.sampling == "one-group" else (*columns, "site")
-    for column in needed:
-        missing = pd.isna(traits[column])
-        unknown = [names[row] for row in rows if missing[row]]
-        if unknown:
-            more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
-            problems.append(
-                f"'{column}' is missing for {len(unknown)} training scan{'s' if len(unknown) > 1 else ''}: "
-                f"{', '.join(unknown[:_MOST_NAMED])}{more}"
-            )
-    if problems:
-        raise DataError(
-            f"training.sampling: {settings.sampling} needs {' and '.join(needed)} of every training scan. "
-            f"{'; '.join(problems)}. Fill this in, leave these scans out with data.where, or set training.sampling to "
-            "shuffle."
-        )

@@ -20,8 +20,6 @@ _OWNERS: dict[str, dict[str, tuple[str, ...]]] = {
     "optimizer": {"momentum": ("sgd", "lars"), "trust_coefficient": ("lars",)},
     "sampling": {
         "sampling_columns": ("metadata-balanced", "one-group"),
-        "sampling_bins": ("metadata-balanced",),
-        "sampling_repeats": ("site-balanced", "metadata-balanced"),
     },
 }
 """Keys that only some choices of another key read."""
@@ -39,18 +37,12 @@ class TrainingSettings(Settings):
     Memory depends on this, not on `batch_size`; time grows by a third to a half. None: the whole batch at once."""
     sampling: Literal["shuffle", "site-balanced", "metadata-balanced", "one-group"] = "shuffle"
     """Which scans make a batch. ``shuffle``: each once an epoch, in random order. ``site-balanced``: as equal numbers
-    of each site as `sampling_repeats` allow. ``metadata-balanced``: as equal numbers of every combination of
-    `sampling_columns`, and of each site within a combination. ``one-group``: scans of one combination of
+    of each site as four draws of a scan in an epoch allow. ``metadata-balanced``: as equal numbers of every combination
+    of `sampling_columns`, and of each site within a combination. ``one-group``: scans of one combination of
     `sampling_columns`, each scan once an epoch (Tsai et al. 2021, conditional sampling)."""
     sampling_columns: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Columns whose combinations ``metadata-balanced`` balances; None: age and sex. Numbers are binned. ``one-group``
     needs columns of categories."""
-    sampling_bins: Annotated[int, Field(ge=2)] | None = None
-    """Bins of a column of numbers in ``metadata-balanced``, with as many training scans each; None: as many as leave
-    each combination a scan of every site (of three, where there are more) in a batch."""
-    sampling_repeats: PositiveInt | None = None
-    """Times that balanced sampling may draw a scan in an epoch, at most; None: 4. With 1 every batch has the cohort's
-    proportions."""
     optimizer: Literal["adam", "adamw", "sgd", "lars"] = "adam"
     """``adam`` adds the weight decay to the gradient, ``adamw`` decouples it; ``sgd`` has momentum; ``lars`` adapts
     SGD's rate to each weight's norm, for large batches (You et al. 2017)."""
@@ -137,11 +129,6 @@ class TrainingSettings(Settings):
     def columns_of_strata(self) -> tuple[str, ...]:
         """What ``sampling: metadata-balanced`` makes its combinations of."""
         return ("age", "sex") if self.sampling_columns is None else self.sampling_columns
-
-    @property
-    def most_repeats(self) -> int:
-        """How often balanced sampling draws a scan in an epoch, at most."""
-        return 4 if self.sampling_repeats is None else self.sampling_repeats
 
 
 class FinetuneSettings(Settings):

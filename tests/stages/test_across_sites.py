@@ -57,7 +57,7 @@ def test_an_unknown_site_is_refused_with_all_rows_before_a_scan_is_read(tmp_path
     table.loc[[1, 4], "site"] = "n/a"
     table.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
     given = overrides(tmp_path / "participants.tsv", cache, "data.val_fraction=0", "training.sampling=site-balanced")
-    with pytest.raises(DataError, match=f"'site' is missing for 2 training scans: {bad[0]}, {bad[1]}"):
+    with pytest.raises(DataError, match=f"'site' is missing for '{bad[0]}', '{bad[1]}'"):
         neurocontrast.pretrain(load_config(None, given), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     table.drop(columns="site").to_csv(tmp_path / "participants.tsv", sep="\t", index=False)

@@ -95,7 +95,9 @@ def start(point):
         }
         config["data"] |= {"cache_dir": str(Path(name) / "cache"), "n_workers": 1}
         before = time.perf_counter()
-        neurocontrast.pretrain(config, out=Path(name) / "run")
+        (Path(name) / "recipe.json").write_text(json.dumps(config))  # which is YAML too
+        command = ["-m", "neurocontrast", "pretrain", "--config", f"{name}/recipe.json", "--out", f"{name}/run"]
+        subprocess.run([sys.executable, *command], check=True, capture_output=True)
         print(json.dumps({"wall": time.perf_counter() - before}))
 
 

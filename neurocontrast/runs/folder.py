@@ -195,9 +195,12 @@ def _describe_people(table: pd.DataFrame) -> dict[str, Any]:
     """Return lowest, median and highest age, and how many people are of each sex and site, where the table has them."""
     people = table.groupby("subject_id").first()
     ages = people["age"].dropna() if "age" in people else pd.Series(dtype=float)
-    counts = {key: people[column].dropna().astype(str).value_counts().sort_index().to_dict()
-              for key, column in (("sex", "sex"), ("sites", "site")) if column in people}  # fmt: skip
-    spread = {} if ages.empty else {"age_years": [round(float(each), 1) for each in ages.quantile([0, 0.5, 1])]}
+    spread = {} if ages.empty else {"age_years": ages.quantile([0, 0.5, 1]).astype(float).round(1).tolist()}
+    counts = {
+        key: people[column].dropna().astype(str).value_counts().sort_index().to_dict()
+        for key, column in (("sex", "sex"), ("sites", "site"))
+        if column in people
+    }
     return spread | {key: found for key, found in counts.items() if found}
 
 
@@ -212,8 +215,12 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     path = folder / "provenance.json"
     content = read_json(path)
     wanted = {"environment": ["neurocontrast"], "cohort": ["source", "digest", "n_scans"]}
-    sections = {name: content[name] if isinstance(content.get(name), dict) else {} for name in wanted}
-    problems = [f"'{name}.{key}'" for name, keys in wanted.items() for key in keys if key not in sections[name]]
+    problems = [
+        f"'{name}.{key}'"
+        for name, keys in wanted.items()
+        for key in keys
+        if not isinstance(content.get(name), dict) or key not in content[name]
+    ]
     subjects = content.get("pretraining_subjects")
     if not isinstance(subjects, list) or not all(isinstance(each, str) for each in subjects):
         problems.append("'pretraining_subjects'")

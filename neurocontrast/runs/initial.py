@@ -82,11 +82,8 @@ def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...]
     said = "all weights"
     if measures:
         tensors, n_left = _of_measures(tensors, contract, measures, problems)
-        said = (
-            f"all weights but those of {n_left} measures, which differ in nobody here or are not there"
-            if n_left
-            else said
-        )
+        if n_left:
+            said += f" but those of {n_left} measures, which differ in nobody here or are not there"
     fitted, n_channels = _adapted(tensors, encoder, path, problems)
     encoder.load_state_dict(fitted)
     head = _take_head(model, folder, contract)

@@ -48,20 +48,16 @@ _SHRINKAGE = 0.3
 
 def check_components(encoder: Encoder, subjects: Sequence[str]) -> None:
     """Refuse a linear encoder that the training scans, of these subjects, cannot fit."""
-    n_scans, n_subjects = len(subjects), len(set(subjects))
-    if encoder.settings.name == "pca" and n_scans <= encoder.n_features:
-        raise ConfigError(
-            f"encoder.n_components: must be below the number of training scans, {n_scans}, found {encoder.n_features}."
-        )
-    if encoder.settings.name == "lda" and n_scans == n_subjects:
+    is_lda, n_subjects = encoder.settings.name == "lda", len(set(subjects))
+    if is_lda and len(subjects) == n_subjects:
         raise ConfigError(
             f"encoder.name: lda needs several scans of a subject; each of the {n_subjects} training subjects has one. "
             "Imitate some (neurocontrast prepare --imitations 3, and train on imitations.tsv), or take pca."
         )
-    if encoder.settings.name == "lda" and n_subjects <= encoder.n_features:
+    n, what = (n_subjects, "subjects") if is_lda else (len(subjects), "scans")
+    if n <= encoder.n_features:
         raise ConfigError(
-            f"encoder.n_components: must be below the number of training subjects, {n_subjects}, found "
-            f"{encoder.n_features}."
+            f"encoder.n_components: must be below the number of training {what}, {n}, found {encoder.n_features}."
         )
 
 
@@ -79,35 +75,9 @@ def fit_components(
 
     The components of ``pca`` are those of `sklearn.decomposition.PCA`. Those of ``lda`` are the discriminants between
     subjects of `sklearn.discriminant_analysis.LinearDiscriminantAnalysis`, fitted to three times as many principal
-    components: each has a variance of one within subjects.
-
-    Parameters
-    ----------
-    encoder : Encoder
-        With principal components or discriminants for its layers.
-    images : Images
-        The scans.
-    rows : sequence of int
-        Rows of training.
-    subjects : sequence of str
-        Subject of each of these rows.
-    seed : int
-        Names the randomness of the decomposition.
-    n_readers : int
-        Threads that read scans.
-    progress : Progress
-        Receives progress messages.
-
-    Returns
-    -------
-    dict
-        Number of voxels, and the part of the variance of the training scans (``lda``: of the variance between subjects,
-        once that within them is one) that each component explains.
-
-    Raises
-    ------
-    ConfigError
-        Where fewer voxels than components vary among the scans.
+    components: each has a variance of one within subjects. `subjects` are those of the rows. Returns the number of
+    voxels, and the part of the variance of the training scans (``lda``: of the variance between subjects, once that
+    within them is one) that each component explains. Refuses fewer voxels that vary among the scans than components.
     """
     # Not at the top: scikit-learn's decomposition takes half a second to import, and training mostly does without.
     from sklearn.decomposition import PCA
@@ -141,24 +111,6 @@ def fit_centre(
     """Fit the mean volume that `encoder` takes from its input, in place, and return what the contract says of it.
 
     The sum is in double precision and in the order of the rows, so that every process of a run finds the same mean.
-
-    Parameters
-    ----------
-    encoder : Encoder
-        With ``centre_input``.
-    images : Images
-        The scans.
-    rows : sequence of int
-        Rows of training.
-    n_readers : int
-        Threads that read scans.
-    progress : Progress
-        Receives progress messages.
-
-    Returns
-    -------
-    dict
-        Voxels along each axis, and the number of scans.
     """
     total = torch.zeros(())
     with (

@@ -43,33 +43,24 @@ Views = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What is trained on; rows are positions in `images`, and in every other member.
-
-    Parameters
-    ----------
-    images : Images
-        Images that the views are made of.
-    names : sequence of str
-        Name of each sample, for messages and as key of its views.
-    metadata : mapping of str to Tensor
-        Columns that the objective asks for.
-    training_rows, validation_rows : sequence of int
-        The split; no subject is on both sides.
-    targets, traits : mapping of str to ndarray
-        Columns that the linear probe predicts, and that batches are balanced by: floats (NaN where missing) or text
-        (None where missing).
-    n_readers : int
-        Threads that read batches.
-    """
+    """Hold what is trained on; rows are positions in `images`, and in every other member."""
 
     images: Images
+    """Images that the views are made of."""
     names: Sequence[str]
+    """Name of each sample, for messages and as key of its views."""
     metadata: Mapping[str, torch.Tensor]
+    """Columns that the objective asks for."""
     training_rows: Sequence[int]
+    """Rows to train on; no subject of theirs is among the validation rows."""
     validation_rows: Sequence[int] = ()
+    """Rows that only measure."""
     targets: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Columns that the linear probe predicts: floats (NaN where missing) or text (None where missing)."""
     traits: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Columns that batches are balanced by, as `targets`."""
     n_readers: int = 1
+    """Threads that read batches."""
 
     def sampler(self, settings: TrainingSettings, seed: int) -> Sampler:
         """Return the sampler of the training rows."""

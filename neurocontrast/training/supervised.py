@@ -40,33 +40,26 @@ _PENALTIES = (5, 4, 3, 2, 1, 0)
 
 @dataclass(frozen=True)
 class Labels:
-    """What is predicted of every sample of the data, in its order.
-
-    Parameters
-    ----------
-    values : array (n_samples,)
-        Codes of classes from 0 on, or numbers.
-    n_classes : int or None
-        Number of classes; None for numbers.
-    """
+    """What is predicted of every sample of the data, in its order."""
 
     values: npt.NDArray[np.generic]
+    """Codes of classes from 0 on, or numbers, (n_samples,)."""
     n_classes: int | None = None
+    """Number of classes; None for numbers."""
 
 
 @dataclass(frozen=True)
 class SupervisedResult:
-    """What a trained network says of the tested samples, and the course of its training.
-
-    `predictions` are probabilities (n_samples, n_classes) or numbers (n_samples,); `metrics` has a row an epoch, and
-    `best_epoch` is the one whose weights predict, 0 where nothing was better than how training began, and `best_loss`
-    is its loss on the validation samples; None without any.
-    """
+    """Predictions of a trained network for the tested samples, and the course of its training."""
 
     predictions: npt.NDArray[np.float64]
+    """Probabilities (n_samples, n_classes), or numbers (n_samples,)."""
     metrics: list[dict[str, Any]]
+    """One row an epoch."""
     best_epoch: int
+    """The epoch whose weights predict; 0 where no epoch was better than the weights that training began with."""
     best_loss: float | None = None
+    """Loss of these weights on the validation samples; None without any."""
 
 
 def fit_supervised(

@@ -6,7 +6,6 @@ from torch.nn.functional import cosine_similarity
 from neurocontrast.embedding import EmbeddingSettings, extract_features
 from neurocontrast.encoders import EncoderSettings, build_encoder, build_model
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.progress import SILENT
 
 
 class Images:
@@ -65,24 +64,6 @@ def test_volumes_in_the_cache_s_precision_are_widened(encoder):
     images.volumes = images.volumes.half().float()
     with torch.no_grad():
         np.testing.assert_allclose(features, encoder(images.volumes).numpy(), rtol=1e-5, atol=1e-6)
-
-
-def test_progress_hears_every_scan(encoder):
-    import contextlib
-
-    heard = []
-
-    class Task:
-        def advance(self, n=1, **shown):
-            heard.append(n)
-
-    class Listening(type(SILENT)):
-        def task(self, description, total, unit):
-            assert total == 7
-            return contextlib.nullcontext(Task())
-
-    extract_features(encoder, Images(7, 8), settings=EmbeddingSettings(batch_size=4), progress=Listening())
-    assert heard == [4, 3]
 
 
 def test_bfloat16_is_an_option_and_not_the_default():

@@ -62,11 +62,6 @@ def test_each_channel_is_the_scan_of_its_own_file(participants):
         np.testing.assert_array_equal(channel.numpy(), alone["image"][0].numpy())
 
 
-def test_the_t1_channel_is_the_path_of_the_scan(participants):
-    cohort = read_cohort(participants, channels=["t1", "wm"])
-    assert cohort.scans[0] == (cohort.table["path"][0], cohort.table["wm"][0])
-
-
 def test_the_path_may_be_missing_where_it_is_no_channel(participants, tmp_path):
     table = pd.read_csv(participants, sep="\t", dtype=str, keep_default_na=False)
     table.drop(columns="path").to_csv(participants.parent / "without.tsv", sep="\t", index=False)
@@ -79,17 +74,6 @@ def test_a_run_records_its_channels_and_embed_reads_them(run, embeddings, partic
     assert contract["n_channels"] == 2
     assert contract["preprocessing"]["smooth_mm"] == 14.0
     assert read_embeddings(embeddings).features.shape == (12, 32)
-
-
-def test_a_scan_embedder_gives_the_features_of_embed(run, embeddings, participants, folder):
-    table = read_cohort(participants, channels=["gm", "wm"]).table
-    embedder = ScanEmbedder(run, cache_dir=folder / "cache").fit()
-    expected = read_embeddings(embeddings).features
-    np.testing.assert_allclose(embedder.transform(table), expected, atol=1e-6)
-    pairs = list(zip(table["gm"], table["wm"], strict=True))
-    np.testing.assert_allclose(embedder.transform(pairs[:3]), expected[:3], atol=1e-6)
-    with pytest.raises(DataError, match="tuple of paths or nibabel images, one a channel"):
-        embedder.transform(list(table["gm"]))
 
 
 def test_a_map_in_the_wrong_order_changes_the_features(run, embeddings, participants, folder):

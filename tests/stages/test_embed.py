@@ -124,12 +124,6 @@ def test_description_says_what_the_features_came_from(embedded, run, cohort):
     assert info["environment"]["neurocontrast"]
 
 
-def test_selection(run, cohort, config, tmp_path):
-    settings = {**config, "embedding": {"where": {"sex": ["F"]}}}
-    out = neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config=settings)
-    assert set(read_embeddings(out).table["sex"]) == {"F"}
-
-
 def test_an_encoder_alone_embeds_with_a_warning(run, embedded, cohort, config, tmp_path):
     alone = tmp_path / "encoder"
     alone.mkdir()

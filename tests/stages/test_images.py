@@ -2,10 +2,8 @@
 
 import json
 import shutil
-import signal
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from small_run import metrics, weights
@@ -120,43 +118,6 @@ def test_embeddings_are_the_encoder_s_features_of_the_images(run, digits, embedd
     assert read.info["pretraining_subjects"] == seen
 
 
-def test_embeddings_after_the_head_have_its_size(run, digits, embedded, tmp_path):
-    config = {"embedding": {"layer": "head", "where": {"split": ["test"]}}}
-    after = read_embeddings(neurocontrast.embed(run, participants=digits, out=tmp_path / "h.parquet", config=config))
-    assert after.features.shape == (10, 4)
-    assert read_embeddings(embedded).features.shape == (60, 84)
-    assert [step["n_scans"] for step in after.info["flow"]] == [60, 50]
-
-
-@pytest.mark.parametrize("column", ["rgb", "clip"])
-def test_kernels_compare_vectors_of_columns_and_of_files(settings, digits, tmp_path, column):
-    table = pd.read_csv(digits, sep="\t")[["participant_id"]].sample(frac=1, random_state=0)
-    table[["a", "b"]] = np.random.default_rng(0).random((len(table), 2))
-    table.to_parquet(tmp_path / "clip.parquet")
-    kernel = f"[{{column: {column}, type: gaussian, sigma: 0.5}}]"
-    run = neurocontrast.pretrain(
-        settings(
-            f"data.vectors={{rgb: [background_*], clip: {tmp_path / 'clip.parquet'}}}",
-            f"objective={{loss: weakly_supervised_cclk, kernel: {kernel}}}",
-            "training.epochs=1",
-        ),
-        out=tmp_path / "run",
-    )
-    assert metrics(run)[0]["train_loss"]
-    table["a"] += 1
-    table.to_parquet(tmp_path / "clip.parquet")
-    with pytest.raises(CheckpointError, match="clip holds other vectors than when it began"):
-        neurocontrast.pretrain(load_config(run / "config.yaml", ["training.epochs=2"]), out=run, resume=True)
-    with pytest.raises(DataError, match=r"no column 'rbg'.*Did you mean 'rgb'"):
-        neurocontrast.pretrain(
-            settings(
-                "data.vectors={rgb: [background_*]}",
-                "objective={loss: fair_cclk, kernel: [{column: rbg, type: gaussian, sigma: 1}]}",
-            ),
-            out=tmp_path / "other",
-        )
-
-
 def test_a_resumed_run_is_bit_for_bit_the_run(settings, run, tmp_path):
     out = neurocontrast.pretrain(settings("training.epochs=1"), out=tmp_path / "run")
     assert weights(out) != weights(run)
@@ -164,41 +125,6 @@ def test_a_resumed_run_is_bit_for_bit_the_run(settings, run, tmp_path):
     assert weights(out) == weights(run)
     assert (out / "head.safetensors").read_bytes() == (run / "head.safetensors").read_bytes()
     assert metrics(out) == metrics(run)
-
-
-@pytest.mark.slow  # a process starts
-def test_a_killed_run_resumes_to_the_same_bytes(run, tmp_path, pretrain_apart):
-    out, whole, config = tmp_path / "run", tmp_path / "whole", run / "config.yaml"
-    assert pretrain_apart(config, whole) == 0
-    assert pretrain_apart(config, out, "die") == -signal.SIGKILL
-    assert not (out / "encoder.json").exists()
-    assert pretrain_apart(config, out) == 0
-    assert weights(out) == weights(whole)
-    assert metrics(out) == metrics(whole)
-
-
-@pytest.mark.slow  # two processes start
-def test_two_processes_train_as_one_does(settings, tmp_path, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    # What rounding does to a steep loss grows with the rate; Adam makes whole steps of it.
-    alike = ("training.optimizer=sgd", "training.learning_rate=3e-4")
-    one = neurocontrast.pretrain(settings(*alike), out=tmp_path / "one")
-    two = neurocontrast.pretrain(settings(*alike, "training.devices=2"), out=tmp_path / "two")
-    assert load_encoder(two)[1]["preprocessing"] == load_encoder(one)[1]["preprocessing"]
-    for row, other in zip(metrics(one), metrics(two), strict=True):
-        assert float(row["train_loss"]) == pytest.approx(float(other["train_loss"]), rel=1e-3)
-    theirs = load_encoder(two)[0].state_dict()
-    for name, tensor in load_encoder(one)[0].state_dict().items():
-        torch.testing.assert_close(tensor, theirs[name], rtol=1e-3, atol=1e-4)
-
-
-def test_micro_batches_train_as_whole_batches_do(settings, tmp_path):
-    alone = ("seed=1", "encoder.norm=group", "training.epochs=1", "training.optimizer=sgd")
-    whole = neurocontrast.pretrain(settings(*alone), out=tmp_path / "whole")
-    parts = neurocontrast.pretrain(settings(*alone, "training.micro_batch_size=5"), out=tmp_path / "parts")
-    theirs = load_encoder(parts)[0].state_dict()
-    for name, tensor in load_encoder(whole)[0].state_dict().items():
-        torch.testing.assert_close(tensor, theirs[name], rtol=1e-3, atol=1e-5)
 
 
 def test_a_run_does_not_continue_on_other_images_or_another_table(settings, run, digits, tmp_path):

@@ -104,9 +104,3 @@ def test_settings_that_do_not_fit_are_refused(participants, folder, tmp_path, en
     with pytest.raises(ConfigError, match=message):
         neurocontrast.pretrain(settings, out=tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()
-
-
-def test_a_single_validation_scan_is_no_reason_to_refuse(participants, folder, tmp_path):
-    settings = settings_of(participants, folder, n_components=3)
-    settings["data"]["val_fraction"] = 0.1
-    assert (neurocontrast.pretrain(settings, out=tmp_path / "run") / "encoder.json").is_file()

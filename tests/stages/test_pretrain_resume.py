@@ -13,7 +13,7 @@ import neurocontrast
 from neurocontrast.config import load_config
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
-from neurocontrast.exceptions import CheckpointError, ConfigError, TrainingInterrupted
+from neurocontrast.exceptions import CheckpointError, TrainingInterrupted
 from neurocontrast.progress import SILENT
 from neurocontrast.runs import folder as run_folder
 from neurocontrast.runs.folder import check_can_continue
@@ -46,20 +46,6 @@ def test_killed_while_the_last_files_were_written(whole, settings, tmp_path, los
     neurocontrast.pretrain(settings(), out=tmp_path / "run", resume=True)
     assert weights(tmp_path / "run") == weights(whole)
     assert metrics(tmp_path / "run") == metrics(whole)
-
-
-def test_damaged_checkpoint_is_passed_over_for_the_one_before(whole, settings, tmp_path):
-    out, progress = tmp_path / "run", Listening()
-    shutil.copytree(whole, out)
-    (out / "encoder.json").unlink()
-    newest = out / "checkpoints/epoch-0002.pt"
-    newest.write_bytes(newest.read_bytes()[:-1000])
-    neurocontrast.pretrain(settings(), out=out, resume=True, progress=progress)
-    assert any(
-        "epoch-0002.pt: damaged, and kept as epoch-0002.pt.damaged; continuing" in text for text in progress.said
-    )
-    assert weights(out) == weights(whole)
-    assert metrics(out) == metrics(whole)
 
 
 def test_weights_of_the_last_epochs_can_be_embedded_with(whole, settings, tmp_path):
@@ -177,18 +163,6 @@ def test_another_cohort_is_refused(settings, cohort, tmp_path):
         CheckpointError, match=r"cohort: was participants\.tsv \(14 scans, .*is changed\.tsv \(14 scans"
     ):
         neurocontrast.pretrain(settings(f"data.participants={changed}"), out=out, resume=True)
-
-
-def test_a_folder_in_use_is_refused_untouched(whole, settings, tmp_path):
-    with pytest.raises(ConfigError, match=r"already holds a run\. Continue it with --resume"):
-        neurocontrast.pretrain(settings(), out=whole)
-    (tmp_path / "notes.txt").write_text("mine")
-    for resume in (False, True):
-        with pytest.raises(ConfigError, match="is not empty and is not a run directory"):
-            neurocontrast.pretrain(settings(), out=tmp_path, resume=resume)
-    with pytest.raises(ConfigError, match=r"must be a directory, but .* is a file"):
-        neurocontrast.pretrain(settings(), out=tmp_path / "notes.txt")
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_resume_where_nothing_began_begins(whole, settings, tmp_path):

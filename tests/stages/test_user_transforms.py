@@ -208,16 +208,6 @@ def test_a_failing_transform_names_every_scan(tmp_path, recipe, cohort):
     assert str(caught.value).count("ValueError: not this one") == 13
 
 
-def test_doctor_has_the_shape_of_transforms_of_a_user(recipe):
-    found = neurocontrast.doctor(recipe({"transforms": TARGETS}))
-    assert found.run["shape"] == [16, 20, 16]
-
-
-def test_processes_of_their_own_cannot_be_handed_objects(tmp_path, recipe):
-    with pytest.raises(ConfigError, match=r"training\.devices.*torchrun"):
-        neurocontrast.pretrain(recipe(GRID, devices=2), out=tmp_path / "run", transforms=composed())
-
-
 @pytest.mark.parametrize(
     "hostile",
     [

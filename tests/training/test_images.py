@@ -7,12 +7,10 @@ from itertools import count
 import numpy as np
 import pytest
 import torch
-from test_largebatch import METADATA, relative, step
-from tiny import Pictures, data, rows_of, run, views, views_of_pictures, weights
+from tiny import Pictures, data, rows_of, run, views_of_pictures, weights
 
-from neurocontrast.encoders import EncoderSettings, build_model, load_encoder, load_model
+from neurocontrast.encoders import EncoderSettings, build_model, load_encoder
 from neurocontrast.exceptions import TrainingInterrupted
-from neurocontrast.training.batchnorm import SynchronisedBatchNorm, synchronise
 
 ENCODER = EncoderSettings(name="resnet_small", projection=(16, 8), projection_norm="layers")
 CONTRACT = {"preprocessing": {}}
@@ -45,17 +43,6 @@ def test_a_run_of_pictures_ends_in_a_loadable_encoder_and_measures_what_volumes_
         assert row["samples_per_second"] > 0
 
 
-def test_the_loss_falls(tmp_path):
-    def alike(images, names, *, epoch):  # views that tell pictures apart: with more noise the loss hardly falls
-        plain = images.float() / 255
-        return tuple((plain + 0.2 * (view - plain)).clamp(0, 1) for view in views(plain, names, epoch=epoch))
-
-    how = {"given": given(), "encoder": ENCODER, "made_views": alike, "epochs": 12, "step_epochs": 12}
-    run(tmp_path, batch_size=10, save=False, **how)
-    losses = [float(row["train_loss"]) for row in rows_of(tmp_path)]
-    assert np.mean(losses[-3:]) < 0.7 * np.mean(losses[:3])  # 1.00 of 2.24, whatever the number of threads
-
-
 def test_statistics_of_encoder_and_head_are_those_of_unaugmented_pictures(trained):
     _, model, result = trained
     encoder, head = model.encoder, model.head
@@ -69,12 +56,6 @@ def test_statistics_of_encoder_and_head_are_those_of_unaugmented_pictures(traine
         hidden = still.head[0](still.train().encoder(pictures(range(10))))
         torch.testing.assert_close(head[1].running_mean, hidden.mean(dim=0), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(head[1].running_var, hidden.var(dim=0), rtol=1e-4, atol=1e-5)
-
-
-def test_each_epoch_s_weights_have_their_head_beside_them(trained):
-    model, contract = load_model(trained[0] / "checkpoints/epoch-0003")
-    assert contract["epochs"] == 3
-    assert model(pictures(range(4))).shape == (4, 8)
 
 
 def test_a_resumed_run_of_pictures_is_the_uninterrupted_one(tmp_path):
@@ -92,23 +73,3 @@ def test_a_resumed_run_of_pictures_is_the_uninterrupted_one(tmp_path):
     run(tmp_path / "cut", resume=True, made_views=views_of_pictures, **how)
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
     assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
-
-
-@pytest.mark.parametrize(("name", "norm"), [("resnet_small", "group"), ("lenet5", "instance")])
-def test_micro_batches_have_the_gradient_of_the_whole_batch(name, norm):
-    of_model = EncoderSettings(name=name, norm=norm, projection=(16, 8), projection_norm="layers")
-    found = [
-        step(build_model(of_model), micro, given=given(metadata=METADATA), made_views=views_of_pictures)[0]
-        for micro in (None, 3)
-    ]
-    assert relative(found[1], found[0]) < 1e-4
-
-
-def test_synchronised_normalisation_takes_the_place_of_every_layer_and_its_weights():
-    model, same = build_model(ENCODER), build_model(ENCODER)
-    synchronise(model)
-    kinds = [type(module) for module in model.modules() if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)]
-    assert kinds == [SynchronisedBatchNorm] * (20 + 1)  # of the encoder, and of the head's hidden layer
-    assert torch.equal(model(pictures(range(4))), same(pictures(range(4))))  # in one process it is PyTorch's own
-    for name, tensor in same.state_dict().items():
-        assert torch.equal(model.state_dict()[name], tensor)

@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
-from tiny import run as tiny_run
 
 from neurocontrast.training.checkpoints import newest_checkpoint
 
@@ -90,13 +88,3 @@ def test_killed_at_many_moments_is_the_uninterrupted_run(whole, server, tmp_path
     finish(server, tmp_path)
     assert_same(tmp_path, whole)
     assert any(path is not None and "-batch-" in path.name for path in resumed_from)
-
-
-def test_the_program_is_the_run_the_other_tests_make(whole, tmp_path):
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as the program does: with two, sums are in another order and the last digits differ
-    try:
-        tiny_run(tmp_path, epochs=EPOCHS, probe_every=2)
-    finally:
-        torch.set_num_threads(n_threads)
-    assert_same(tmp_path, whole)

@@ -7,17 +7,15 @@ import pytest
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.plugins import MixedPrecision
-from tiny import N_SCANS, Contrast, Images, after, data, rows_of, run, settings, views, weights
+from tiny import N_SCANS, Images, after, data, rows_of, run, settings, views, weights
 from torch import nn
 
 from neurocontrast import losses
 from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_model
-from neurocontrast.exceptions import TrainingError, TrainingInterrupted
+from neurocontrast.exceptions import TrainingInterrupted
 from neurocontrast.kernels import Categorical, Gaussian
 from neurocontrast.losses import core
 from neurocontrast.parallel.collectives import Processes
-from neurocontrast.progress import SILENT
-from neurocontrast.training import fit
 from neurocontrast.training.session import Position, Session
 from neurocontrast.training.steps import drawing, parts_of, train_batches
 
@@ -222,23 +220,6 @@ def test_the_loss_scaler_scales_once(limit):
     assert of_parts["gradient_norm"] == pytest.approx(of_full["gradient_norm"], rel=0.02)
 
 
-def test_steps_that_the_loss_scaler_skips_are_left_out_of_the_mean_norm(tmp_path):
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)  # the first steps overflow
-    result = fit(
-        ContrastiveModel(Linear(), nn.Linear(32, 8)),
-        Contrast(),
-        views,
-        data(),
-        settings=settings(epochs=15, precision="16-mixed"),
-        seed=7,
-        folder=tmp_path,
-        engine=(Fabric(accelerator="cpu", plugins=[MixedPrecision("16-mixed", "cpu", scaler)]), Processes()),
-    )
-    norms = [row["gradient_norm"] for row in result.metrics]
-    assert norms[0] is None
-    assert 0 < norms[-1] < 10
-
-
 def test_run_of_micro_batches_is_the_run_of_whole_batches_to_rounding(tmp_path, monkeypatch):
     monkeypatch.setattr("tiny.model", lambda **_: network())
     (whole, of_whole), (parts, of_parts) = (
@@ -250,21 +231,6 @@ def test_run_of_micro_batches_is_the_run_of_whole_batches_to_rounding(tmp_path, 
             assert second[name] == pytest.approx(first[name], rel=1e-3, abs=1e-5), name
     torch.testing.assert_close(parts.state_dict(), whole.state_dict(), rtol=1e-3, atol=1e-5)
     assert of_parts.batchnorm["n_layers"] == of_parts.batchnorm["n_batches"] == 0
-
-
-@pytest.mark.parametrize(
-    ("norm", "micro", "told"), [("batch", 3, True), ("batch", None, False), ("batch", 10, False), ("group", 3, False)]
-)
-def test_what_batch_norm_makes_of_micro_batches_is_told(tmp_path, norm, micro, told):
-    heard = []
-
-    class Listening(type(SILENT)):
-        def message(self, text):
-            heard.append(text)
-
-    encoder = EncoderSettings(name="lenet", norm=norm, projection=(8, 4))
-    run(tmp_path, encoder=encoder, batch_size=10, micro_batch_size=micro, epochs=0, progress=Listening())
-    assert any("BatchNorm sees 3 samples at a time" in text for text in heard) == told
 
 
 @pytest.mark.parametrize("validation_rows", [(), range(10, N_SCANS)])
@@ -280,28 +246,6 @@ def test_no_more_volumes_than_a_micro_batchs_two_views_pass_the_encoder(tmp_path
     given = data(validation_rows=list(validation_rows))
     run(tmp_path, given=given, batch_size=10, micro_batch_size=2, epochs=1, probe_every=1)
     assert max(seen) == 4
-
-
-def test_images_are_read_a_micro_batch_at_a_time(tmp_path):
-    held = []
-
-    def counting(volumes, names, *, epoch):
-        held.append(len(volumes))
-        return views(volumes, names, epoch=epoch)
-
-    run(tmp_path, made_views=counting, batch_size=10, micro_batch_size=3, epochs=1, given=data(validation_rows=()))
-    assert held[:8] == [3, 3, 2, 2, 3, 3, 2, 2]  # twice: features, then gradients
-
-
-def test_non_finite_scan_is_named_before_weights_change(tmp_path):
-    with pytest.raises(TrainingError, match=r"the loss is nan in epoch 1, batch 1 .*sub-03"):
-        run(tmp_path, given=data(images=Images(broken=[3])), batch_size=10, micro_batch_size=2)
-    model = network("group")
-    model.head[0] = nn.Identity()  # a normalisation over the batch would spread a scan's NaN to all
-    before = [parameter.clone() for parameter in model.parameters()]
-    with pytest.raises(TrainingError, match=r"Outputs that are not finite: sub-03\. Samples of the batch: sub-03, "):
-        step(model, 2, given=data(images=Images(broken=[3])), objective=Contrast())
-    assert all(torch.equal(now, then) for now, then in zip(model.parameters(), before, strict=True))
 
 
 def test_dropout_differs_from_batch_to_batch():

@@ -42,7 +42,9 @@ def hospitals():
 def sampler_of(traits, method, seed=0, rows=None, **changes):
     rows = range(len(traits["site"])) if rows is None else rows
     chosen = TrainingSettings(sampling=method, **{"batch_size": 32, **changes})
-    return build_sampler(list(rows), traits, settings=chosen, seed=seed, names=[f"sub-{row}" for row in range(len(traits["site"]))])
+    return build_sampler(
+        list(rows), traits, settings=chosen, seed=seed, names=[f"sub-{row}" for row in range(len(traits["site"]))]
+    )
 
 
 def test_shuffled_batches_are_those_of_every_run_before():

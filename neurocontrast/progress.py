@@ -12,7 +12,7 @@ class Task(Protocol):
     """One piece of long work, for instance an epoch or the preprocessing of a cohort."""
 
     def advance(self, n: int = 1, **shown: float | str) -> None:
-        """Count `n` more units as done; `shown` are figures to show beside the bar."""
+        """Count `n` more units as done; `shown` are figures to show next to the bar."""
 
 
 class Progress(Protocol):

@@ -22,7 +22,7 @@ from neurocontrast.provenance import describe_environment
 __all__ = ["join"]
 
 _OPTIONS = ("layer", "precision", "read_out")
-"""What the description of embeddings says of how an encoder was used, beside the run."""
+"""What the description of embeddings says of how an encoder was used, next to the run."""
 _SHARED = ("objective", "simulation", "cohort_source", "cohort_digest")
 """What is said of the joined table where it is the same of all members."""
 

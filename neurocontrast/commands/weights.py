@@ -40,8 +40,8 @@ def import_weights(
     Parameters
     ----------
     file : path
-        State dict as ``.safetensors`` or by ``torch.save``, also beside the state of an optimiser, also below a prefix
-        such as ``module.``. No code in it is ever run.
+        State dict as ``.safetensors`` or by ``torch.save``, also together with the state of an optimiser, or below a
+        prefix such as ``module.``. No code in it is ever run.
     architecture : str
         Network that the weights are of: a key of `neurocontrast.encoders.architectures.ARCHITECTURES`.
     out : path

@@ -130,7 +130,7 @@ class MeasureDataSettings(MeasureSettings):
     participants: Path | None = None
     """Table of people; `pretrain` needs it. Relative to the current directory, as is `measures`."""
     measures: Annotated[tuple[Path, ...], Field(min_length=1)] | None = None
-    """Tables of measures, and folders of them; None for ``measures.tsv`` beside `participants`, which `index`
+    """Tables of measures, and folders of them; None for ``measures.tsv`` next to `participants`, which `index`
     writes."""
     atlas: str = ""
     """Parcellation to take from folders, such as ``aparc``; "" for the first that is there."""

@@ -1,4 +1,4 @@
-"""Features of finished batches, kept beside the table to be written: a call that was killed continues with them."""
+"""Features of finished batches, kept next to the table to be written: a call that was killed continues with them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FinishedBatches"]
 
 
 class FinishedBatches:
-    """Features of batches, a file each in a hidden folder beside a table, which a call that was killed leaves.
+    """Features of batches, a file each in a hidden folder next to a table, which a call that was killed leaves.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
     if "acquisition" in cohort.table and cohort.table["acquisition"].astype(str).str.startswith("imitated").any():
         progress.warning(
             f"{cohort.source.name}: holds imitated acquisitions, from which to learn. Evaluate the real scans: "
-            f"participants.tsv beside it, or {key}={{acquisition: [real]}}."
+            f"participants.tsv next to it, or {key}={{acquisition: [real]}}."
         )
 
 

@@ -205,7 +205,7 @@ def _describe_people(table: pd.DataFrame) -> dict[str, Any]:
 
 
 def read_simulation(cohort: Cohort) -> dict[str, Any] | None:
-    """Return the ``simulation.json`` beside a simulated cohort's table, if there is one."""
+    """Return the ``simulation.json`` next to a simulated cohort's table, if there is one."""
     path = cohort.source.parent / "simulation.json"
     return read_json(path) if cohort.simulated and path.is_file() else None
 

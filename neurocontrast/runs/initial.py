@@ -21,7 +21,7 @@ _OF_THE_NETWORK = ("name", "norm", "final_norm", "stem", "centre_input")
 _OF_THE_INPUT = ("mean", "std", "centre")
 """Buffers that are measured on the run's own images."""
 _FITTED = ("columns", "is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
-"""What is learned of measures anew in every run."""
+"""What is learned of measures again in every run."""
 _MOST_LINES, _MOST_NAMED = 20, 5
 
 
@@ -31,7 +31,7 @@ class InitialWeights:
 
     facts: dict[str, Any]  # for provenance.json and encoder.json
     subjects: list[str] = field(default_factory=list)  # digests of who was in the pretraining before, where known
-    contract: Mapping[str, Any] = field(default_factory=dict)  # encoder.json beside the weights
+    contract: Mapping[str, Any] = field(default_factory=dict)  # encoder.json next to the weights
 
     def keep(self, model: ContrastiveModel, folder: Path, contract: Mapping[str, Any], progress: Progress) -> None:
         """Write the weights of `model` into the directory of its run, and say what they are and how scans differ."""

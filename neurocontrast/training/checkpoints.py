@@ -117,7 +117,7 @@ class Checkpoints:
         self._last = time.monotonic()
 
     def save(self, position: Position) -> Path:
-        """Write a checkpoint, and after an epoch the encoder's weights beside it."""
+        """Write a checkpoint, and after an epoch the encoder's weights next to it."""
         session, path = self._session, self.folder
         if session.processes.is_first:
             path = save_checkpoint(path, position, session.tensors(), keep=session.settings.keep_checkpoints)

@@ -155,7 +155,7 @@ class FinetuneSettings(Settings):
     batchnorm: Literal["auto", "frozen", "batch"] = "auto"
     """``frozen`` keeps the encoder's statistics of pretraining, and standardises the features that the head sees as
     they were over the training fold before the first step. ``batch`` trains on the statistics of each batch, and
-    estimates those that predictions use anew after every epoch, on un-augmented training scans. ``auto``: frozen for a
+    estimates those that predictions use again after every epoch, on un-augmented training scans. ``auto``: frozen for a
     pretrained encoder, batch from scratch."""
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0e-2
     """Decoupled weight decay (AdamW) of every parameter."""

@@ -336,7 +336,7 @@ def _steps(
 
 
 def _measure(session: SupervisedSession, epoch: int, *, after_batch: Callable[[], None]) -> dict[str, float | None]:
-    """Estimate statistics anew where they are not frozen, and return the loss on the validation rows."""
+    """Estimate statistics again where they are not frozen, and return the loss on the validation rows."""
     if not session.frozen_statistics:
         reestimate(session, session.model, after_batch=after_batch)
     loss = session.validation_loss(after_batch)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from neurocontrast.commands.bundle import bundle
     from neurocontrast.commands.check import check
     from neurocontrast.commands.convert import convert
     from neurocontrast.commands.doctor import doctor
     from neurocontrast.commands.embed import embed
     from neurocontrast.commands.evaluate import evaluate
+    from neurocontrast.commands.explain import explain
     from neurocontrast.commands.finetune import finetune
     from neurocontrast.commands.index import index
     from neurocontrast.commands.join import join
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from neurocontrast.commands.qc import qc
     from neurocontrast.commands.weights import export_weights, import_weights
     from neurocontrast.config import load_config
-    from neurocontrast.stages.bundle import bundle
-    from neurocontrast.stages.explain import explain
     from neurocontrast.stages.make_data import prepare_images, simulate
     from neurocontrast.stages.report import compare, report
 
@@ -64,10 +64,10 @@ _PLACES = {
     "commands.index": ["index"],
     "commands.predict": ["predict"],
     "commands.qc": ["qc"],
-    "stages.bundle": ["bundle"],
+    "commands.bundle": ["bundle"],
     "commands.embed": ["embed"],
     "commands.evaluate": ["evaluate"],
-    "stages.explain": ["explain"],
+    "commands.explain": ["explain"],
     "commands.finetune": ["finetune"],
     "commands.join": ["join"],
     "stages.make_data": ["prepare_images", "simulate"],

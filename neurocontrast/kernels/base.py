@@ -50,21 +50,11 @@ class Kernel(nn.Module):
         return self.supremum
 
     @abstractmethod
-    def bind(
-        self,
-        rows: Metadata,
-        cols: Metadata,
-        *,
-        batch: Metadata | None = None,
-        dtype: torch.dtype | None = None,
-        offset: int | None = None,
-    ) -> Block:
+    def bind(self, rows: Metadata, cols: Metadata, *, dtype: torch.dtype | None = None) -> Block:
         """Prepare the columns of row and column scans once; return the function that computes any block of weights.
 
-        `batch` are the scans whose observed pairs give the mean that replaces a missing factor, by default the pairs of
-        ``rows`` with ``cols``. `dtype` is that of the weights, by default the column's or float32.
-        `offset` is the place of the first row scan among the column scans, by default 0 where
-        ``cols`` is ``rows``; otherwise no scan is in both.
+        Scans are compared with themselves where ``cols`` is ``rows``; otherwise no scan is in both. `dtype` is that of
+        the weights, by default the column's or float32.
         """
 
     def fit(self, metadata: Metadata) -> Kernel:  # noqa: ARG002
@@ -157,8 +147,8 @@ class _Composite(Kernel):
         combined: float | Tensor = self.combine(kernel.supremum_over(metadata, dtype=dtype) for kernel in self.kernels)
         return combined
 
-    def bind(self, rows: Metadata, cols: Metadata, **options: Any) -> Block:
-        blocks = [kernel.bind(rows, cols, **options) for kernel in self.kernels]
+    def bind(self, rows: Metadata, cols: Metadata, *, dtype: torch.dtype | None = None) -> Block:
+        blocks = [kernel.bind(rows, cols, dtype=dtype) for kernel in self.kernels]
         return lambda i, j: self.combine(block(i, j) for block in blocks)
 
     def fit(self, metadata: Metadata) -> Kernel:

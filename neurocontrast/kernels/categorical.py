@@ -8,8 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from neurocontrast.kernels.base import Block, Kind, Metadata
-from neurocontrast.kernels.column import ColumnKernel, FactorSettings, with_own
+from neurocontrast.kernels.base import Kind, Metadata
+from neurocontrast.kernels.column import ColumnKernel, FactorSettings
 
 __all__ = ["Categorical", "Different"]
 
@@ -93,6 +93,5 @@ class Different(_Codes):
     def of_equality(self, equal: Tensor, dtype: torch.dtype) -> Tensor:
         return equal.to(dtype).mul_(self.within - 1).add_(1)
 
-    def bind(self, rows: Metadata, cols: Metadata, *, offset: int | None = None, **options: Any) -> Block:
-        block = super().bind(rows, cols, offset=offset, **options)
-        return with_own(block, lambda weights, scans: torch.ones_like(weights), rows, cols, offset)  # noqa: ARG005
+    def own(self, metadata: Metadata, n: int, dtype: torch.dtype) -> Tensor:
+        return torch.ones(n, dtype=dtype, device=self.values(metadata).device)

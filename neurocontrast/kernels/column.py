@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -14,7 +14,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata, column_of
 from neurocontrast.settings import Column, Configurable, Settings
 
-__all__ = ["ColumnKernel", "FactorSettings", "listed", "with_own"]
+__all__ = ["ColumnKernel", "FactorSettings", "listed"]
 
 _STREAMED_SCANS = 1024
 
@@ -78,15 +78,7 @@ class ColumnKernel(Configurable, Kernel):
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
         """The formula: (n, p) and (m, p) features to a fresh (n, m) tensor."""
 
-    def bind(
-        self,
-        rows: Metadata,
-        cols: Metadata,
-        *,
-        batch: Metadata | None = None,
-        dtype: torch.dtype | None = None,
-        offset: int | None = None,
-    ) -> Block:
+    def bind(self, rows: Metadata, cols: Metadata, *, dtype: torch.dtype | None = None) -> Block:
         row_values = self.values(rows, dtype=dtype)
         col_values = row_values if cols is rows else self.values(cols, dtype=dtype)
         if row_values.shape[1] != col_values.shape[1]:
@@ -95,13 +87,17 @@ class ColumnKernel(Configurable, Kernel):
                 f"{col_values.shape[1]} in cols; both must have as many."
             )
         dtype = dtype or (row_values.dtype if row_values.is_floating_point() else torch.float32)
-        if self.missing == "error":
-            a = self._complete(row_values)
-            b = a if col_values is row_values else self._complete(col_values)
-            return lambda i, j: self._exact(a[i], b[j], dtype)
-        block, own = self._bind_marginal(row_values, col_values, batch, dtype)
-        seen = self.observed(row_values)
-        return with_own(block, lambda weights, scans: torch.where(seen[scans], weights, own), rows, cols, offset)
+        own = self.own(rows, len(row_values), dtype) if cols is rows else None
+        if self.missing == "marginal":
+            block, of_formula = self._bind_marginal(row_values, col_values, dtype)
+            return _with_own(block, of_formula if own is None else own)
+        a = self._complete(row_values)
+        b = a if cols is rows else self._complete(col_values)
+        return _with_own(lambda i, j: self._exact(a[i], b[j], dtype), own)
+
+    def own(self, metadata: Metadata, n: int, dtype: torch.dtype) -> Tensor | None:  # noqa: ARG002
+        """Weights of scans with themselves, (n,), where they are not those of the formula, else None."""
+        return None
 
     def _exact(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
         """Compute weights without gradient and without autocast's half precision."""
@@ -114,17 +110,14 @@ class ColumnKernel(Configurable, Kernel):
             raise DataError(self._missing_message((~self.observed(values)).nonzero()[:, 0].tolist(), None))
         return self.scaled(values)
 
-    def _bind_marginal(
-        self, rows: Tensor, cols: Tensor, batch: Metadata | None, dtype: torch.dtype
-    ) -> tuple[Block, Tensor]:
-        """Return the blocks, and the weight that an observed scan has with itself, on average."""
+    def _bind_marginal(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> tuple[Block, Tensor | None]:
+        """Return blocks in which pairs with a missing side have the mean weight, and weights of scans with themselves.
+
+        The latter are None where rows and columns are different scans.
+        """
         a, seen_a = self._observed_features(rows)
         b, seen_b = (a, seen_a) if cols is rows else self._observed_features(cols)
-        if batch is None:
-            mean, own = self._observed_means(a, seen_a, b, seen_b, dtype)
-        else:
-            c, seen_c = self._observed_features(self.values(batch, dtype=dtype))
-            mean, own = self._observed_means(c, seen_c, c, seen_c, dtype)
+        mean, own = self._observed_means(a, seen_a, b, seen_b, dtype)
 
         def block(i: slice, j: slice) -> Tensor:
             both = seen_a[i].unsqueeze(1) & seen_b[j]
@@ -138,10 +131,11 @@ class ColumnKernel(Configurable, Kernel):
 
     def _observed_means(
         self, a: Tensor, seen_a: Tensor, b: Tensor, seen_b: Tensor, dtype: torch.dtype
-    ) -> tuple[Tensor, Tensor]:
-        """Mean weight over pairs of different observed scans, and of a scan with itself; `b` is `a`, or other scans.
+    ) -> tuple[Tensor, Tensor | None]:
+        """Mean weight over pairs of different observed scans, and of scans with themselves, the mean where missing.
 
-        In O(n) memory: blocks are summed and dropped. Of a single observed scan, both are its weight with itself.
+        `b` is `a`, or other scans; the second is None for these. In O(n) memory: blocks are summed and dropped. Of a
+        single observed scan, the mean is its weight with itself.
         """
         row_means, own = a.new_zeros(len(a), dtype=dtype), a.new_zeros(len(a), dtype=dtype)
         n_others = (seen_b.sum() - int(a is b)).clamp_min(1)
@@ -155,10 +149,10 @@ class ColumnKernel(Configurable, Kernel):
                     weights.fill_diagonal_(0)
                 row_means[i] += weights.mul_(seen_b[j]).sum(1) / n_others
         mean, mean_own = ((each * seen_a).sum() / seen_a.sum().clamp_min(1) for each in (row_means, own))
-        if a is b:
-            mean_own = torch.where(seen_a.any(), mean_own, 1.0)
-            return torch.where(seen_a.sum() > 1, mean, mean_own), mean_own
-        return torch.where(seen_a.any() & seen_b.any(), mean, 1.0), mean_own
+        if a is not b:
+            return torch.where(seen_a.any() & seen_b.any(), mean, 1.0), None
+        mean_own = torch.where(seen_a.any(), mean_own, 1.0)
+        return torch.where(seen_a.sum() > 1, mean, mean_own), torch.where(seen_a, own, mean_own)
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False) -> None:
         values = self.values(metadata)
@@ -195,24 +189,19 @@ class ColumnKernel(Configurable, Kernel):
         )
 
 
-def with_own(
-    block: Block, change: Callable[[Tensor, slice], Tensor], rows: Metadata, cols: Metadata, offset: int | None
-) -> Block:
-    """Return blocks in which the weights of row scans with themselves are changed; `offset` as in ``Kernel.bind``.
-
-    `change` is given these weights, (k,), and which row scans they are of.
-    """
-    first_row = 0 if offset is None and cols is rows else offset
-    if first_row is None:
+def _with_own(block: Block, own: Tensor | None) -> Block:
+    """Return blocks in which the weights of scans with themselves are replaced by `own`, (n,), if that is given."""
+    if own is None:
         return block
 
     def changed(i: slice, j: slice) -> Tensor:
         weights = block(i, j)
-        first = first_row + (i.start or 0) - (j.start or 0)
+        first_row, first_col = i.start or 0, j.start or 0
+        first = first_row - first_col
         if -weights.shape[0] < first < weights.shape[1]:
-            own = weights.diagonal(first)
-            start = (i.start or 0) + max(0, -first)
-            own.copy_(change(own, slice(start, start + len(own))))
+            diagonal = weights.diagonal(first)
+            start = max(first_row, first_col)
+            diagonal.copy_(own[start : start + len(diagonal)])
         return weights
 
     return changed

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.kernels.base import Block, Kernel, Metadata
-from neurocontrast.kernels.column import ColumnKernel, FactorSettings, with_own
+from neurocontrast.kernels.base import Kernel, Metadata
+from neurocontrast.kernels.column import ColumnKernel, FactorSettings
 from neurocontrast.settings import NonNegative, Positive
 
 __all__ = ["Cosine", "Gaussian", "Laplacian", "Linear", "Polynomial"]
@@ -231,20 +231,8 @@ class Linear(ColumnKernel):
     supremum = math.inf
     nonnegative = False
 
-    def bind(
-        self,
-        rows: Metadata,
-        cols: Metadata,
-        *,
-        batch: Metadata | None = None,
-        offset: int | None = None,
-        **options: Any,
-    ) -> Block:
-        block = super().bind(rows, cols, batch=batch, offset=offset, **options)
-        if self.twin == "formula":
-            return block
-        supremum = self.supremum_over(cols if batch is None else batch, **options)
-        return with_own(block, lambda weights, scans: supremum.expand_as(weights), rows, cols, offset)  # noqa: ARG005
+    def own(self, metadata: Metadata, n: int, dtype: torch.dtype) -> Tensor | None:
+        return self.supremum_over(metadata, dtype=dtype).expand(n) if self.twin == "supremum" else None
 
     def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
         # By Cauchy–Schwarz the maximum is that of a scan with itself.

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self
+from collections.abc import Sequence
+from typing import Annotated, Any
 
-from pydantic import Field, PlainValidator, ValidationInfo, model_validator
+from pydantic import Field, PlainValidator, ValidationInfo, field_validator
 from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.kernels import Kind, Metadata
 from neurocontrast.losses.objective import LossSettings, Objective
 from neurocontrast.losses.registry import read_objective
-from neurocontrast.settings import NonNegative
+from neurocontrast.settings import Configurable, NonNegative
 
 __all__ = ["SumOfObjectives"]
 
-_Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")]
+_Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 def _single(given: Any, info: ValidationInfo) -> Any:
+    if isinstance(given, nn.Module):
+        if not isinstance(given, Objective) or not given.contrasts:
+            raise ValueError(f"must be a contrastive loss of neurocontrast.losses, got {given!r}")
+        return given
     return read_objective(given, from_json=info.mode == "json", sums=False)
 
 
-def _unknown(weights: Mapping[str, float], objectives: Mapping[str, Any]) -> str:
-    """Return what is wrong with the names of weights, if anything is."""
-    for name in weights:
-        if name not in objectives:
-            near = suggestion(name, objectives)
-            return f"weights must be by the objectives' names, {one_of(objectives)}, got '{name}'.{near}"
-    return ""
-
-
-class SumOfObjectives(nn.Module):
+class SumOfObjectives(Configurable, nn.Module):
     """Weighted sum of objectives on the same two views, each with its own kernel.
 
     For instance conditional alignment and uniformity on age, plus a fair loss on the site, which is forgotten.
@@ -61,37 +55,32 @@ class SumOfObjectives(nn.Module):
     """
 
     contrasts = True
+    tag = "loss"
 
     class Settings(LossSettings):
         objectives: Annotated[dict[_Name, Annotated[Any, PlainValidator(_single)]], Field(min_length=1)]
         weights: dict[str, NonNegative] = Field(default_factory=dict)
 
-        @model_validator(mode="after")
-        def _known(self) -> Self:
-            if problem := _unknown(self.weights, self.objectives):
-                raise ValueError(problem)
-            return self
+        @field_validator("weights")
+        @classmethod
+        def _of_objectives(cls, weights: dict[str, float], info: ValidationInfo) -> dict[str, float]:
+            names = info.data.get("objectives", {})
+            for name in weights.keys() - names.keys() if names else ():
+                near = suggestion(name, names)
+                raise ValueError(f"must be by the objectives' names, {one_of(names)}, got '{name}'.{near}")
+            return weights
 
-    def __init__(self, objectives: Mapping[str, Objective], *, weights: Mapping[str, float] | None = None) -> None:
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__()
-        weights = weights or {}
-        if not objectives:
-            raise ConfigError("objectives must hold at least one objective, got none.")
-        for name, objective in objectives.items():
-            if not isinstance(name, str) or not name.isidentifier():
-                raise ConfigError(f"An objective's name must be letters, digits and underscores, got {name!r}.")
-            if not isinstance(objective, Objective) or not objective.contrasts:
-                raise ConfigError(
-                    f"objectives['{name}'] must be a contrastive loss of neurocontrast.losses, got {objective!r}."
-                )
-        if problem := _unknown(weights, objectives):
-            raise ConfigError(problem)
-        self.objectives = nn.ModuleDict(objectives)
-        for name, weight in weights.items():
-            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-                raise ConfigError(f"weights['{name}'] must be a number of at least 0, got {weight!r}.")
-        self.weights = {name: float(weights.get(name, 1.0)) for name in objectives}
+        self.configure(*arguments, **keywords)
         _ = self.columns
+
+    def accept(self, name: str, value: Any) -> None:
+        """Keep a value of the settings; an objective without a weight has the weight 1."""
+        if name == "objectives":
+            self.objectives = nn.ModuleDict(value)
+        else:
+            self.weights = {name: float(value.get(name, 1.0)) for name in self.objectives}
 
     @property
     def columns(self) -> dict[str, Kind]:

@@ -185,7 +185,7 @@ def test_each_mistake_is_named(override, message):
         ),
         (
             "{loss: sum, objectives: {learn: {loss: ntxent}}, weights: {lern: 1}}",
-            "objective: weights must be by the objectives' names, 'learn', got 'lern'. Did you mean 'learn'?",
+            "objective.weights: must be by the objectives' names, 'learn', got 'lern'. Did you mean 'learn'?",
         ),
     ],
 )

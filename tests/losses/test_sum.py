@@ -80,13 +80,12 @@ def test_no_column_where_nothing_is_read():
 @pytest.mark.parametrize(
     ("objectives", "weights", "message"),
     [
-        ({}, None, "at least one objective"),
-        ({"a b": losses.NTXent()}, None, "letters, digits and underscores"),
-        ({"a": torch.nn.Identity()}, None, r"objectives\['a'\] must be a contrastive loss"),
+        ({}, {}, "objectives .*at least 1 item"),
+        ({"a b": losses.NTXent()}, {}, "objectives .*pattern"),
+        ({"a": torch.nn.Identity()}, {}, "objectives must be a contrastive loss"),
         ({"learn": losses.NTXent()}, {"lern": 1.0}, "Did you mean 'learn'"),
-        ({"a": losses.NTXent()}, {"a": -1.0}, r"weights\['a'\] must be a number of at least 0"),
-        ({"a": losses.NTXent()}, {"a": True}, r"weights\['a'\] must be a number of at least 0, got True"),
-        ({"a": losses.NTXent()}, {"a": "1"}, r"weights\['a'\] must be a number of at least 0, got '1'"),
+        ({"a": losses.NTXent()}, {"a": -1.0}, "weights .*greater than or equal to 0"),
+        ({"a": losses.NTXent()}, {"a": True}, "weights .*number"),
     ],
 )
 def test_what_cannot_be_used_is_named(objectives, weights, message):

@@ -106,8 +106,8 @@ def test_a_table_that_was_cut_after_it_was_joined_is_refused(folder, tmp_path):
 
 
 def test_a_map_of_several_encoders_is_refused(folder):
+    from neurocontrast.commands.explain import _readout
     from neurocontrast.evaluation import load_probe
-    from neurocontrast.stages.explain import _readout
 
     with pytest.raises(ConfigError, match=r"'net'.*'linear'.*a map is of one encoder"):
         _readout(load_probe(folder / "EVAL"), None)

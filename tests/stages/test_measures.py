@@ -22,6 +22,7 @@ from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, DataError, TrainingInterrupted
 from neurocontrast.transforms import MeasureSettings
+from tests.explanation.test_surface import write_atlas
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
 TABLES = sorted(map(str, SAMPLE.glob("data-*.tsv")))
@@ -289,7 +290,10 @@ def planted(tmp_path_factory):
 
 def test_measures_are_ranked_by_what_they_carry_with_intervals(planted):
     run, participants, evaluation = planted
-    folder = nc.explain(evaluation, run=run, participants=participants)
+    atlas = write_atlas(
+        evaluation.parent / "label", name="aparc.a2009s", names=["Unknown", "G_front_sup", "S_calcarine"]
+    )
+    folder = nc.explain(evaluation, run=run, participants=participants, atlas=atlas)
     found = pd.read_csv(folder / "regions.tsv", sep="\t")
     assert found["region"][0] == "Left-Amygdala"
     assert 0 < found["low"][0] < found["value"][0] < found["high"][0]
@@ -301,6 +305,7 @@ def test_measures_are_ranked_by_what_they_carry_with_intervals(planted):
     assert all(b"sub-" not in path.read_bytes() for path in folder.iterdir())
     page = nc.report(evaluation).read_text()
     assert "Which regions" in page
+    assert "inflated surface" in page
     assert "Left-Amygdala" in page
     assert "MNI152" not in page
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.config import Config
-from neurocontrast.data.columns import is_missing, no_column, number_of
+from neurocontrast.data.columns import is_missing, no_column, number_in
 from neurocontrast.data.listing import Listing, read_text_table
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.embedding.table import read_embeddings
@@ -221,7 +221,7 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLik
         if "session" in cells:
             session = "" if is_missing(cells["session"][position]) else cells["session"][position]
             of_scan = of_scan[(tidy["session"].fillna("").iloc[of_scan] == session).to_numpy()]
-        value = number_of(cell) if fitted.kind == "continuous" else codes.get(cell)
+        value = number_in(fitted.target, cell) if fitted.kind == "continuous" else codes.get(cell)
         if not len(of_scan):
             problems.add("no scan is of this participant", column="participant_id", **where)
         elif value is None:

@@ -73,6 +73,12 @@ def as_age(cell: str) -> float | Refusal:
     return value
 
 
+def number_in(column: str, cell: str) -> float | None:
+    """Return the number of a cell by the rule of its column (an age may be ``89+``), or None if it is no number."""
+    value = as_age(cell) if column == "age" else number_of(cell)
+    return None if isinstance(value, Refusal) else value
+
+
 def as_sex(cell: str) -> str | Refusal:
     """Return "F" or "M"."""
     value = _SEX.get(cell.lower())

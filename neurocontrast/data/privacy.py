@@ -13,7 +13,7 @@ from nibabel.freesurfer.mghformat import MGHError
 from nibabel.spatialimages import HeaderDataError, ImageDataError
 from nibabel.wrapstruct import WrapStructError
 
-from neurocontrast.data.columns import number_of
+from neurocontrast.data.columns import number_in
 from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
@@ -57,7 +57,7 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
         if _COLUMNS.fullmatch(column.strip().lower().replace(" ", "_")):
             problems.add("the column could identify patients; drop it from the table", column=column)
         if column.lower() == "age":
-            n = sum(age > TOP_AGE for cell in cells if (age := number_of(cell)) is not None)
+            n = sum(age > TOP_AGE for cell in cells if (age := number_in("age", cell)) is not None)
             if n:
                 problems.add(f"{n} ages are above {TOP_AGE:g} years; write 89+ instead", column=column)
     for image in images:

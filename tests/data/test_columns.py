@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from neurocontrast.data.columns import Refusal, as_age, as_sex, is_missing, is_numeric, number_of, text_of
+from neurocontrast.data.columns import Refusal, as_age, as_sex, is_missing, is_numeric, number_in, number_of, text_of
 
 
 @pytest.mark.parametrize("cell", ["", "n/a", "N/A", "NA", "na", "nan", "NaN", "null", "#N/A"])
@@ -21,7 +21,13 @@ def test_an_answer_is_not_missing(cell):
     ("cell", "age"), [("0", 0), ("34.25", 34.25), ("120", 120), ("89+", 89), ("90.0+", 90), ("1e1", 10)]
 )
 def test_ages(cell, age):
-    assert as_age(cell) == age
+    assert as_age(cell) == number_in("age", cell) == age
+
+
+def test_only_ages_are_coded_with_a_plus():
+    assert number_in("iq", "89+") is None
+    assert number_in("iq", "189") == 189
+    assert number_in("age", "189") is None
 
 
 @pytest.mark.parametrize("cell", ["-3", "900", "120.1", "34,5", "old", "1_0", "0x10", "inf", "٣٤", "34Y", "20-25"])

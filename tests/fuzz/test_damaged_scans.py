@@ -104,10 +104,10 @@ def test_damaged_images_are_named_or_prepared(tmp_path, capsys):
         "--extraction",
         "template",
         "--skip",
+        "--n-workers",
+        "0",
     ]
-    assert (
-        run(["prepare", str(tmp_path / "heads.tsv"), "--out", str(tmp_path / "out"), "--n-workers", "0", *options]) == 0
-    )
+    assert run(["prepare", str(tmp_path / "heads.tsv"), "--out", str(tmp_path / "out"), *options]) == 0
     said = capsys.readouterr().err
     n_bad = int(said.partition(f" of {len(rows)} scans could not be prepared")[0].split()[-1])
     table = read_cohort(tmp_path / "out" / "participants.tsv").table

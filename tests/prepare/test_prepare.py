@@ -188,15 +188,8 @@ def test_what_cannot_be_prepared_is_named_and_the_others_are_kept(study, tmp_pat
     with pytest.raises(DataError, match=rf"1 of 2 scans could not be prepared:\n  {name}"):
         prepare(tmp_path / "participants.tsv", tmp_path / "out", spacing_mm=6.0, bias=False, n_workers=0)
     assert not (tmp_path / "out" / "participants.tsv").exists()
-    arguments = [
-        "prepare",
-        str(tmp_path / "participants.tsv"),
-        "--out",
-        str(tmp_path / "out"),
-        "--spacing-mm",
-        "6",
-        "--no-bias",
-    ]
+    arguments = ["prepare", str(tmp_path / "participants.tsv"), "--out", str(tmp_path / "out"), "--spacing-mm", "6"]
+    arguments += ["--no-bias"]
     assert run(arguments) == 2
     assert name in capsys.readouterr().err
     assert run([*arguments, "--skip"]) == 0

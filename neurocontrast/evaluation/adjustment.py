@@ -102,39 +102,34 @@ def check_adjustment(
         _check_recentring(table, settings, target)
 
 
-def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
-    _check_present(table, name, option, "that features could depend on", excluded=IDENTIFIERS)
-    n_values = len({text for text in cell_texts(table[name]) if text is not None})
-    if not is_number(table[name]) and 2 * n_values > table["subject_id"].nunique():
-        raise ConfigError(
-            f"{option}: '{name}' has {n_values} different values in {table['subject_id'].nunique()} subjects, and an "
-            "effect of each cannot be estimated. Leave it out."
-        )
-
-
-def _check_present(table: pd.DataFrame, name: str, option: str, what: str, *, excluded: Sequence[str]) -> None:
+def _check_column(table: pd.DataFrame, name: str, option: str, *, excluded: Sequence[str] = IDENTIFIERS) -> None:
+    """Refuse a column that is not there, or an effect of more values than half of the subjects."""
     if name in excluded or name not in table:
         choices = [str(column) for column in table.columns if column not in excluded]
         raise ConfigError(
-            f"{option}: '{name}' is no column {what}.{suggestion(name, choices)} Choose of {one_of(choices[:30])}."
+            f"{option}: there is no covariate '{name}'.{suggestion(name, choices)} Choose of {one_of(choices[:30])}."
+        )
+    n_values, n_subjects = table[name].nunique(), table["subject_id"].nunique()
+    if not is_number(table[name]) and 2 * n_values > n_subjects:
+        raise ConfigError(
+            f"{option}: '{name}' has {n_values} different values in {n_subjects} subjects, and an effect of each "
+            "cannot be estimated. Leave it out."
         )
 
 
 def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> None:
-    _check_sites(table, target, "harmonise", "combat", "'combat' needs one for each")
+    _check_sites(table, target, "harmonise", "combat")
     sites = table["site"].to_numpy(dtype=object)
     if len(set(sites)) < 2:
         raise DataError(f"harmonise: all scans are of the site '{sites[0]}'; there is nothing to harmonise.")
-    counts = [(site, int((sites[split.train] == site).sum())) for split in splits for site in set(sites[split.test])]
+    counts = {(site, int((sites[split.train] == site).sum())) for split in splits for site in set(sites[split.test])}
     short = dict(sorted((each for each in counts if each[1] < MIN_SITE_SCANS), reverse=True))
     if short:
-        held_out = any(split.held_out_site is not None for split in splits)
         listed = ", ".join(f"'{site}' {n}" for site, n in sorted(short.items())[:8])
-        instead = "splits=stratified" if held_out else "where to drop these sites"
         raise ConfigError(
             f"harmonise: 'combat' learns a site from at least {MIN_SITE_SCANS} training scans of it, and an unseen "
-            f"site cannot be harmonised. While tested, some have fewer in training: {listed}. Use {instead}, or "
-            "harmonise=none."
+            f"site cannot be harmonised. While tested, some have fewer in training: {listed}. Use splits=stratified, "
+            "where to drop these sites, or harmonise=none."
         )
 
 
@@ -143,19 +138,18 @@ def _check_recentring(table: pd.DataFrame, settings: EvaluationSettings, target:
         other = "harmonise=combat" if settings.harmonise != "none" else "residualise=[site]"
         raise ConfigError(f"recentre: {other} takes the shifts of sites out already. Use one of the two.")
     for name in (name for name in settings.recentre_preserve if name not in ("age", "sex")):
-        what = "in which recentred sites could differ"
-        _check_present(table, name, "recentre_preserve", what, excluded=(*IDENTIFIERS, "site"))
-    _check_sites(table, target, "recentre", "site", "each needs one to be recentred by")
+        _check_column(table, name, "recentre_preserve", excluded=(*IDENTIFIERS, "site"))
+    _check_sites(table, target, "recentre", "site")
 
 
-def _check_sites(table: pd.DataFrame, target: str, option: str, value: str, need: str) -> None:
+def _check_sites(table: pd.DataFrame, target: str, option: str, value: str) -> None:
     if target == "site":
         raise ConfigError(f"{option}: '{value}' takes out what target=site would be predicted from. Use {option}=none.")
     missing = int(table["site"].isna().sum())
     if missing:
         raise DataError(
-            f"{option}: {missing} of {len(table)} scans have no site, and {need}. Fill in their site, drop them with "
-            f"where, or use {option}=none."
+            f"{option}: {missing} of {len(table)} scans have no site, and '{value}' needs one for each. Fill in their "
+            f"site, drop them with where, or use {option}=none."
         )
 
 

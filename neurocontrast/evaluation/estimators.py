@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -87,12 +87,11 @@ def fit_built_in(
     test: Rows,
     values: Labels,
     pairs: Pairs,
-    cover: Pairs,
     settings: EvaluationSettings,
     *,
     continuous: bool,
 ) -> FittedModel:
-    """Choose the strength on inner folds, of equals the strongest penalty; `cover` are those of the temperature."""
+    """Choose the strength on inner folds, of equals the strongest penalty, and fit it to all training rows."""
     model = probe.estimator(continuous=continuous, large=len(rows) > settings.large_table)
     grid = list(probe.grid(settings))
     if probe.strength == "k":  # more neighbours than training rows are as many as there are
@@ -119,7 +118,7 @@ def fit_built_in(
         slope = None
         if calibrated:
             decisions, tried = [], []
-            for pair in cover or [(rows, rows)]:
+            for pair in pairs or [(rows, rows)]:
                 decisions.append(fit(strength, features, pair).decision_function(features(*pair).test))
                 tried.append(values_of(pair[1]))
             slope = _temperature(np.concatenate(decisions), np.concatenate(tried))
@@ -184,23 +183,13 @@ def import_estimator(path: str) -> BaseEstimator:
 
     The module is executed. Call this only where a user asked for the path: never for one that was read in a folder.
     """
-    module, _, name = path.partition(":")
     try:
-        found: Any = importlib.import_module(module)
-    except ImportError as error:
-        raise EstimatorError(
-            f"probe: '{path}' cannot be imported ({error}). Install the package, or put the folder of the module on "
-            "PYTHONPATH."
-        ) from error
+        found = pkgutil.resolve_name(path)
     except Exception as error:  # a module of the user's may raise anything
-        raise EstimatorError(f"probe: '{path}': its module raised {shorten(error)}") from error
-    for part in name.split("."):
-        if not hasattr(found, part):
-            public = [each for each in dir(found) if not each.startswith("_")]
-            raise EstimatorError(
-                f"probe: '{path}': there is no '{part}' in '{module}'. It has: {', '.join(public[:20])}."
-            )
-        found = getattr(found, part)
+        raise EstimatorError(
+            f"probe: '{path}' cannot be imported ({shorten(error)}). Install the package, or put the folder of the "
+            "module on PYTHONPATH."
+        ) from error
     return as_estimator(found, source=f"'{path}'")
 
 
@@ -208,21 +197,18 @@ def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
     """Return an estimator from an instance, a class, or a function of no argument that makes one."""
     try:
         made = given() if isinstance(given, type) or (callable(given) and not hasattr(given, "fit")) else given
+        lacking = [name for name in ("fit", "predict") if not callable(getattr(made, name, None))]
+        if not lacking:
+            return clone(made)
     except Exception as error:  # the user's own code is called, and may raise anything
-        raise EstimatorError(f"probe: {source} cannot be called without arguments: {shorten(error)}") from error
-    lacking = [name for name in ("fit", "predict") if not callable(getattr(made, name, None))]
-    if lacking:
         raise EstimatorError(
-            f"probe: {source} is a {type(made).__name__}, which has no {' and no '.join(lacking)}. Give a scikit-learn "
-            "classifier, regressor or pipeline that ends in one."
-        )
-    try:
-        return clone(made)
-    except Exception as error:  # a clone is made by the user's own __init__, which may raise anything
-        raise EstimatorError(
-            f"probe: {source} ({type(made).__name__}) cannot be cloned for each fold: {shorten(error)} Derive it from "
-            "sklearn.base.BaseEstimator."
+            f"probe: {source} cannot be made, or cloned for each fold: {shorten(error)} Derive it from "
+            "sklearn.base.BaseEstimator; a class or function is called without arguments."
         ) from error
+    raise EstimatorError(
+        f"probe: {source} is a {type(made).__name__}, which has no {' and no '.join(lacking)}. Give a scikit-learn "
+        "classifier, regressor or pipeline that ends in one."
+    )
 
 
 def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str) -> None:

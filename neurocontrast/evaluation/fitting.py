@@ -23,7 +23,7 @@ from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.probes import PROBES, Probe
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.splits.inner import Pairs, inner_folds, penalty_folds
+from neurocontrast.evaluation.splits.inner import Pairs, penalty_folds
 from neurocontrast.evaluation.target import Target
 
 __all__ = ["OutOfFold", "Prediction", "constant_prediction", "decide_scores", "fit_probe", "gather", "value_range"]
@@ -93,14 +93,8 @@ def fit_probe(
     with one_thread():
         own = "" if isinstance(estimator, Probe) else describe_own(estimator)[0]
         if isinstance(estimator, Probe):
-            cover = pairs
-            if estimator.calibrated and not continuous and not _covers(pairs, train):
-                cover = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed)
-                cover = cover if _covers(cover, train) else []
             features = probe_features(estimator, design, settings, n_train=len(train))
-            model = fit_built_in(
-                estimator, features, train, test, values, pairs, cover, settings, continuous=continuous
-            )
+            model = fit_built_in(estimator, features, train, test, values, pairs, settings, continuous=continuous)
         else:
             model = fit_own(estimator, FoldFeatures(design), train, test, values, subjects=subjects, seed=seed)
         x_test = model.features(train, test).test
@@ -165,11 +159,6 @@ def _scores(model: FittedModel, target: Target, x: Floats, *, own: str) -> Float
         )
     scores[:, classes] = found
     return scores[:, 1] if target.kind == "binary" else scores
-
-
-def _covers(pairs: Pairs, train: Rows) -> bool:
-    tried = np.concatenate([np.zeros(0, dtype=np.intp), *(part for _, part in pairs)])
-    return np.array_equal(np.sort(tried), np.sort(train))
 
 
 def constant_prediction(target: Target, train: Rows, n_test: int) -> Prediction:

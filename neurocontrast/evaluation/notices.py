@@ -21,7 +21,7 @@ from neurocontrast.exceptions import LeakageError, one_of
 from neurocontrast.provenance import subject_digest
 
 __all__ = ["NO_BASELINE", "SITE_ASSOCIATION", "check_duplicates", "check_overlap", "cramers_v", "feature_codes",
-           "look_at_cohort", "look_at_covariates", "look_at_missing", "look_at_size"]  # fmt: skip
+           "look_at_cohort", "look_at_covariates", "look_at_missing", "look_at_size", "pretrained"]  # fmt: skip
 
 MAX_MAP_SCANS = 2000
 """Largest number of points on the map: of more tested images a sample is drawn, since more hide one another."""
@@ -31,8 +31,8 @@ RARE_SHARE = 0.3
 """A class of two with a smaller share of the scans is warned about."""
 SITE_ASSOCIATION, SEX_ASSOCIATION = 0.3, 0.2
 """Bias-corrected Cramér's V with the class; of the site also the root of the variance of a number that it explains."""
-AGE_DIFFERENCE, AGE_ASSOCIATION = 0.3, 0.15
-"""Difference of two classes' mean ages in standard deviations; root of the variance of age that classes explain."""
+AGE_ASSOCIATION = 0.15
+"""Root of the share of the variance of age that classes explain: 0.3 standard deviations between two even classes."""
 _FEW = "With so few, chance alone moves the result a lot. Read the interval, not the point."
 _CONFOUNDED = (
     "Where {what} and target go together, a model that reads {what} off the scan looks as if it had read the target. "
@@ -245,16 +245,11 @@ def _age(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
     ages, codes = table["age"].to_numpy()[first], target.values[first]
     if target.name == "age" or not len(ages):
         return
-    if target.kind == "binary":
-        strength, limit = abs(standardised_difference(ages[codes == 0], ages[codes == 1])), AGE_DIFFERENCE
-        measure = f"{strength:.2f} standard deviations > {limit}"
-    else:
-        strength, limit = float(np.sqrt(variance_explained(ages, codes))), AGE_ASSOCIATION
-        measure = f"√ε² {strength:.2f} > {limit}"
-    if strength > limit:
+    strength = float(np.sqrt(variance_explained(ages, codes)))
+    if strength > AGE_ASSOCIATION:
         present = np.unique(codes).astype(int)
         means = ", ".join(f"{target.classes[code]} {ages[codes == code].mean():.1f}" for code in present)
-        yield _differing("age", f"{measure}; means {means}", target)
+        yield _differing("age", f"√ε² {strength:.2f} > {AGE_ASSOCIATION}; means {means}", target)
 
 
 def _sex(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
@@ -303,50 +298,40 @@ def variance_explained(values: npt.NDArray[np.float64], groups: npt.ArrayLike) -
     return max(0.0, 1 - (within / (n - k)) / (total / (n - 1)))
 
 
-def standardised_difference(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
-    """Return the difference of two means in pooled standard deviations; 0 where there is no spread."""
-    a, b = a[np.isfinite(a)], b[np.isfinite(b)]
-    if len(a) < 2 or len(b) < 2:
-        return 0.0
-    pooled = np.sqrt(((len(a) - 1) * a.var(ddof=1) + (len(b) - 1) * b.var(ddof=1)) / (len(a) + len(b) - 2))
-    return float((a.mean() - b.mean()) / pooled) if pooled > 0 else 0.0
-
-
 def check_overlap(
     table: pd.DataFrame, info: Mapping[str, Any], *, allow_overlap: bool = False
 ) -> tuple[int, list[Notice]]:
     """Return how many subjects were in the pretraining cohort, and a warning; refuse them unless they are allowed."""
-    digests = info.get("pretraining_subjects")
-    unknown = []
-    if digests is None or info.get("pretraining_unknown"):
-        text = "The embeddings do not say who was in pretraining: whether a subject was in both could not be checked."
-        if digests is not None:
-            text = (
-                f"Of the joined embeddings, {one_of(info['pretraining_unknown'])} does not say who was in pretraining."
-            )
+    notices, text = [], "The embeddings do not say who was in pretraining: an overlap could not be checked."
+    if info.get("pretraining_unknown"):
+        text = f"Of the joined embeddings, {one_of(info['pretraining_unknown'])} does not say who was in pretraining."
+    if info.get("pretraining_subjects") is None or info.get("pretraining_unknown"):
         explanation = "If some of them were in pretraining, the figures below may be too good."
-        unknown = [Notice("overlap_unknown", text, explanation)]
-    seen, subjects = set(digests or ()), sorted(set(table["subject_id"]))
-    both = [subject for subject in subjects if subject_digest(subject) in seen]
+        notices = [Notice("overlap_unknown", text, explanation)]
+    seen, subjects = pretrained(table, info), sorted(set(table["subject_id"]))
+    both = sorted(set(table["subject_id"][seen]))
     if not both:
-        return 0, unknown
+        return 0, notices
+    shown = ", ".join(both[:5]) + (" …" if len(both) > 5 else "")
+    text = f"{len(both)} of {len(subjects)} subjects were in the pretraining cohort ({shown})"
     if not allow_overlap:
-        shown = ", ".join(both[:5]) + (" …" if len(both) > 5 else "")
         raise LeakageError(
-            f"{len(both)} of {len(subjects)} subjects were in the pretraining cohort ({shown}): the encoder has seen "
-            "them, and their scores would flatter it. Embed people that were not in pretraining, or keep only those "
-            "with where; to evaluate them all the same, and have the report say so, set allow_overlap=true "
-            "(--allow-overlap)."
+            f"{text}: the encoder has seen them, and their scores would flatter it. Embed people that were not in "
+            "pretraining, or keep only those with where; to evaluate them all the same, and have the report say so, "
+            "set allow_overlap=true (--allow-overlap)."
         )
-    text = (
-        f"{len(both)} of {len(subjects)} subjects were also in the pretraining cohort (allowed on request): the "
-        "encoder has seen them, and the figures may flatter it."
-    )
     explanation = (
         "The encoder has already seen these people. Its features can fit them better than anybody new, so the "
         "figures below may be too good."
     )
-    return len(both), [*unknown, Notice("pretraining_overlap", text, explanation)]
+    text = f"{text.partition(' (')[0]} (allowed on request): the figures may flatter the encoder."
+    return len(both), [*notices, Notice("pretraining_overlap", text, explanation)]
+
+
+def pretrained(table: pd.DataFrame, info: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
+    """Return which rows are of subjects of the pretraining cohort, as far as the embeddings say."""
+    digests = set(info.get("pretraining_subjects") or ())
+    return np.array([subject_digest(subject) in digests for subject in table["subject_id"]], dtype=bool)
 
 
 def check_duplicates(

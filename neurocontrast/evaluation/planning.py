@@ -21,6 +21,7 @@ from neurocontrast.evaluation.notices import (
     look_at_cohort,
     look_at_missing,
     look_at_size,
+    pretrained,
 )
 from neurocontrast.evaluation.panels import check_panels
 from neurocontrast.evaluation.probes import PROBES
@@ -35,7 +36,7 @@ from neurocontrast.evaluation.splits import (
     parts_of,
     stratified,
 )
-from neurocontrast.evaluation.splits.by_column import check_fixed, check_seen, fixed_split, look_at_fixed, look_at_twins
+from neurocontrast.evaluation.splits.by_column import check_fixed, fixed_split, look_at_fixed, look_at_twins
 from neurocontrast.evaluation.splits.given import describe_splitter, splits_from_cv, splits_from_table
 from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
 from neurocontrast.evaluation.uncertainty import Units, choose_units
@@ -293,9 +294,10 @@ def _plan(
     why_untested = f"never tested, by the {'split file' if cv is None else 'splitter'}"
     if fixed:  # natural images have neither site nor age, and the columns say so
         found = [*(each for each in found if each.code not in _OF_FOLDS), *look_at_fixed(splits[0], target)]
-        seen, overlaps = check_seen(table, splits[0], info, allow_overlap=allowed)
+        n_overlap, notices = check_overlap(table.iloc[splits[0].test], info, allow_overlap=allowed)
         n_twins, twins = look_at_twins(scans.features, splits[0])
-        n_overlap, notices, why_untested = seen["test"] or 0, [*overlaps, *twins], "fitted on (train and validation)"
+        notices, why_untested = [*notices, *twins], "fitted on (train and validation)"
+        seen = None if info.get("pretraining_subjects") is None else pretrained(table, info)
         facts["split"] = _describe_fixed(settings, splits[0], seen, n_twins)
     facts |= {"splits": how_split, "excluded": excluded, "n_overlap": n_overlap}
     return Study(
@@ -306,7 +308,7 @@ def _plan(
 
 
 def _describe_fixed(
-    settings: EvaluationSettings, split: Split, seen: dict[str, int | None], n_twins: int
+    settings: EvaluationSettings, split: Split, seen: npt.NDArray[np.bool_] | None, n_twins: int
 ) -> dict[str, Any]:
     """Return ``split`` of evaluation.json: the parts of the fixed design, and what was done with each."""
     parts = parts_of(split)
@@ -317,7 +319,7 @@ def _describe_fixed(
         "chosen_on": "validation" if validated else "a fifth of train",
         "refit_on": ["train", "validation"] if validated else ["train"],
         "n_fitted": len(split.train),
-        "n_pretrained": seen,
+        "n_pretrained": {name: None if seen is None else int(seen[rows].sum()) for name, rows in parts.items()},
         "n_duplicates": {"test": n_twins},
     }
 

@@ -115,7 +115,7 @@ def test_how_features_were_adjusted_is_written_and_no_probe_is_stored(make_cohor
         ({"harmonise": "combat", "where": {"site": ["site-0"]}}, DataError, "nothing to harmonise"),
         ({"residualise": ["diagnosis"]}, ConfigError, "is the target"),
         ({"residualise": ["agee"]}, ConfigError, "residualise: .*Did you mean 'age'"),
-        ({"residualise": ["participant_id"]}, ConfigError, "no column that features could depend on"),
+        ({"residualise": ["participant_id"]}, ConfigError, "there is no covariate"),
         ({"residualise": ["serial"]}, ConfigError, "'serial' has 90 different values in 90 subjects"),
         ({"residualise": ["site"], "splits": "leave-site-out"}, ConfigError, "held out cannot be estimated"),
         ({"residualise": ["age"], "test": "others.parquet"}, ConfigError, "not applied to an external test set"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats.contingency import association
 
-from neurocontrast.evaluation.notices import cramers_v, standardised_difference, variance_explained
+from neurocontrast.evaluation.notices import cramers_v, variance_explained
 
 generator = np.random.default_rng(0)
 
@@ -40,10 +40,3 @@ def test_variance_explained_by_unrelated_groups_is_near_zero():
     values, groups = generator.normal(size=300), generator.integers(0, 20, 300)
     assert variance_explained(values, groups) < 0.1
     assert variance_explained(values + 10 * groups, groups) > 0.99
-
-
-def test_the_standardised_difference_is_in_pooled_standard_deviations():
-    a = np.array([1.0, 2, 3, np.nan])
-    assert standardised_difference(a + 2, a) == pytest.approx(2.0)
-    assert standardised_difference(np.ones(3), np.ones(3)) == 0.0
-    assert standardised_difference(np.array([np.nan]), a) == 0.0

@@ -46,7 +46,7 @@ def test_neighbours_are_those_of_scikit_learn(kind, k):
     features, target, subjects = make(kind)
     train, test = np.arange(90), np.arange(90, 120)
     settings = EvaluationSettings(probe="knn", **{**FAST, "k": (k,)})
-    decided, (model,) = fit_probe(
+    decided, model = fit_probe(
         design_of(features), target, train, test, subjects=subjects, settings=settings, seed=0, pairs=[]
     )
     found, k = decided.scores, min(k, 90)
@@ -112,7 +112,7 @@ def test_probabilities_of_a_machine_never_turn_its_order_round():
         features, target, subjects = make("binary", n=60, p=200, signal=0.0, seed=seed)
         settings = EvaluationSettings(probe="svm", **{**FAST, "C": (1.0,)})
         rows = np.arange(60)
-        (model,) = fit_probe(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)[1]
+        model = fit_probe(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)[1]
         x = model.features(rows, rows).test
         order = np.argsort(model.estimator.decision_function(x))
         assert (np.diff(model.predict_proba(x)[order, 1]) >= 0).all()

@@ -137,7 +137,7 @@ def test_an_import_path_names_a_class_an_instance_or_a_function(tmp_path, monkey
     assert import_estimator("my_probes:make").C == 3
     assert import_estimator("sklearn.linear_model:LogisticRegression").C == 1
     for path, message in [
-        ("my_probes:absent", "there is no 'absent' in 'my_probes'"),
+        ("my_probes:absent", "no attribute 'absent'"),
         ("no_such_module:x", "cannot be imported.*PYTHONPATH"),
         ("my_probes:wrong", "is a int, which has no fit and no predict"),
     ]:

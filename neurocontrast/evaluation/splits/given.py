@@ -192,21 +192,16 @@ def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
         raise DataError(f"cv: split {number} must be a pair of training and test rows ({error}).") from error
     train, test = (np.flatnonzero(rows) if rows.dtype == bool else rows for rows in (train, test))
     for name, rows in (("training", train), ("test", test)):
-        if rows.ndim != 1 or not len(rows):
-            raise DataError(f"cv: split {number} has no {name} rows. Every split needs scans to train on and to test.")
-        if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= n_rows or len(set(rows)) != len(rows):
+        right = rows.ndim == 1 and len(rows) and rows.dtype.kind in "iu" and len(set(rows)) == len(rows)
+        if not right or rows.min() < 0 or rows.max() >= n_rows:
             raise DataError(
                 f"cv: the {name} rows of split {number} must be different whole numbers from 0 to {n_rows - 1}, the "
-                f"rows of the {n_rows} scans that are evaluated; found {_shown(rows)}."
+                f"rows of the {n_rows} scans that are evaluated, one at least; found {rows.ravel()[:5].tolist()}."
             )
     both = np.intersect1d(train, test)
     if len(both):
-        raise LeakageError(f"cv: split {number} trains on {len(both)} rows that it tests too ({_shown(both)}).")
+        raise LeakageError(f"cv: split {number} trains on {len(both)} rows that it tests too ({both[:5].tolist()}).")
     return np.sort(train).astype(np.intp), np.sort(test).astype(np.intp)
-
-
-def _shown(rows: npt.NDArray[Any]) -> str:
-    return ", ".join(map(str, rows[:5])) + (" …" if len(rows) > 5 else "")
 
 
 def _find_sites_held_out(splits: list[Split], sites: pd.Series) -> list[Split]:

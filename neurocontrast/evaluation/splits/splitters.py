@@ -270,28 +270,24 @@ def group_sites(sites: npt.NDArray[np.generic], n_groups: int) -> list[list[str]
 
 def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[npt.NDArray[np.object_], list[str | None]]:
     """Return the subject of each row, and its site or None where that is missing."""
-    if groups is None:
+    if sites is None and isinstance(groups, pd.DataFrame) and {"subject_id", "site"} <= set(groups.columns):
+        groups = groups[["subject_id", "site"]]
+    found = np.asarray(groups, dtype=object)
+    if sites is not None and found.shape == np.shape(sites):
+        found = np.stack([found, np.asarray(sites, dtype=object)], axis=-1)
+    if found.ndim != 2 or found.shape[1] != 2:
         raise DataError(
-            f"groups: {splitter} needs the subject and the site of each row. Give groups with two columns "
-            "(subject, site), or groups=subjects with sites=sites."
+            f"groups: {splitter} needs subject and site of each row, and found groups of shape {np.shape(groups)}. "
+            "Give table[['subject_id', 'site']], or groups=subjects with sites=sites of one value a row."
         )
-    if sites is None:
-        subject_column, site_column = _two_columns(groups, splitter)
-    else:
-        subject_column, site_column = np.asarray(groups, dtype=object), np.asarray(sites, dtype=object)
-        if subject_column.ndim != 1 or site_column.shape != subject_column.shape:
-            raise DataError(
-                f"groups, sites: must each have one value a row, found shapes {subject_column.shape} and "
-                f"{site_column.shape}."
-            )
-    subjects = cell_texts(pd.Series(subject_column, dtype=object))
+    subjects, places = (cell_texts(pd.Series(column, dtype=object)) for column in found.T)
     unknown = [row for row, subject in enumerate(subjects) if subject is None]
     if unknown:
         raise DataError(
             f"groups: the subject is missing in {len(unknown)} of {len(subjects)} rows (first: {unknown[:5]}). Name a "
             "subject in every row, so that nobody is on both sides of a split."
         )
-    return np.array(subjects, dtype=object), cell_texts(pd.Series(site_column, dtype=object))
+    return np.array(subjects, dtype=object), places
 
 
 def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
@@ -307,18 +303,6 @@ def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:
             "own. Give table[['subject_id', 'site']], or the sites."
         )
     return np.arange(len(column)), column
-
-
-def _two_columns(groups: Any, splitter: str) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.object_]]:
-    if isinstance(groups, pd.DataFrame) and {"subject_id", "site"} <= set(groups.columns):
-        groups = groups[["subject_id", "site"]]
-    table = np.asarray(groups, dtype=object)
-    if table.ndim != 2 or table.shape[1] != 2:
-        raise DataError(
-            f"groups: {splitter} needs two columns, subject and site, and found shape {table.shape}. Give "
-            "table[['subject_id', 'site']], or the sites besides as sites=."
-        )
-    return table[:, 0], table[:, 1]
 
 
 def parts_of(split: Split) -> dict[str, Rows]:

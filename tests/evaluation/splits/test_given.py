@@ -105,9 +105,9 @@ def test_a_training_fold_without_a_class_is_refused(cohort):
 @pytest.mark.parametrize(
     ("pairs", "error", "message"),
     [
-        ([([0, 1], [1, 2]), ([2], [3])], LeakageError, r"split 0 trains on 1 rows that it tests too \(1\)"),
-        ([([0, 1], [2]), ([0, 1], [])], DataError, "split 1 has no test rows"),
-        ([([], [2]), ([0, 1], [3])], DataError, "split 0 has no training rows"),
+        ([([0, 1], [1, 2]), ([2], [3])], LeakageError, r"split 0 trains on 1 rows that it tests too \(\[1\]\)"),
+        ([([0, 1], [2]), ([0, 1], [])], DataError, "test rows of split 1 must be"),
+        ([([], [2]), ([0, 1], [3])], DataError, "training rows of split 0 must be"),
         (
             [([0, 1], [2]), ([0, 1], [60])],
             DataError,

@@ -7,7 +7,6 @@ import pytest
 
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import (
-    classes_decide_inner_folds,
     inner_folds,
     penalty_folds,
     site_inner_folds,
@@ -103,8 +102,6 @@ def test_a_class_below_five_a_fold_is_spread_evenly(n_patients, even):
     codes = np.zeros(100, dtype=int)
     codes[:n_patients] = 1
     train, subjects = np.arange(100), names(np.arange(100))
-    assert classes_decide_inner_folds(binary(codes), train, subjects, n_folds=4) is even
-    assert not classes_decide_inner_folds(ages(100), train, subjects, n_folds=4)
     spreads = [
         np.ptp([codes[tried].sum() for _, tried in inner_folds(binary(codes), train, subjects, n_folds=4, seed=seed)])
         for seed in range(10)

@@ -110,9 +110,9 @@ def test_a_splitter_shows_what_it_was_made_with():
 @pytest.mark.parametrize(
     ("groups", "sites", "message"),
     [
-        (None, None, "needs the subject and the site of each row"),
-        (list("abcd"), None, r"needs two columns, subject and site, and found shape \(4,\)"),
-        (list("abcd"), list("abc"), r"one value a row, found shapes \(4,\) and \(3,\)"),
+        (None, None, "needs subject and site of each row"),
+        (list("abcd"), None, r"found groups of shape \(4,\)"),
+        (list("abcd"), list("abc"), r"sites=sites of one value a row"),
         (pd.DataFrame({"subject": ["a", None, "c", ""], "place": list("xxyy")}), None, r"2 of 4 rows \(first: \[1, 3"),
     ],
 )

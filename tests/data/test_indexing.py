@@ -203,6 +203,14 @@ def test_clinica_openbhb_brainprep_and_ixi(tmp_path):
     found, _ = made(caps, tmp_path, choose=["desc=Crop"])
     assert "desc-Crop" in found["sub-1", "M00"]["path"]
 
+    tissue = "subjects/sub-1/ses-M00/t1/spm/segmentation/normalized_space/sub-1_ses-M00_T1w_segm-{}_space-Ixi549Space"
+    for name in ("graymatter", "whitematter"):
+        put(tmp_path / "spm", f"{tissue.format(name)}_modulated-on_probability.nii.gz")
+    found, _ = made(tmp_path / "spm", tmp_path, overwrite=True)
+    row = found["sub-1", "M00"]
+    assert (row["stage"], row["space"], row["gm"] == row["path"]) == ("tissue", "Ixi549Space", True)
+    assert "segm-whitematter" in row["wm"]
+
     bhb = tmp_path / "bhb"
     put(bhb, "train/sub-100053248969_preproc-quasiraw_T1w.npy")
     put(bhb, "train/sub-100053248969_preproc-cat12vbm_desc-gm_T1w.npy")

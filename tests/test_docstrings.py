@@ -23,8 +23,8 @@ NOT_ASKED = {
     "YD01",  # Yields
 }
 WITH_EXAMPLES = ("kernels", "losses", "transforms")
-NOT_MADE_BY_PEOPLE = {"Kernel", "ColumnKernel", "Objective", "LossSettings", "BatchTransform"}
-"""Bases, and the interface of a batch's transform."""
+NOT_MADE_BY_PEOPLE = {"Kernel", "ColumnKernel", "Objective", "LossSettings"}
+"""Bases."""
 SPLITTERS = ("SiteStratifiedGroupKFold", "LeaveSiteOut")
 
 

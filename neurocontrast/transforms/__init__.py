@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.brain import KeepBraind, MarkBraind
     from neurocontrast.transforms.compose import brain_transforms, load_volume
     from neurocontrast.transforms.described import build_transforms
-    from neurocontrast.transforms.grids import CheckFieldOfViewd
+    from neurocontrast.transforms.grids import CheckFieldOfViewd, ResampleByAread
     from neurocontrast.transforms.loading import LoadScand
     from neurocontrast.transforms.measures.settings import MeasureAugmentSettings, MeasureSettings
     from neurocontrast.transforms.measures.views import RandMeasureViewd
@@ -25,15 +25,14 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.rand_space import RandCutoutd, RandResizedCropd
     from neurocontrast.transforms.rand_tissue import RandSynthesised, RandTissueShiftd
     from neurocontrast.transforms.rand_volume import brain_views
-    from neurocontrast.transforms.resampling import ResampleByAread
     from neurocontrast.transforms.signal import FromSignald, ToSignald
-    from neurocontrast.transforms.views import BatchTransform, TwoViews
+    from neurocontrast.transforms.views import TwoViews
 
 # Loaded when asked for: settings need neither torch nor MONAI.
 _PLACES = {
     "augment": ["AugmentSettings"],
     "brain": ["KeepBraind", "MarkBraind"],
-    "grids": ["CheckFieldOfViewd"],
+    "grids": ["CheckFieldOfViewd", "ResampleByAread"],
     "compose": ["brain_transforms", "load_volume"],
     "loading": ["LoadScand"],
     "measures.settings": ["MeasureAugmentSettings", "MeasureSettings"],
@@ -48,10 +47,9 @@ _PLACES = {
     "rand_space": ["RandCutoutd", "RandResizedCropd"],
     "rand_tissue": ["RandSynthesised", "RandTissueShiftd"],
     "rand_volume": ["brain_views"],
-    "resampling": ["ResampleByAread"],
     "signal": ["FromSignald", "ToSignald"],
     "described": ["build_transforms"],
-    "views": ["BatchTransform", "TwoViews"],
+    "views": ["TwoViews"],
 }
 __all__ = sorted(name for names in _PLACES.values() for name in names)
 __getattr__ = lazy_exports(__name__, _PLACES)

@@ -12,12 +12,11 @@ from monai.transforms import Compose, DeleteItemsd, NormalizeIntensityd, Transfo
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import ScanFiles, as_scan
 from neurocontrast.transforms.brain import KeepBraind, MarkBraind
-from neurocontrast.transforms.grids import CheckFieldOfViewd
+from neurocontrast.transforms.grids import CheckFieldOfViewd, ResampleByAread
 from neurocontrast.transforms.images import apply, voxels_of
 from neurocontrast.transforms.loading import LoadScand
 from neurocontrast.transforms.normalising import CheckVariesd, ScaleByBrainPercentilesd, SmoothByFwhmd
 from neurocontrast.transforms.preprocessing import Preprocessing
-from neurocontrast.transforms.resampling import ResampleByAread
 
 Step: TypeAlias = tuple[type[Transform], dict[str, Any]]
 """Class and arguments of a transform."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,17 +24,8 @@ _EQUAL = 1e-3  # what may differ between two computations of a view on a GPU, ov
 Sample = dict[str, Any]
 
 
-@runtime_checkable
-class BatchTransform(Protocol):
-    """A random transform that can make the views of a whole batch at once."""
-
-    def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
-        """Return a view of each image, which depends on the image and on its own seed (63 bits) alone."""
-        ...
-
-
 class RandBatchTransform(Randomizable, MapTransform):
-    """Base of transforms that make the views of a whole batch at once, and of one item by a batch of one."""
+    """Make the views of a whole batch at once, and of one item by a batch of one; a subclass has `batch`."""
 
     def __init__(self, keys: str | Sequence[str], *, allow_missing_keys: bool = False) -> None:
         super().__init__(keys, allow_missing_keys)
@@ -53,7 +44,7 @@ class RandBatchTransform(Randomizable, MapTransform):
         return d
 
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
-        """Return a view of each image, drawn from its seed, as a new float32 tensor."""
+        """Return a view of each image as a new float32 tensor, which depends on the image and its own seed alone."""
         raise NotImplementedError
 
 
@@ -70,7 +61,7 @@ class TwoViews:
     transform : callable
         Mostly a ``monai.transforms.Compose``: anything that takes a dictionary ``{"image": Tensor}`` and returns one.
         An image is a plain float32 tensor (channels, then two or three spatial axes), uint8 images divided by 255. A
-        `BatchTransform` is given whole batches. A copy is used: the transform given keeps its random state.
+        `RandBatchTransform` is given whole batches. A copy is used: the transform given keeps its random state.
     seed : int
         Names the run's randomness.
     n_channels : int, optional
@@ -89,7 +80,7 @@ class TwoViews:
 
     def __init__(
         self,
-        transform: Callable[[Sample], Mapping[str, Any]] | BatchTransform,
+        transform: Callable[[Sample], Mapping[str, Any]],
         *,
         seed: int,
         n_channels: int | None = None,
@@ -106,7 +97,7 @@ class TwoViews:
                 f"augment: {_name(transform)} cannot be copied ({error}), and views need a copy of their own to seed."
             ) from error
         self.seed, self.n_channels = seed, n_channels
-        self._batch = self.transform.batch if isinstance(self.transform, BatchTransform) else None
+        self._batch = self.transform.batch if isinstance(self.transform, RandBatchTransform) else None
         self._tried = False
 
     def __call__(self, images: Tensor, names: Sequence[str], *, epoch: int) -> tuple[Tensor, Tensor]:

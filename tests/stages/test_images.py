@@ -192,17 +192,6 @@ def test_a_colour_that_is_one_everywhere_cannot_be_standardised(settings, digits
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
-def test_a_run_of_images_is_not_explained_nor_embedded_as_volumes(run, digits, tmp_path):
-    from neurocontrast.data.sources import brains_of_run
-    from neurocontrast.encoders import read_contract
-
-    with pytest.raises(ConfigError, match="explain maps a brain, and this run was trained on natural images"):
-        brains_of_run(run, read_contract(run), load_config().data, what="explain maps a brain")
-    config = {"data": {"kind": "volumes"}}
-    with pytest.raises(ConfigError, match=r"data\.kind: is 'volumes', and the run was trained on images"):
-        neurocontrast.embed(run, participants=digits, out=tmp_path / "e.parquet", config=config)
-
-
 def test_doctor_has_images_in_the_size_of_their_store(settings, digits):
     run = neurocontrast.doctor(settings()).run
     assert run["shape"] == [8, 8]

@@ -154,12 +154,6 @@ def test_an_interruption_leaves_what_was_there(tmp_path, source, monkeypatch):
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["out", "pets"]
 
 
-def test_pictures_of_all_sizes_are_scaled(tmp_path, source):
-    write_picture(source / "train/dog/04.png", 99, size=(30, 50))
-    path = prepare_images(tmp_path / "out", dataset="folder", source=source, size=[6, 5])
-    assert ImageDataset(read_cohort(path)).image_shape == (3, 6, 5)
-
-
 def test_an_output_is_replaced_only_where_it_is_one(tmp_path, source):
     out = prepare_images(tmp_path / "out", n_train=50).parent
     with pytest.raises(ConfigError, match="not empty"):
@@ -224,16 +218,6 @@ def test_check_tells_of_images_of_one_colour_and_classes_never_seen(tmp_path, so
 
 
 # The command line
-
-
-def test_the_command_prepares_and_tells_where(tmp_path, source, capsys):
-    out = tmp_path / "out"
-    code = run(
-        ["images", str(out), "--dataset", "folder", "--source", str(source), "--n-train", "10", "--seed", "3", "-q"]
-    )
-    assert code == 0
-    assert capsys.readouterr().out.splitlines()[-1] == str(out / "participants.tsv")
-    assert (table_of(out / "participants.tsv")["split"] == "train").sum() == 10
 
 
 @pytest.mark.parametrize(

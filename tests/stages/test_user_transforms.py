@@ -126,17 +126,6 @@ def test_transforms_from_python_must_be_given_again(tmp_path, recipe, described,
     assert not (tmp_path / "none.parquet").exists()
 
 
-def test_a_run_with_the_package_s_preprocessing_takes_no_other(tmp_path, whole, cohort, cache):
-    with pytest.raises(ConfigError, match="Leave transforms out"):
-        features(
-            whole,
-            cohort,
-            tmp_path / "x.parquet",
-            config={"data": {"cache_dir": str(cache)}},
-            transforms=composed(NormalizeIntensityd("image")),
-        )
-
-
 def test_views_from_python_are_those_of_their_description_and_resume_wants_them_again(tmp_path, recipe, described):
     def run(name, std=0.1, **options):
         noise = RandGaussianNoised("image", prob=1.0, std=std)

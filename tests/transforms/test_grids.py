@@ -50,15 +50,6 @@ def test_the_grid_s_affine_finds_the_scan_s_places_again(tmp_path, spacing_mm, s
     np.testing.assert_allclose(_place_of_spot(path, preprocessing), expected, atol=0.35)
 
 
-def test_axes_go_right_front_up_with_the_preprocessing_s_spacing(tmp_path):
-    path = str(tmp_path / "scan.nii.gz")
-    _save(path, affine=FLIPPED)
-    grid = preprocessed_grid(path, Preprocessing(spacing_mm=3, shape=(20, 24, 21)))
-    assert nib.aff2axcodes(grid.affine) == ("R", "A", "S")
-    np.testing.assert_allclose(nib.affines.voxel_sizes(grid.affine), 3)
-    assert grid.spacing_mm == (3.0, 3.0, 3.0)
-
-
 @pytest.mark.parametrize(("code", "is_mni"), [(4, True), (1, False), (2, False), (0, False)])
 def test_only_a_header_that_says_so_is_of_mni(tmp_path, code, is_mni):
     path = str(tmp_path / "scan.nii.gz")

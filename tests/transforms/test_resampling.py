@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from neurocontrast.transforms.resampling import resample
+from neurocontrast.transforms.grids import resample
 
 
 def plainly(voxels, spacing, shape, target_spacing, background):

@@ -112,6 +112,7 @@ def test_every_field_of_the_preprocessing_is_in_its_digest():
     ("changed", "words"),
     [
         ({"landmarks": [0.0, 1.0]}, "landmarks: unknown key"),
+        ({"transform_version": 99}, "transform_version is 99"),
         ({"normalise": "histogram"}, "normalise: must be .*'histogram'"),
         ({"erode_mm": 0.5}, r"data.erode_mm must be 0 or at least the spacing \(1.5 mm\), got 0.5"),
         ({"percentiles": [20, 99]}, "percentiles.0: .*less than 10"),

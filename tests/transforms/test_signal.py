@@ -67,13 +67,6 @@ def test_signal_leads_back_to_the_volume(how, normalised_brain):
     torch.testing.assert_close(from_signal(to_signal(x)) / scale, x / scale, atol=2e-3, rtol=0.0)
 
 
-def test_signal_is_the_scanners_whatever_the_normalisation(normalised_brain, raw_brain):
-    scan = torch.from_numpy(raw_brain(0))[None]
-    expected = to_signal(scan).signal_CDHW
-    for how in ("zscore", "none"):
-        torch.testing.assert_close(to_signal(normalised_brain(how, 0)).signal_CDHW, expected, atol=5e-3, rtol=0.0)
-
-
 @pytest.mark.parametrize("how", NORMALISATIONS)
 def test_what_changes_intensities_leaves_the_background_one_constant(how, normalised_brain):
     x = normalised_brain(how, 0)
@@ -103,16 +96,6 @@ def test_views_are_normalised_as_scans_are(how, normalised_brain):
             assert view.max() <= x.max() * 1.00001
             bright = np.quantile(x[x != 0.0], 0.99)
             assert np.quantile(inside, 0.99) == pytest.approx(bright, rel=0.03)
-
-
-def test_a_background_lighter_than_the_darkest_tissue_is_not_taken_for_it(normalised_brain):
-    x = normalised_brain("zscore-brain", 0)
-    assert x.min() < 0.0 == corner(x)
-    view = view_of(x, only("contrast"), 0)
-    inside = x != 0.0
-    order, kept = x[inside].numpy(), view[inside].numpy()
-    assert (np.diff(kept[np.argsort(order, kind="stable")]) > -1e-5).all()
-    assert np.abs(order - kept).max() > 0.01
 
 
 @pytest.mark.parametrize("x", [torch.zeros(1, 9, 9, 9), torch.full((2, 9, 10, 9), 3.5)])

@@ -84,11 +84,6 @@ def test_a_background_is_laid_behind_as_the_authors_do():
     assert (paint(black, colour) == colour[:, None, None]).all()
 
 
-def test_a_picture_with_colours_has_no_background():
-    with pytest.raises(DataError, match="this one has colours"):
-        paint(np.random.default_rng(0).integers(0, 256, (3, 4, 4), dtype=np.uint8), np.zeros(3, np.uint8))
-
-
 def test_the_colour_of_an_image_depends_on_no_other():
     whole = draw_backgrounds(NAMES, sd=40, seed=0)
     np.testing.assert_array_equal(draw_backgrounds(NAMES[700:], sd=40, seed=0), whole[700:])

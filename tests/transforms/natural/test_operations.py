@@ -181,11 +181,3 @@ def test_a_blur_of_a_stated_kernel_has_as_many_taps(pixels):
     for axis in (1, 2):
         expected = ndimage.correlate1d(expected, kernel, axis=axis, mode="mirror")
     assert np.abs(levels(made) / 255.0 - expected).max() < 2e-6
-
-
-def test_blur_of_an_image_smaller_than_its_reach_keeps_a_constant():
-    flat = torch.full((1, 3, 4, 5), 0.25)
-    assert torch.allclose(blur(flat, sigma_pixels=np.array([3.0]), radius_pixels=None, largest=3.0), flat)
-    assert torch.equal(
-        blur(flat[..., :1], sigma_pixels=np.array([3.0]), radius_pixels=None, largest=3.0), flat[..., :1]
-    )

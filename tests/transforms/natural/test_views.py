@@ -52,51 +52,6 @@ def test_a_batch_of_images_is_as_many_batches_of_one_bit_for_bit(size, settings)
     assert torch.equal(whole, torch.cat(alone))
 
 
-@pytest.mark.slow
-def test_so_it_is_with_large_images_and_several_threads(two_threads):
-    images = random_images(5, (183, 185))
-    views = made_by(EVERYTHING, 3)
-    whole = views.view(images, range(5), epoch=0, view=0)
-    torch.set_num_threads(1)
-    alone = [views.view(images[i : i + 1], [i], epoch=0, view=0) for i in range(5)]
-    assert torch.equal(whole, torch.cat(alone))
-
-
-def test_a_view_depends_on_no_global_state():
-    images, views = random_images(6), made_by(EVERYTHING, 3)
-    torch.manual_seed(1)
-    np.random.seed(1)  # noqa: NPY002
-    first = views.view(images, range(6), epoch=0, view=0)
-    torch.manual_seed(2)
-    np.random.seed(2)  # noqa: NPY002
-    state = torch.get_rng_state()
-    assert torch.equal(first, views.view(images, range(6), epoch=0, view=0))
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-@pytest.mark.parametrize("key", ["seed", "epoch", "name", "view"])
-def test_every_key_matters(key):
-    images = random_images(1)
-    keys = {"seed": 1, "epoch": 1, "name": 1, "view": 0}
-
-    def made(seed, epoch, name, view):
-        return made_by(ImageAugmentSettings.simclr(), seed).view(images, [name], epoch=epoch, view=view)
-
-    assert torch.equal(made(**keys), made(**keys))
-    assert not torch.equal(made(**keys), made(**keys | {key: keys[key] + 1}))
-
-
-def test_the_two_views_are_views_0_and_1_and_leave_the_images_alone():
-    images = random_images(4)
-    before = images.clone()
-    views = made_by(ImageAugmentSettings(), 0)
-    one, two = views(images, range(4), epoch=5)
-    assert torch.equal(one, views.view(images, range(4), epoch=5, view=0))
-    assert torch.equal(two, views.view(images, range(4), epoch=5, view=1))
-    assert not torch.equal(one, two)
-    assert torch.equal(images, before)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("settings", [EVERYTHING, ImageAugmentSettings.off()])
 def test_floating_point_images_give_the_views_of_their_bytes(dtype, settings):
@@ -115,12 +70,6 @@ def test_views_are_float32_from_0_to_1():
         assert view.shape == black_and_white.shape
         assert view.min() >= 0.0
         assert view.max() <= 1.0
-
-
-def test_with_everything_off_a_view_is_the_image():
-    images = random_images(3)
-    view = made_by(ImageAugmentSettings.off(), 0).view(images, range(3), epoch=0, view=0)
-    assert torch.equal(view, images.float() / 255.0)
 
 
 def test_a_flip_moves_values_and_changes_none():
@@ -213,11 +162,6 @@ def test_one_by_one_in_a_dictionary_it_makes_the_views_of_a_batch():
     one, two = TwoViews(among, seed=0)(images, ["a", "b", "c"], epoch=0)
     assert one.shape == two.shape == images.shape
     assert not torch.equal(one, two)
-
-
-def test_an_empty_batch_has_no_views():
-    views = made_by(EVERYTHING, 0).view(random_images(0), [], epoch=0, view=0)
-    assert views.shape == (0, 3, 32, 32)
 
 
 def test_without_kornia_the_message_says_what_to_install(monkeypatch):

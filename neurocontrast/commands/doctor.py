@@ -49,7 +49,9 @@ class Diagnosis:
             lines += [f"  {run['n_training_scans']:,} to learn from, {run['n_validation_scans']:,} to measure on"]
             if run["kind"] == "volumes":
                 suits = run["n_training_scans"] >= _MANY_SCANS
-                lines += [f"  For so many scans {'densenet121' if suits else 'lda, pca or densenet_small'} suits."]
+                lines += [
+                    f"  For this number of scans {'densenet121' if suits else 'lda, pca or densenet_small'} suits."
+                ]
         return "\n".join([*lines, *(f"problem: {text}" for text in self.problems)])
 
 

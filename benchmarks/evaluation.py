@@ -49,12 +49,13 @@ import sys, time
 from threadpoolctl import threadpool_limits
 sys.path.append(sys.argv[1])
 from evaluation import simulate
-from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.evaluation import EvaluationSettings, plan_study
+from neurocontrast.findings import measure
 table, features = simulate(int(sys.argv[2]), int(sys.argv[3]))
 study = plan_study(table, features, settings=EvaluationSettings(target=sys.argv[4]))
 with threadpool_limits(limits=1):
     start = time.process_time()
-    run_study(study)
+    measure(study)
     print(time.process_time() - start)
 """
 """Run in a process of its own, with the package of one checkout or the other on PYTHONPATH."""

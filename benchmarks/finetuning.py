@@ -20,7 +20,7 @@ import pandas as pd
 
 import neurocontrast
 from neurocontrast.cli.output import console_progress
-from neurocontrast.evaluation.schema import read_evaluation
+from neurocontrast.evaluation.record import read_evaluation
 from neurocontrast.files import write_text
 
 NAMES = ("frozen", "fine-tuned", "from scratch")

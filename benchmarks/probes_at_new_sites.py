@@ -15,7 +15,9 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.embedding.table import read_embeddings
-from neurocontrast.evaluation import EvaluationSettings, plan_external, plan_study, run_study
+from neurocontrast.evaluation import EvaluationSettings, plan_study
+from neurocontrast.findings import measure as measured
+from neurocontrast.findings import plan_external
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "as is": {},
@@ -36,7 +38,7 @@ def fit_and_test(path: Path, target: str, options: dict[str, Any]) -> tuple[str,
     settings = EvaluationSettings(target=target, test=str(path), **FAST, **options)
     study = plan_study(read.table[fitted], read.features[fitted], settings=settings, info=read.info)
     external = plan_external(study, read.table[tested], read.features[tested], info=read.info, training_info=read.info)
-    return study.target.kind, run_study(study, external=external).tables
+    return study.target.kind, measured(study, external=external).tables
 
 
 def measure(path: Path, target: str, options: dict[str, Any]) -> list[str]:

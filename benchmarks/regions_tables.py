@@ -17,7 +17,7 @@ __all__ = ["report"]
 matplotlib.use("svg")
 from matplotlib import pyplot as plt
 
-from neurocontrast.reporting.style import look_of
+from neurocontrast.page.style import look_of
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 MAIN, MEASURES = "conditional A+U", "measures"

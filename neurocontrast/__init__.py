@@ -14,6 +14,7 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.commands.bundle import bundle
     from neurocontrast.commands.check import check
+    from neurocontrast.commands.compare import compare
     from neurocontrast.commands.convert import convert
     from neurocontrast.commands.doctor import doctor
     from neurocontrast.commands.embed import embed
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from neurocontrast.commands.predict import predict
     from neurocontrast.commands.pretrain import pretrain
     from neurocontrast.commands.qc import qc
+    from neurocontrast.commands.report import report
     from neurocontrast.commands.weights import export_weights, import_weights
     from neurocontrast.config import load_config
     from neurocontrast.stages.make_data import prepare_images, simulate
-    from neurocontrast.stages.report import compare, report
 
 __all__ = [
     "bundle",
@@ -59,11 +60,13 @@ _PLACES = {
     "config": ["load_config"],
     "provenance": ["version"],
     "commands.check": ["check"],
+    "commands.compare": ["compare"],
     "commands.convert": ["convert"],
     "commands.doctor": ["doctor"],
     "commands.index": ["index"],
     "commands.predict": ["predict"],
     "commands.qc": ["qc"],
+    "commands.report": ["report"],
     "commands.bundle": ["bundle"],
     "commands.embed": ["embed"],
     "commands.evaluate": ["evaluate"],
@@ -72,7 +75,6 @@ _PLACES = {
     "commands.join": ["join"],
     "stages.make_data": ["prepare_images", "simulate"],
     "commands.pretrain": ["pretrain"],
-    "stages.report": ["compare", "report"],
     "commands.weights": ["export_weights", "import_weights"],
 }
 _find = lazy_exports(__name__, _PLACES)

@@ -10,8 +10,8 @@ from numpydoc.validate import validate
 
 import neurocontrast
 
-PACKAGES = ("config", "data", "embedding", "encoders", "evaluation", "explanation", "kernels", "losses", "reporting")
-PACKAGES += ("datasets", "training", "transforms")
+PACKAGES = ("config", "data", "embedding", "encoders", "evaluation", "explanation", "findings", "kernels", "losses")
+PACKAGES += ("datasets", "page", "training", "transforms")
 NOT_ASKED = {
     "ES01",  # an extended summary
     "SA01",  # See Also

@@ -19,7 +19,7 @@ class Refuse(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Refuse())
 import neurocontrast
-import neurocontrast.data.cohort, neurocontrast.evaluation, neurocontrast.reporting
+import neurocontrast.data.cohort, neurocontrast.evaluation, neurocontrast.findings
 import neurocontrast.embedding.table
 from neurocontrast import evaluate, report
 from neurocontrast.cli import run

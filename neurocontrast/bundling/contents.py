@@ -18,7 +18,7 @@ from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.data.sources import BrainVolumes, RegionalMeasures
 from neurocontrast.encoders import Encoder
 from neurocontrast.evaluation import FittedProbe
-from neurocontrast.evaluation.schema import Evaluation
+from neurocontrast.evaluation.record import Evaluation
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.transforms.compose import brain_steps
 from neurocontrast.transforms.described import DescribedTransforms, transform_class

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from neurocontrast.evaluation.distances import TrainingDistribution
+from neurocontrast.evaluation.distribution import TrainingDistribution
 
 __all__ = ["Probe", "load_probe"]
 

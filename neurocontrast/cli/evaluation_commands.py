@@ -17,7 +17,8 @@ from neurocontrast.reading import read_json
 from neurocontrast.tables import read_table
 
 if TYPE_CHECKING:
-    from neurocontrast.evaluation.schema import Estimate, Evaluation, NewSite
+    from neurocontrast.evaluation.record import Estimate, Evaluation
+    from neurocontrast.findings.new_site.measure import NewSite
 
 __all__ = [
     "compare",
@@ -206,7 +207,7 @@ def compare(
 
 def evaluation_result(folder: Path) -> Result:
     """Return an evaluation's first metric, beside those of the other models, and the warnings."""
-    from neurocontrast.evaluation.schema import read_evaluation
+    from neurocontrast.evaluation.record import read_evaluation
 
     read = read_evaluation(folder)
     metric = next(iter(read.metrics), "")
@@ -244,13 +245,18 @@ def comparison_result(folder: Path) -> Result:
 
 def new_site_lines(evaluation: Evaluation) -> Iterator[str]:
     """Yield lines about unseen sites and scans outside; none about what was not asked for."""
-    block = evaluation.new_site
+    from neurocontrast.findings.external.measure import ExternalTest
+    from neurocontrast.findings.new_site.measure import NewSite
+    from neurocontrast.findings.outside.measure import Outlyingness
+
+    block, extra = evaluation.part(NewSite), evaluation.model_extra or {}
     if block is not None:
         yield from (_error_line(block, model) for model in block.models if model != "baseline")
-    elif evaluation.new_site_note and evaluation.splits != "fixed":
-        yield f"New site: not measured: {evaluation.new_site_note}."
-    external = None if evaluation.external is None else evaluation.external.outlyingness
-    for name, found in (("Scans", evaluation.outlyingness), ("External scans", external)):
+    elif extra.get("new_site_note") and evaluation.splits != "fixed":
+        yield f"New site: not measured: {extra['new_site_note']}."
+    tested = evaluation.part(ExternalTest)
+    external = None if tested is None else tested.outlyingness
+    for name, found in (("Scans", evaluation.part(Outlyingness)), ("External scans", external)):
         if found is not None:
             yield f"{name} outside the training distribution: {found.n_outside} of {found.n}."
 

@@ -15,8 +15,8 @@ from neurocontrast.config import DataSettings
 from neurocontrast.data.sources import brains_of_run
 from neurocontrast.encoders import Encoder, load_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe
+from neurocontrast.evaluation.record import FILE, Evaluation, read_evaluation
 from neurocontrast.evaluation.rows import check_same_encoder
-from neurocontrast.evaluation.schema import FILE, Evaluation, read_evaluation
 from neurocontrast.exceptions import CheckpointError, ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder
 from neurocontrast.progress import SILENT, Progress

@@ -15,19 +15,16 @@ from sklearn.base import BaseEstimator
 from neurocontrast.embedding.table import Embeddings, read_embeddings
 from neurocontrast.evaluation import (
     EvaluationSettings,
-    External,
     Study,
     StudyResult,
-    plan_external,
     plan_study,
     read_split_file,
-    run_study,
     save_probe,
 )
 from neurocontrast.evaluation.estimators import import_estimator
 from neurocontrast.evaluation.probes import PROBES
+from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation.rows import encoder_digest
-from neurocontrast.evaluation.schema import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation.stored_probe import FOLDER as PROBE_FOLDER
 from neurocontrast.files import (
     atomic_folder,
@@ -37,6 +34,8 @@ from neurocontrast.files import (
     write_table,
     write_text,
 )
+from neurocontrast.findings import External, check, measure, plan_external
+from neurocontrast.findings.external.measure import ExternalTest
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.voxels import with_voxels
@@ -94,7 +93,7 @@ def evaluate(
     study = with_voxels(study, read.info, progress)
     for notice in [*study.notices, *(external.notices if external else ())]:
         progress.warning(notice.message)
-    result = run_study(study, external=external, encoder=encoder_digest(read.info), progress=progress)
+    result = measure(study, external=external, encoder=encoder_digest(read.info), progress=progress)
     _write(folder, result, chosen, Path(embeddings), read.info)
     return folder
 
@@ -115,6 +114,7 @@ def _plan(
     study = plan_study(
         read.table, read.features, settings=settings, info=read.info, split_rows=rows, estimator=estimator, cv=cv
     )
+    check(study)
     if settings.test is None:
         return study, None
     other = read_embeddings(settings.test)
@@ -134,9 +134,10 @@ def _write(folder: Path, result: StudyResult, settings: EvaluationSettings, sour
     found = result.evaluation
     added: dict[str, Any] = {"embeddings": made_of}
     added["software"] = ["scikit-learn"]
-    if settings.test is not None and found.external is not None:
+    external = found.part(ExternalTest)
+    if settings.test is not None and external is not None:
         test = Path(settings.test)
-        added["external"] = found.external.model_copy(update={"file": test.name, "digest": digest_of_file(test)})
+        added["external"] = external.model_copy(update={"file": test.name, "digest": digest_of_file(test)})
     choices = {"embeddings": source.name, "evaluation": settings.without_folders()}
     write_evaluation(folder, result, choices=choices, info=info, added=added)
 

@@ -23,14 +23,15 @@ from neurocontrast.commands.finetune_plan import FinetunePlan, check_machine, ch
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.batches import Images
 from neurocontrast.encoders import build_encoder
-from neurocontrast.evaluation import Study, run_study
+from neurocontrast.evaluation import Study
 from neurocontrast.evaluation.fitting import Prediction, decide_scores
 from neurocontrast.evaluation.models import GivenModel
-from neurocontrast.evaluation.schema import FILE, EmbeddingsOrigin
+from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import validation_split
 from neurocontrast.exceptions import CheckpointError, ConfigError
 from neurocontrast.files import check_output_folder, write_json
+from neurocontrast.findings import measure
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.runs.folder import LOCK, hold, read_json
@@ -260,7 +261,7 @@ def _evaluate(folder: Path, plan: FinetunePlan, study: Study, folds: Sequence[_F
         predictions[split.repeat, split.fold] = Prediction(*decided)
     network = study.models[0]
     assert isinstance(network, GivenModel)
-    result = run_study(study.with_model(replace(network, predictions=predictions)), progress=progress)
+    result = measure(study.with_model(replace(network, predictions=predictions)), progress=progress)
     keys = ("repeat", "fold")
     epochs = [{**{key: fold.about[key] for key in keys}, **row} for fold in folds for row in fold.metrics]
     tables = {name: table for name, table in result.tables.items() if name != "map"}  # of features, which are not one's

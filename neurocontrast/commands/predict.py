@@ -21,8 +21,8 @@ from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.adjustment import FEW_SUBJECTS
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
+from neurocontrast.evaluation.distribution import count_outside, outside_message
 from neurocontrast.evaluation.few_shot import MIN_SHOTS, fit_shifts, shift_scores
-from neurocontrast.evaluation.panels.outlyingness import count_outside, outside_message
 from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
 from neurocontrast.evaluation.transformers.sites import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError, one_of

@@ -17,7 +17,6 @@ from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.explanation import ExplanationSettings
 from neurocontrast.losses.registry import read_objective
-from neurocontrast.reporting import ReportOptions
 from neurocontrast.settings import Settings, choose
 from neurocontrast.training import FinetuneSettings, TrainingSettings
 from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings, MeasureAugmentSettings
@@ -125,6 +124,13 @@ def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(given, Mapping):
             filled[section] = {**keys, **given}
     return filled
+
+
+class ReportOptions(Settings):
+    """Choices for a report."""
+
+    show_ids: bool = False
+    """Whether identifiers of participants may appear."""
 
 
 class Config(Settings):

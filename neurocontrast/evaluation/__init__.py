@@ -5,8 +5,7 @@ Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes th
 and writes the files.
 """
 
-from neurocontrast.evaluation.panels.external import External, plan_external
-from neurocontrast.evaluation.schema import Evaluation, Notice, read_evaluation
+from neurocontrast.evaluation.record import Evaluation, Notice, read_evaluation
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFold
 from neurocontrast.evaluation.splits.given import read_split_file
@@ -20,7 +19,6 @@ __all__ = [
     "CovariateEncoder",
     "Evaluation",
     "EvaluationSettings",
-    "External",
     "FittedProbe",
     "LeaveSiteOut",
     "Notice",
@@ -30,7 +28,6 @@ __all__ = [
     "Study",
     "StudyResult",
     "load_probe",
-    "plan_external",
     "plan_study",
     "read_evaluation",
     "read_split_file",

@@ -7,8 +7,8 @@ from typing import Literal
 
 import pandas as pd
 
+from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number
-from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import MIN_INNER_SITES, MIN_LEFT_OUT_SUBJECTS, site_inner_folds

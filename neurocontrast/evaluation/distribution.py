@@ -1,103 +1,214 @@
-"""Distribution of the scans that a probe was fitted on, and how far others lie from it.
+"""How far scans lie from those that a probe was fitted on.
 
-A distance is that of Mahalanobis to the nearest training site, in the covariance within sites (Lee et al., 2018), drawn
-to a multiple of the identity after Ledoit and Wolf (2004).
+A distance is that of Mahalanobis to the nearest training site, in the covariance within sites (Lee et al., 2018). The
+covariance has principal axes with a variance each, shrunk by the estimator of Ledoit and Wolf (2004), and the mean
+variance of a feature in all other directions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+from sklearn.covariance import ledoit_wolf_shrinkage
+from sklearn.decomposition import PCA
 
-from neurocontrast.evaluation.distances import LEVELS, TrainingDistribution
-from neurocontrast.evaluation.fold_features import principal_axes
+from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.rows import NO_SITE, cell_texts, draw_subjects
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
-from neurocontrast.seeds import derive_generator
+from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = ["MIN_SUBJECTS", "fit_distribution"]
+__all__ = ["COVARIANCE", "LEVELS", "Reference", "TrainingDistribution", "count_outside", "fit_distribution",
+           "fit_shape", "outside_message", "place", "training_reference"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+Sites = Sequence[str | None] | npt.NDArray[np.object_]
 
+LEVELS = np.linspace(0.0, 100.0, 201)
+"""Percentiles at which the distances of training scans are kept."""
 MIN_SUBJECTS = 20
 """Fewer training subjects cannot say what is usual."""
 MIN_SITE_SUBJECTS = 5
 """A site with fewer subjects has no centre of its own; such sites share one."""
 MAX_AXES = 50
-"""Principal axes with a variance of their own; the other directions share theirs."""
+"""Principal axes with a variance of their own; a fifth of the scans at most."""
+MAX_REFERENCE = 1000
+"""Of more training scans this many are drawn, by subject."""
 N_FOLDS = 5
+RARE = 0.001
+"""More scans outside than chance gives with this probability are warned about."""
+COVARIANCE = f"within sites, {MAX_AXES} principal axes, Ledoit-Wolf"
 _OTHER = "(other sites)"
-_NOTHING_VARIES = "no feature varies within the training sites"
+_BLOCK_ROWS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingDistribution:
+    """Centres, spread and usual distances of training scans; nothing of a single person.
+
+    `centres` (n sites, p); `scale` (p,) is the standard deviation within sites, infinite for a feature that does not
+    vary there. `axes` (p, k) and `variances` (k,) are of the principal axes of the scaled features within sites,
+    `remainder` of every direction orthogonal to them. `usual` (n sites, 201) are distances of training scans at
+    percentiles 0, 0.5 … 100, the same for every site.
+    """
+
+    sites: tuple[str, ...]
+    centres: Floats
+    scale: Floats
+    axes: Floats
+    variances: Floats
+    remainder: float
+    usual: Floats
+
+    def distances(self, x: npt.NDArray[np.floating]) -> Floats:
+        """Return the distance of each scan (n, p) to the nearest centre (n,)."""
+        blocks = [np.asarray(x[start : start + _BLOCK_ROWS]) for start in range(0, max(1, len(x)), _BLOCK_ROWS)]
+        return np.concatenate([np.min([self._distance(rows - each) for each in self.centres], 0) for rows in blocks])
+
+    def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
+        """Return the distance of each scan, and its percentile among usual distances."""
+        distances = self.distances(x)
+        return distances, np.array([place(distance, self.usual[0]) for distance in distances], dtype=float)
+
+    def _distance(self, deviations: Floats) -> Floats:
+        scaled = deviations / self.scale
+        along = scaled @ self.axes
+        rest = np.einsum("ij,ij->i", scaled, scaled) - np.einsum("ij,ij->i", along, along)
+        return np.sqrt((along**2 / self.variances).sum(axis=1) + np.maximum(rest, 0.0) / self.remainder)
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The distribution of all scans that a probe is fitted on, and the distance of each, its subject left out.
+
+    `rows` (n,) are those of the study, `distances` (n,) are measured by the distribution of other subjects.
+    """
+
+    distribution: TrainingDistribution
+    rows: Rows
+    distances: Floats
+
+    def usual(self, rows: Rows) -> Floats:
+        """Return the distances of some rows at `LEVELS`, (1, 201)."""
+        return np.percentile(self.distances[np.isin(self.rows, rows)], LEVELS)[None]
+
+
+def place(distance: float, usual: Floats) -> float:
+    """Return the percentile of a distance among usual ones, ties in their middle."""
+    low, high = (np.searchsorted(usual, distance, side=side) for side in ("left", "right"))
+    if low < high:
+        return float((LEVELS[low] + LEVELS[high - 1]) / 2)
+    return float(np.interp(distance, usual, LEVELS))
+
+
+def training_reference(study: Study) -> Reference | str | None:
+    """Return where the scans of a study lie, or why that is not known; None if the settings leave it out."""
+    if not study.settings.outlyingness:
+        return None
+    fitted, seed = study.fitted_rows, derive_seed("outlyingness", study.settings.seed)
+    rows = fitted[draw_subjects(study.subjects[fitted], seed=seed, n_scans=MAX_REFERENCE)[0]]
+    x = study.design()(rows, rows)[1]
+    found = fit_distribution(x, study.sites[rows], study.subjects[rows], seed=seed)
+    return found if isinstance(found, str) else Reference(found[0], rows, found[1])
 
 
 def fit_distribution(
-    x: npt.NDArray[np.floating], sites: Sequence[str | None], subjects: npt.NDArray[np.object_], *, seed: int
+    x: npt.NDArray[np.floating], sites: Sites, subjects: npt.NDArray[np.object_], *, seed: int
+) -> tuple[TrainingDistribution, Floats] | str:
+    """Learn where training scans lie, or say why that cannot be.
+
+    Returns the distribution, and the distance of each scan from the distribution of the other four fifths of subjects.
+    """
+    whole, owners = fit_shape(x, sites, subjects), subjects.astype(str)
+    if isinstance(whole, str):
+        return whole
+    groups = np.unique(_groups(sites, owners), return_inverse=True)[1]
+    generator = derive_generator("outlyingness", seed)
+    fold_of = deal_subjects([subject_values(groups, owners.astype(object))], N_FOLDS, generator)
+    fold_of_row = fold_of[np.unique(owners, return_inverse=True)[1]]
+    distances = np.empty(len(x))
+    for fold in range(N_FOLDS):
+        tested, names = fold_of_row == fold, np.asarray(sites, dtype=object)
+        part = fit_shape(x[~tested], names[~tested], subjects[~tested], n_axes=len(whole.variances), least=1)
+        if isinstance(part, str):
+            return part
+        distances[tested] = part.distances(x[tested])
+    usual = np.tile(np.percentile(distances, LEVELS), (len(whole.sites), 1))
+    return replace(whole, usual=usual), distances
+
+
+def fit_shape(
+    x: npt.NDArray[np.floating],
+    sites: Sites,
+    subjects: npt.NDArray[np.object_],
+    *,
+    n_axes: int | None = None,
+    least: int = MIN_SUBJECTS,
 ) -> TrainingDistribution | str:
-    """Learn where training scans lie, or say why that cannot be."""
+    """Return centres and covariance, without usual distances, or why there are none.
+
+    Distances are alike only with as many axes: `n_axes` is that of the distribution that others are compared with.
+    """
     features: Floats = np.asarray(x, dtype=np.float64)
-    owners = subjects.astype(str)
-    if len(set(owners)) < MIN_SUBJECTS:
-        return f"fewer than {MIN_SUBJECTS} training subjects ({len(set(owners))})"
-    groups = _groups(sites, owners)
-    shape = _fit_shape(features, groups)
-    if shape is None:
-        return _NOTHING_VARIES
-    distances = np.empty(len(features))
-    for fold in _folds(groups, owners, seed):
-        part = _fit_shape(features[~fold], groups[~fold])
-        if part is None:
-            return _NOTHING_VARIES
-        distances[fold] = part.distances(features[fold])[0]
-    return replace(shape, usual=np.tile(np.percentile(distances, LEVELS), (len(shape.sites), 1)))
+    n_subjects = len(set(subjects))
+    if n_subjects < least:
+        return f"fewer than {least} training subjects ({n_subjects})"
+    names, codes = np.unique(_groups(sites, subjects.astype(str)), return_inverse=True)
+    centres = np.stack([features[codes == code].mean(axis=0) for code in range(len(names))])
+    residuals = features - centres[codes]
+    scale = np.sqrt((residuals**2).sum(axis=0) / max(1, len(features) - len(names)))
+    scale = np.where(scale > 1e-10 * np.maximum(np.abs(features).max(axis=0), 1e-300), scale, np.inf)
+    varying = np.isfinite(scale)
+    if not varying.any():
+        return "no feature varies within the training sites"
+    scaled = residuals[:, varying] / scale[varying]
+    n_axes = min(n_axes or max(1, min(MAX_AXES, len(scaled) // 5)), *scaled.shape)
+    pca = PCA(n_axes, random_state=0)
+    along = pca.fit_transform(scaled)
+    drawn, own = float(ledoit_wolf_shrinkage(along, assume_centered=True)), pca.explained_variance_
+    variances = (1 - drawn) * own + drawn * own.mean()
+    axes = np.zeros((features.shape[1], len(own)))
+    axes[varying] = pca.components_.T
+    # The scaled features have a variance of 1; what is left in sample, after the axes were fitted to it, is too small.
+    return TrainingDistribution(tuple(map(str, names)), centres, scale, axes, variances, 1.0, np.empty((0, 201)))
 
 
-def _groups(sites: Sequence[str | None], owners: npt.NDArray[np.str_]) -> npt.NDArray[np.str_]:
+def _groups(sites: Sites, owners: npt.NDArray[np.str_]) -> npt.NDArray[Any]:
     names = np.array([_OTHER if site is None else str(site) for site in sites])
     small = [site for site in set(names) if len(set(owners[names == site])) < MIN_SITE_SUBJECTS]
     return np.where(np.isin(names, small), _OTHER, names)
 
 
-def _folds(groups: npt.NDArray[np.generic], owners: npt.NDArray[np.str_], seed: int) -> list[npt.NDArray[np.bool_]]:
-    codes = np.unique(groups, return_inverse=True)[1]
-    generator = derive_generator("outlyingness", seed)
-    fold_of = deal_subjects([subject_values(codes, owners.astype(object))], N_FOLDS, generator)
-    fold_of_row = fold_of[np.unique(owners, return_inverse=True)[1]]
-    return [fold_of_row == fold for fold in range(N_FOLDS)]
+def count_outside(
+    scans: pd.DataFrame, percentiles: npt.ArrayLike, *, reference: str, threshold: float
+) -> dict[str, Any]:
+    """Return the number of scans outside, of all and by site; scans without a percentile are not counted."""
+    named = [NO_SITE if text is None else text for text in cell_texts(scans["site"])]
+    frame = pd.DataFrame({"site": named, "percentile": np.asarray(percentiles, dtype=float)}).dropna()
+    by_site = [
+        {"site": site, "n": len(part), "n_outside": int((part > threshold).sum()), "median_percentile": part.median()}
+        for site, part in frame.groupby("site", sort=True)["percentile"]
+    ]
+    n_outside, n = int((frame["percentile"] > threshold).sum()), len(frame)
+    about = {"reference": reference, "threshold_percentile": threshold}
+    return about | {"n_outside": n_outside, "n": n, "by_site": by_site}
 
 
-def _fit_shape(x: Floats, groups: npt.NDArray[np.str_]) -> TrainingDistribution | None:
-    """Return centres and covariance, without usual distances; None where no feature varies."""
-    names, codes = np.unique(groups, return_inverse=True)
-    centres = np.stack([x[codes == code].mean(axis=0) for code in range(len(names))])
-    residuals = x - centres[codes]
-    n_free = max(1, len(x) - len(names))
-    scale = np.sqrt(np.einsum("ij,ij->j", residuals, residuals) / n_free)
-    scale = np.where(scale > 1e-10 * np.maximum(np.abs(x).max(axis=0), 1e-300), scale, np.inf)
-    p = int(np.isfinite(scale).sum())
-    if not p:
+def outside_message(counts: Mapping[str, Any]) -> str | None:
+    """Return the warning about scans that lie outside; None if there are no more than training scans have."""
+    n_outside, n, threshold = counts["n_outside"], counts["n"], counts["threshold_percentile"]
+    share = 1 - threshold / 100
+    if not n or stats.binomtest(n_outside, n, share, alternative="greater").pvalue > RARE:
         return None
-    z = residuals / scale
-    axes, along = principal_axes(z)
-    lengths = np.einsum("ij,ij->j", along, along)
-    total = float(np.einsum("ij,ij->", z, z)) / n_free
-    drawn = _shrinkage(z, lengths, p)
-    lengths, axes = lengths[-MAX_AXES:], axes[:, -MAX_AXES:]
-    variances, target = lengths / n_free, total / p
-    rest = max(0.0, total - float(variances.sum())) / max(1, p - len(lengths))
-    remainder = max((1 - drawn) * rest + drawn * target, 1e-12 * target)
-    variances = (1 - drawn) * variances + drawn * target
-    return TrainingDistribution(tuple(map(str, names)), centres, scale, axes, variances, remainder, np.empty((0, 201)))
-
-
-def _shrinkage(z: Floats, lengths: Floats, p: int) -> float:
-    """Return the shrinkage of Ledoit and Wolf (2004) from the squared lengths of all principal axes.
-
-    scikit-learn's `ledoit_wolf_shrinkage` has the same value, and takes it from the p × p covariance.
-    """
-    n = len(z)
-    squares = float((lengths**2).sum()) / n**2  # the sum of all squares of the covariance
-    noise = float((np.einsum("ij,ij->i", z, z) ** 2).sum()) / n**2 - squares / n
-    spread = squares - float(lengths.sum() / n) ** 2 / p
-    return min(noise, spread) / spread if noise > 0 and spread > 0 else 0.0
+    where = [f"{each['site']} {each['n_outside']} of {each['n']}" for each in counts["by_site"] if each["n_outside"]]
+    return (
+        f"{n_outside} of {n} scans lie outside the distribution that the probe was fitted on ({', '.join(where[:8])}; "
+        f"beyond the {threshold:g}th percentile, where {share * n:.0f} would be expected): do not trust what it says "
+        "of them without people of their site to check it on."
+    )

@@ -12,8 +12,8 @@ import pandas as pd
 from scipy.stats import chi2_contingency
 from scipy.stats.contingency import crosstab
 
+from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import NO_SITE, cell_texts
-from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target

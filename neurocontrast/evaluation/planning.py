@@ -23,10 +23,9 @@ from neurocontrast.evaluation.notices import (
     look_at_size,
     pretrained,
 )
-from neurocontrast.evaluation.panels import check_panels
 from neurocontrast.evaluation.probes import PROBES
+from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import check_rows, row_names, select_rows, tidy_table
-from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings, check_probe
 from neurocontrast.evaluation.splits import (
     Split,
@@ -184,7 +183,6 @@ def plan_study(
         if scans.target.kind != "continuous" and not gives_probabilities(estimator):
             scans = scans._replace(target=replace(scans.target, has_probabilities=False))
     study = _plan(scans, settings, info or {}, split_rows, cv)
-    check_panels(study)
     if estimator is not None:
         study = replace(study, estimator=estimator).with_notices(_look_at_scores(study.target, estimator))
     for make in MODELS:

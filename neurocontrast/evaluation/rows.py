@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.seeds import derive_generator
 
 __all__ = ["IDENTIFIERS", "NO_SITE", "cell_texts", "check_rows", "check_same_encoder", "choose_numbers",
-           "encoder_digest", "is_number", "row_names", "select_rows", "tidy_table"]  # fmt: skip
+           "draw_subjects", "encoder_digest", "is_number", "row_names", "select_rows", "tidy_table"]  # fmt: skip
 
 NO_SITE = "(no site)"
 """How scans without a site are called in tables; they form a group of their own."""
@@ -217,3 +218,16 @@ def _why_none(table: pd.DataFrame, name: str, target: str) -> str:
         return "is no column of the table, nor a pattern that fits one."
     texts = [text for text in cell_texts(table[name]) if text is not None]
     return f"holds text ('{texts[0]}'), where numbers are needed." if texts else "has no value."
+
+
+def draw_subjects(
+    subjects: npt.NDArray[np.object_], *, seed: int, n_scans: int
+) -> tuple[npt.NDArray[np.intp], str | None]:
+    """Return all rows, or those of subjects drawn until there are `n_scans`, and a note about the draw."""
+    if len(subjects) <= n_scans:
+        return np.arange(len(subjects)), None
+    owners, codes = np.unique(subjects.astype(str), return_inverse=True)
+    order = derive_generator("confound-scans", seed).permutation(len(owners))
+    sizes = np.bincount(codes)[order].cumsum()
+    rows = np.flatnonzero(np.argsort(order)[codes] < max(1, int((sizes <= n_scans).sum())))
+    return rows, f"{len(rows)} of {len(subjects)} scans, drawn by subject"

@@ -15,12 +15,12 @@ from scipy.special import expit, softmax
 from sklearn.compose import TransformedTargetRegressor
 
 from neurocontrast.evaluation.designs import Block
-from neurocontrast.evaluation.distances import TrainingDistribution
+from neurocontrast.evaluation.distribution import TrainingDistribution
 from neurocontrast.evaluation.estimators import FittedModel
 from neurocontrast.evaluation.fitting import Prediction, fit_probe, value_range
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.schema import FILE, read_evaluation
+from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.evaluation.target import Kind
 from neurocontrast.evaluation.transformers.sites import (
     ARRAYS,
@@ -110,7 +110,7 @@ class FittedProbe:
 
 
 def fit_on_all(
-    study: Study, *, encoder: str | None, distribution: TrainingDistribution | str | None = None
+    study: Study, *, encoder: str | None, distribution: TrainingDistribution | None = None
 ) -> tuple[Prediction, FittedProbe | None]:
     """Fit the probe on all scans of a study (`Study.fitted_rows`), its strength chosen by inner folds of all of them.
 
@@ -137,7 +137,7 @@ def fit_on_all(
         n_scans=len(rows),
         limits=value_range(target, rows) if settings.clip else None,
         recentring=_recentring(study),
-        distribution=None if isinstance(distribution, str) else distribution,
+        distribution=distribution,
         blocks=study.blocks,
         **_arrays(model, rows),
     )

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.evaluation.adjustment import kept_columns
+from neurocontrast.evaluation.distribution import Reference, training_reference
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
@@ -22,12 +23,9 @@ from neurocontrast.evaluation.metrics import (
     finite_or_none,
 )
 from neurocontrast.evaluation.models import Model, ProbeModel, cross_validate
-from neurocontrast.evaluation.panels import PanelInputs, run_panels
-from neurocontrast.evaluation.panels.external import External
-from neurocontrast.evaluation.panels.outlyingness import training_distribution
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.planning import Study, plan_study
-from neurocontrast.evaluation.schema import Evaluation, Notice, compose_evaluation
+from neurocontrast.evaluation.record import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.significance import fold_p_value
 from neurocontrast.evaluation.splits import Split, stratified
 from neurocontrast.evaluation.splits.given import split_table
@@ -52,7 +50,7 @@ FEW_MOVED = 0.1
 
 @dataclass(frozen=True)
 class StudyResult:
-    """The findings of a study.
+    """What the models of a study predicted, and the figures of it.
 
     Parameters
     ----------
@@ -60,26 +58,28 @@ class StudyResult:
         Content of ``evaluation.json``.
     tables : dict of str to DataFrame
         Tables by the name of their file.
+    models : dict of str to OutOfFold
+        Out-of-fold predictions of each model.
+    reference : Reference, str or None
+        Distribution of the scans that the probe was fitted on; the reason why there is none; None if not asked for.
     probe : FittedProbe or None
-        The probe fitted on all scans, where it can be stored.
+        The probe fitted on all scans, if it can be stored.
     """
 
     evaluation: Evaluation
     tables: dict[str, pd.DataFrame]
+    models: dict[str, OutOfFold]
+    reference: Reference | str | None = None
     probe: FittedProbe | None = None
 
 
-def run_study(
-    study: Study, *, external: External | None = None, encoder: str | None = None, progress: Progress = SILENT
-) -> StudyResult:
-    """Fit the probes, and compute every table and figure of an evaluation.
+def run_study(study: Study, *, encoder: str | None = None, progress: Progress = SILENT) -> StudyResult:
+    """Fit the models, and compute their tables and figures; `neurocontrast.findings.measure` adds the findings.
 
     Parameters
     ----------
     study : Study
         As `plan_study` returned it.
-    external : External, optional
-        A test set of other people, as `plan_external` returned it.
     encoder : str, optional
         Digest of the encoder that made the features, which the stored probe records.
     progress : Progress
@@ -89,19 +89,16 @@ def run_study(
     tables = study_tables(study, models)
     figures = metric_summary(study, tables["folds"], models, progress)
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)
-    inside = training_distribution(study)
-    found = run_panels(PanelInputs(study, models, external, inside, progress))
-    notices = [*study.notices, *(external.notices if external else ()), *_look_at_results(figures, models, study.facts)]
-    notices += found.notices
+    reference = training_reference(study)
+    notices = [*study.notices, *_look_at_results(figures, models, study.facts)]
     rivals = (look_at_rival(figures, model, study.target.metric_names[0]) for model in study.models if model.rival)
     notices += chain.from_iterable(rivals)
-    figures |= found.summary
-    probe = None
+    probe, inside = None, reference.distribution if isinstance(reference, Reference) else None
     if study.why_not_stored is None:
         alone = study.fixed and not study.settings.n_components
         chosen = _keep_strength(study, models["embedding"].strengths[0]) if alone else study
         probe = fit_on_all(chosen, encoder=encoder, distribution=inside)[1]
-    return StudyResult(_compose(study, models, figures, notices), tables | found.tables, probe)
+    return StudyResult(_compose(study, models, figures, notices), tables, models, reference, probe)
 
 
 def predict_out_of_fold(study: Study, progress: Progress) -> Models:
@@ -297,8 +294,7 @@ def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: 
         },
         "allow_overlap": settings.allow_overlap,
     }
-    outside = {key: content.pop(key) for key in set(content) - set(Evaluation.model_fields)}
-    return compose_evaluation(content | ({"panels": outside} if outside else {}))
+    return compose_evaluation(content)
 
 
 def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import RANKED, compute_metrics
-from neurocontrast.evaluation.schema import Notice
+from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_generator

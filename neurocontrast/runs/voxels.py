@@ -12,8 +12,8 @@ import numpy.typing as npt
 from neurocontrast.data.cohort import columns_of, read_cohort
 from neurocontrast.evaluation import Study
 from neurocontrast.evaluation.models import Model, voxels
+from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import row_names
-from neurocontrast.evaluation.schema import Notice
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import files_of
 from neurocontrast.parallel.workers import map_files

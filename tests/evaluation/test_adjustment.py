@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.evaluation import ComBat, EvaluationSettings, Residualiser, plan_study, run_study
+from neurocontrast.evaluation import ComBat, EvaluationSettings, Residualiser, plan_study
 from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.findings import measure
 
 FAST = {
     "n_bootstraps": 0,
@@ -22,7 +23,7 @@ def plan(cohort, **options):
 
 
 def auc(cohort, **options) -> float:
-    return run_study(plan(cohort, **options)).evaluation.content()["metrics"]["auc_within_fold"]["pooled"]
+    return measure(plan(cohort, **options)).evaluation.content()["metrics"]["auc_within_fold"]["pooled"]
 
 
 @pytest.fixture(scope="module")
@@ -89,13 +90,13 @@ def test_a_label_that_is_only_the_site_is_gone_with_the_site(coded_by_site):
 def test_what_is_in_the_brain_stays(make_cohort):
     cohort = make_cohort(180, site=2.0)
     assert auc(cohort, harmonise="combat") > 0.9
-    age = run_study(plan(make_cohort(150, age=2.0, site=1.0), target="age", harmonise="combat")).evaluation.content()
+    age = measure(plan(make_cohort(150, age=2.0, site=1.0), target="age", harmonise="combat")).evaluation.content()
     assert age["metrics"]["r2"]["pooled"] > 0.6
     assert age["confounds"]["harmonise_preserve"] == ["sex"]
 
 
 def test_how_features_were_adjusted_is_written_and_no_probe_is_stored(make_cohort):
-    result = run_study(plan(make_cohort(90), harmonise="combat", residualise=("sex",)))
+    result = measure(plan(make_cohort(90), harmonise="combat", residualise=("sex",)))
     assert result.probe is None
     assert result.evaluation.content()["confounds"]["harmonise"] == "combat"
     assert result.evaluation.content()["confounds"]["harmonise_preserve"] == ["age", "sex"]

@@ -10,11 +10,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, log_loss, top_k_accuracy_score
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.notices import MAX_MAP_SCANS
 from neurocontrast.evaluation.splits.inner import penalty_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
+from neurocontrast.findings import measure
 from neurocontrast.provenance import subject_digest
 
 GRID = (1e-3, 1e-2, 1e-1, 1.0)
@@ -60,7 +61,7 @@ def evaluated():
     table, features = images()
     info = {"pretraining_subjects": [subject_digest(name) for name in table["participant_id"] if "train" in name]}
     study = plan(table, features, info)
-    return table, features, study, run_study(study)
+    return table, features, study, measure(study)
 
 
 def parts(table, features):
@@ -168,7 +169,7 @@ def test_the_stored_probe_is_the_one_that_was_evaluated(evaluated):
 @pytest.mark.parametrize("probe", ["knn", "svm"])
 def test_other_probes_have_the_same_design(probe):
     table, features = images(n_classes=6)
-    result = run_study(plan(table, features, probe=probe, k=(5, 20), n_bootstraps=0))
+    result = measure(plan(table, features, probe=probe, k=(5, 20), n_bootstraps=0))
     assert result.evaluation.content()["metrics"]["accuracy"]["pooled"] > 0.5
     assert result.evaluation.content()["probe"]["name"] == probe
     if probe == "knn":
@@ -181,7 +182,7 @@ def test_other_probes_have_the_same_design(probe):
 
 def test_a_number_is_predicted_in_the_fixed_design_too():
     table, features = images()
-    result = run_study(plan(table, features, target="background_red"))
+    result = measure(plan(table, features, target="background_red"))
     data = {name: (features[table["split"] == name].astype(float),
                    table["background_red"][table["split"] == name]) for name in SIZES}  # fmt: skip
     both = [np.concatenate([data["train"][side], data["validation"][side]]) for side in (0, 1)]
@@ -194,7 +195,7 @@ def test_a_number_is_predicted_in_the_fixed_design_too():
 
 def test_two_classes_have_a_positive_one():
     table, features = images(n_classes=2, signal=0.4)
-    result = run_study(plan(table, features, threshold="prevalence", n_bootstraps=50))
+    result = measure(plan(table, features, threshold="prevalence", n_bootstraps=50))
     assert result.evaluation.content()["positive"] == "class 1"
     assert 0.55 < result.evaluation.content()["metrics"]["auc"]["pooled"] < 1
     assert "top5_accuracy" not in result.evaluation.content()["metrics"]
@@ -204,7 +205,7 @@ def test_without_validation_a_fifth_of_train_takes_its_place():
     table, features = images(sizes={"train": 300, "test": 100})
     study = plan(table, features)
     assert [notice.code for notice in study.notices] == ["overlap_unknown", "no_validation"]
-    summary = run_study(study).evaluation.content()
+    summary = measure(study).evaluation.content()
     assert summary["split"]["chosen_on"] == "a fifth of train"
     assert summary["split"]["refit_on"] == ["train"]
     assert summary["split"]["n"] == {"train": 300, "validation": 0, "test": 100}
@@ -214,16 +215,16 @@ def test_without_validation_a_fifth_of_train_takes_its_place():
 def test_what_validation_holds_decides_the_penalty_and_nothing_else():
     """Validation labels at random want the strongest penalty; test labels at random change no probe."""
     table, features = images(sizes={"train": 300, "validation": 300, "test": 200}, signal=2.0)
-    plain = run_study(plan(table, features, n_bootstraps=0))
+    plain = measure(plan(table, features, n_bootstraps=0))
     rows = np.flatnonzero(table["split"] == "validation")
     mixed = table.copy()
     mixed.loc[rows, "label"] = table["label"].to_numpy(dtype=object)[np.random.default_rng(0).permutation(rows)]
-    noisy = run_study(plan(mixed, features, n_bootstraps=0))
+    noisy = measure(plan(mixed, features, n_bootstraps=0))
     assert noisy.evaluation.content()["probe"]["strength"] < plain.evaluation.content()["probe"]["strength"]
     rows = np.flatnonzero(table["split"] == "test")
     mixed = table.copy()
     mixed.loc[rows, "label"] = table["label"].to_numpy(dtype=object)[np.random.default_rng(0).permutation(rows)]
-    tested = run_study(plan(mixed, features, n_bootstraps=0))
+    tested = measure(plan(mixed, features, n_bootstraps=0))
     scores = [found.tables["predictions"].filter(like="score_class").to_numpy() for found in (plain, tested)]
     np.testing.assert_array_equal(*scores)
     assert tested.evaluation.content()["metrics"]["accuracy"]["pooled"] < 0.3
@@ -239,7 +240,7 @@ def test_the_penalty_is_tried_on_validation_rows_and_these_are_not_fitted_for_it
 
 def test_a_learning_curve_draws_fitted_images():
     table, features = images()
-    curve = run_study(plan(table, features, train_sizes=(60, 200), n_draws=2, n_bootstraps=0)).evaluation.content()[
+    curve = measure(plan(table, features, train_sizes=(60, 200), n_draws=2, n_bootstraps=0)).evaluation.content()[
         "learning_curve"
     ]
     points = curve["metrics"]["accuracy"]
@@ -250,7 +251,7 @@ def test_a_learning_curve_draws_fitted_images():
 def test_what_else_the_embedding_knows_is_asked_of_test_images():
     table, features = images()
     options = {"covariates": ("background_red",), "n_bootstraps": 50, "outlyingness": False}
-    result = run_study(plan(table, features, **options))
+    result = measure(plan(table, features, **options))
     reading = result.tables["confounds"].set_index("metric").loc["r2"]
     assert reading["n"] == 120
     assert reading["value"] > 0.1
@@ -259,7 +260,7 @@ def test_what_else_the_embedding_knows_is_asked_of_test_images():
 
 def test_many_test_images_are_drawn_for_the_map():
     table, features = images(n_classes=2, sizes={"train": 60, "test": MAX_MAP_SCANS + 50})
-    result = run_study(plan(table, features, n_bootstraps=0, outlyingness=False, C=(0.1,)))
+    result = measure(plan(table, features, n_bootstraps=0, outlyingness=False, C=(0.1,)))
     assert len(result.tables["map"]) == MAX_MAP_SCANS
     assert len(result.tables["predictions"]) == MAX_MAP_SCANS + 50
 
@@ -385,7 +386,7 @@ def test_the_stored_probe_keeps_the_strength_that_was_chosen():
     table, features = images()
     rows = np.flatnonzero(table["split"] == "validation")
     table.loc[rows, "label"] = table["label"].to_numpy()[np.roll(rows, 7)]
-    result = run_study(plan(table, features))
+    result = measure(plan(table, features))
     scores = result.probe.predict(features[table["split"] == "test"])
     found = result.tables["predictions"].filter(like="score_class").to_numpy()
     np.testing.assert_allclose(scores, found, atol=1e-6)

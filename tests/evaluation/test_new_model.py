@@ -28,7 +28,7 @@ def test_a_model_from_outside_is_fitted_compared_and_written(make_cohort, monkey
     study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
     assert [model.name for model in study.models] == ["embedding", "baseline", "noise"]
     found = run_study(study)
-    own = found.evaluation.panels
+    own = found.evaluation.model_extra
     assert own["noise"]["auc"]["pooled"] < found.evaluation.metrics["auc"].pooled
     assert own["noise_increment"]["auc"]["p_value"] < 0.05
     assert own["noise_seed"] == 0

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.evaluation import EvaluationSettings, SiteRecentring, plan_study, run_study
+from neurocontrast.evaluation import EvaluationSettings, SiteRecentring, plan_study
 from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.stored_probe import fit_on_all
@@ -18,6 +18,7 @@ from neurocontrast.evaluation.transformers.sites import (
     restore_recentring,
 )
 from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.findings import measure
 
 FAST = {
     "n_bootstraps": 0,
@@ -49,7 +50,7 @@ def scans(n: int = 240, *, n_sites: int = 4, shift: float = 3.0, age_by_site: fl
 
 def evaluate(table, features, **options):
     settings = EvaluationSettings(**{"target": "age", **FAST, **options})
-    return run_study(plan_study(table, features, settings=settings))
+    return measure(plan_study(table, features, settings=settings))
 
 
 def mae_of(result, where, model="embedding"):

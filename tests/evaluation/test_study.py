@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from sklearn.metrics import mean_absolute_error, roc_auc_score
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
+from neurocontrast.findings import measure
 from neurocontrast.provenance import subject_digest
 
 FAST = {
@@ -23,7 +24,7 @@ EVERYTHING = {"confounds": True, "new_site": True, "outlyingness": True}
 
 def evaluate(cohort, *, info=None, **options):
     settings = EvaluationSettings(**{**FAST, **options})
-    return run_study(plan_study(cohort.table, cohort.features, settings=settings, info=info or {}))
+    return measure(plan_study(cohort.table, cohort.features, settings=settings, info=info or {}))
 
 
 def codes(study) -> set[str]:
@@ -153,7 +154,7 @@ def test_leaving_sites_out_drops_site_from_the_baseline_and_keeps_single_class_s
     cohort = make_cohort(120, n_sites=4)
     cohort.table.loc[cohort.table["site"] == "site-3", "diagnosis"] = "control"
     study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST, splits="leave-site-out"))
-    result = run_study(study)
+    result = measure(study)
     assert "single_class_site" in codes(study)
     assert result.evaluation.content()["baseline_covariates"] == ["age", "sex"]
     assert result.evaluation.content()["n_folds"] == 4
@@ -172,7 +173,7 @@ def test_a_label_that_the_site_gives_away_is_warned_about_and_the_baseline_has_i
     cohort.table["diagnosis"] = np.where(patients, "patient", "control")
     study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
     assert "site_confounded" in codes(study)
-    summary = run_study(study).evaluation.content()
+    summary = measure(study).evaluation.content()
     assert summary["baseline"]["auc"]["pooled"] > 0.85
     assert abs(summary["increment"]["auc"]["difference"]) < 0.1
 

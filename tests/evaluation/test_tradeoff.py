@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from neurocontrast.evaluation.comparison import Evaluated, tradeoff_table
-from neurocontrast.evaluation.schema import Evaluation
+from neurocontrast.evaluation.record import Evaluation
+from neurocontrast.findings.comparison.measure import Evaluated, tradeoff_table
 
 OUTSIDE = {"n": 50, "n_outside": 4}
 

@@ -12,10 +12,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.models import ConstantModel, Rival, regional
 from neurocontrast.evaluation.models.voxels import ComponentsDesign, make, voxel_products
 from neurocontrast.evaluation.study import look_at_rival, rival_p_value
+from neurocontrast.findings import measure
 
 FAST = {
     **dict.fromkeys(("confounds", "new_site", "outlyingness"), False),
@@ -70,7 +71,7 @@ def study(make_cohort):
 
 def test_voxels_are_probed_as_a_plain_pipeline_of_scikit_learn_would(study):
     planned, values = study
-    result = run_study(planned)
+    result = measure(planned)
     pooled = []
     for split in planned.splits:
         grid = GridSearchCV(LogisticRegression(max_iter=1000), {"C": planned.settings.C}, scoring="neg_log_loss")
@@ -84,7 +85,7 @@ def test_voxels_are_probed_as_a_plain_pipeline_of_scikit_learn_would(study):
 
 def test_voxels_are_described_as_the_baseline_is_and_compared(study):
     planned, _ = study
-    result = run_study(planned)
+    result = measure(planned)
     summary = result.evaluation.content()
     assert summary["voxels"].keys() == summary["baseline"].keys()
     assert summary["voxels"]["auc"].keys() == summary["baseline"]["auc"].keys()
@@ -104,7 +105,7 @@ def test_voxels_are_described_as_the_baseline_is_and_compared(study):
 
 def test_nothing_else_changes_by_the_voxels(study):
     planned, _ = study
-    with_them, without = run_study(planned), run_study(replace(planned, models=planned.models[:2]))
+    with_them, without = measure(planned), measure(replace(planned, models=planned.models[:2]))
     for part in ("metrics", "baseline", "increment"):
         assert with_them.evaluation.content()[part] == without.evaluation.content()[part]
     columns = list(without.tables["predictions"].columns)
@@ -115,7 +116,7 @@ def test_nothing_else_changes_by_the_voxels(study):
 def test_the_probe_of_the_voxels_is_the_default_one_whatever_the_embedding_s_is(study):
     planned, _ = study
     knn = replace(planned, settings=planned.settings.model_copy(update={"probe": "knn"}))
-    assert run_study(knn).evaluation.content()["voxels"] == run_study(planned).evaluation.content()["voxels"]
+    assert measure(knn).evaluation.content()["voxels"] == measure(planned).evaluation.content()["voxels"]
 
 
 def test_several_classes_and_numbers_have_voxels_too(make_cohort):
@@ -123,7 +124,7 @@ def test_several_classes_and_numbers_have_voxels_too(make_cohort):
         cohort = make_cohort(90, **options)
         planned = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(target=target, **FAST))
         products = voxel_products(cohort.features.astype(np.float32))
-        summary = run_study(planned.with_model(make(planned, products, {}))).evaluation.content()
+        summary = measure(planned.with_model(make(planned, products, {}))).evaluation.content()
         assert summary["voxels"].keys() == summary["metrics"].keys()
 
 
@@ -155,7 +156,7 @@ def test_the_learning_curve_shows_voxels_and_regional_measures_too(study):
         update={"train_sizes": (20, n_train), "n_draws": 1, "C": (1e-2,), "regional": ("measure",)}
     )
     asked = replace(planned, settings=settings)
-    result = run_study(asked.with_model(regional.make(asked)))
+    result = measure(asked.with_model(regional.make(asked)))
     curve = result.evaluation.content()["learning_curve"]
     for model in ("voxels", "regional"):
         few, all_of_them = curve[model]["auc"]

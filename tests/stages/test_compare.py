@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from neurocontrast.commands.compare import compare
 from neurocontrast.commands.evaluate import evaluate
 from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.stages.report import compare
 
 FAST = {"n_bootstraps": 50, "C": (1e-2, 1.0), "n_inner_folds": 2, "alpha": (1.0, 100.0)}
 N = 80
@@ -115,7 +115,7 @@ def test_how_well_the_site_is_told_must_be_a_number(folder, tmp_path):
     broken = shutil.copytree(folder / "strong-age", tmp_path / "broken")
     table = pd.read_csv(broken / "confounds.tsv", sep="\t").assign(value="high")
     table.to_csv(broken / "confounds.tsv", sep="\t", index=False)
-    with pytest.raises(DataError, match=r"confounds\.tsv, column 'value' must hold numbers"):
+    with pytest.raises(DataError, match=r"confounds\.tsv, column 'value': must be numbers"):
         compare([folder / "weak-age", broken], out=tmp_path / "c", n_bootstraps=20)
 
 
@@ -192,7 +192,7 @@ def test_the_split_file_makes_another_seed_comparable(folder, tmp_path):
         ({"evaluations": ["weak"]}, "needs two or more, got 1"),
         ({"evaluations": ["weak", "weak"]}, "'weak' is given twice"),
         ({"names": ["a"]}, "one for each of the 2 evaluations is needed, got 1"),
-        ({"evaluations": ["weak", "nowhere"]}, "it has no evaluation.json"),
+        ({"evaluations": ["weak", "nowhere"]}, "there is no folder"),
         ({"n_bootstraps": 0}, "n_bootstraps must be 1 or more"),
         ({"confidence_level": 95.0}, "confidence_level between 0 and 1"),
     ],

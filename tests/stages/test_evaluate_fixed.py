@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from neurocontrast.commands.compare import compare
 from neurocontrast.commands.evaluate import evaluate
 from neurocontrast.commands.predict import predict
 from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.exceptions import LeakageError
-from neurocontrast.stages.report import compare
 
 OPTIONS = {
     "target": "label",

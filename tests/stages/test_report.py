@@ -8,13 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from neurocontrast.commands.report import report
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.stages.report import report
 
 
 @pytest.fixture(scope="module")
 def evaluation(tmp_path_factory) -> Path:
-    path = Path(__file__).parent.parent / "reporting" / "evaluation_folders.py"
+    path = Path(__file__).parent.parent / "findings" / "show" / "evaluation_folders.py"
     spec = importlib.util.spec_from_file_location("evaluation_folders", path)
     makers = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(makers)

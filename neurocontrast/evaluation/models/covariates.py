@@ -15,7 +15,7 @@ from neurocontrast.evaluation.estimators import EstimatorError
 from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel
 from neurocontrast.evaluation.notices import look_at_covariates
-from neurocontrast.evaluation.schema import Notice
+from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.transformers import CovariateEncoder
 
 if TYPE_CHECKING:

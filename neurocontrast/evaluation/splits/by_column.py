@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.notices import feature_codes
+from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import cell_texts, row_names
-from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split, parts_of
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of, suggestion

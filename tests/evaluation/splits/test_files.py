@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study, read_split_file, run_study
+from neurocontrast.evaluation import EvaluationSettings, plan_study, read_split_file
 from neurocontrast.exceptions import DataError, LeakageError
+from neurocontrast.findings import measure
 
 FAST = {"n_bootstraps": 0, "C": (1e-2, 1.0), "confounds": False, "new_site": False, "outlyingness": False}
 
@@ -38,13 +39,13 @@ def folds(cohort) -> pd.DataFrame:
 @pytest.mark.parametrize("options", [{"n_repeats": 2}, {"splits": "leave-site-out"}])
 def test_the_written_splits_are_the_same_splits_again(cohort, tmp_path, options):
     first = study_of(cohort, **options)
-    result = run_study(first)
+    result = measure(first)
     again = study_of(cohort, write(tmp_path / "splits.tsv", result.tables["splits"]))
     for a, b in zip(first.splits, again.splits, strict=True):
         assert (a.repeat, a.fold, a.held_out_site) == (b.repeat, b.fold, b.held_out_site)
         np.testing.assert_array_equal(a.test, b.test)
         np.testing.assert_array_equal(a.train, b.train)
-    repeated = run_study(again)
+    repeated = measure(again)
     assert repeated.evaluation.content()["splits"] == "file"
     assert repeated.evaluation.content()["splits_digest"] == result.evaluation.content()["splits_digest"]
     pd.testing.assert_frame_equal(repeated.tables["predictions"], result.tables["predictions"])
@@ -57,7 +58,7 @@ def test_scans_without_a_fold_are_trained_on_and_never_tested(cohort, folds, tmp
     assert len(study.splits) == 2
     assert [len(split.test) for split in study.splits] == [20, 20]
     assert [len(split.train) for split in study.splits] == [60, 60]
-    result = run_study(study)
+    result = measure(study)
     assert len(result.tables["predictions"]) == 40
     assert result.tables["sites"]["n"].sum() == 40
 

@@ -1,0 +1,234 @@
+"""Where in the brain the prediction comes from: the map of ``neurocontrast explain``."""
+
+from __future__ import annotations
+
+import warnings
+
+import matplotlib.image
+import nibabel
+import numpy as np
+from nibabel.filebasedimages import ImageFileError
+
+from neurocontrast.findings.finding import Finding
+from neurocontrast.findings.folder import EvaluationFolder, Explanation
+from neurocontrast.page.blocks import Block, Column, Facts, Items, Section, Table, make_table, note, pictures
+from neurocontrast.page.style import WIDTH, Picture, Series, blank_figure, draw_intervals, styled
+from neurocontrast.page.wording import value_text
+from neurocontrast.tables import read_table
+
+__all__ = ["BRAIN", "read_map", "share_outside", "show_brain"]
+
+# nilearn is imported inside functions: it takes seconds, and only a report with volumes needs it.
+
+_MUCH_OUTSIDE = 0.3
+_N_REGIONS = 20
+_LEAD_OF_REGIONS = "Which measures the differences in score come from. It shows what the model used, not what is ill."
+_FACTS = {
+    "method": "Method",
+    "n_subjects": "Subjects",
+    "target": "Target",
+    "positive": "Positive class",
+    "score": "Score",
+    "n_of_class": "Subjects by class",
+    "patch_mm": "Edge of a patch, mm",
+    "smooth_mm": "Smoothing, mm",
+    "spacing_mm": "Voxel size, mm",
+    "shape": "Voxels",
+    "seed": "Seed",
+}
+METHODS = """
+## Where in the brain.
+{% set about = files.explanation.about %}
+{% if about and about.n_measures %}
+Each regional measure of {{ about.n_subjects }} subjects was replaced by the mean of those learned from, and the change
+of the predicted score was regressed on the score; intervals are percentiles of {{ about.n_resamples }} resamples of
+{{ about.resampled }}s. Such a ranking shows what the model used, not what causes the condition.
+{% elif about %}
+{% if about.method == "occlusion" %}
+Patches{% if about.patch_mm %} of {{ about.patch_mm|value }} mm{% endif %} of each volume were replaced, one after
+another, and the change of the predicted score was put where the patch was {{ cite("Zeiler MD, Fergus R. Visualizing "
+"and understanding convolutional networks. ECCV 2014:818–833.") }}
+{% else %}
+The map was made by another method ({{ about.method or "not recorded" }})
+{% endif %}; maps
+{% set who = about.n_subjects ~ " subjects" if about.n_subjects else "subjects" %}
+{% if (about.quantity or "").startswith("share") %}of {{ who }} were regressed on their scores
+{% else %}were averaged over {{ who }}{% endif %}
+and are shown on the MNI152 template {{ cite("Fonov V, Evans AC, Botteron K, et al. Unbiased average age-appropriate "
+"atlases for pediatric studies. NeuroImage 2011;54:313–327.") }} with nilearn {{ cite(NILEARN) }}. Such a
+map shows what the model used, not what causes the condition.
+{% endif %}
+"""
+
+
+def show_brain(files: EvaluationFolder) -> Section | None:
+    """Return the map on the MNI152 template with its largest values, or a ranking of measures; None without either."""
+    explanation = files.explanation
+    if explanation is None:
+        return None
+    blocks: list[Block] = [Facts(_facts(explanation))]
+    doubts = [("Note.", str(each)) for each in explanation.about.get("warnings") or []]
+    blocks += [Items(doubts, role="warnings")] if doubts else []
+    if explanation.map_path.suffix == ".tsv":
+        return Section("brain", "Which regions", [*blocks, *_ranking(explanation)], lead=_LEAD_OF_REGIONS)
+    regions = [each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)][:10]
+    try:
+        image = read_map(explanation)
+        blocks += pictures(*_draw(explanation, image), wide=True)
+        blocks.append(note(_say_outside(share_outside(image))))
+    except (OSError, ValueError, EOFError, ImageFileError) as error:
+        text = f"Not shown: the map {explanation.map_path.name} ({error}). Run “neurocontrast explain” again."
+        blocks.append(note(text))
+    blocks += [_region_table(regions)] if regions else []
+    lead = "Where a change of the scan changes the predicted score. It shows what the model used, not what is ill."
+    return Section("brain", "Where in the brain", blocks, lead=lead)
+
+
+def _ranking(explanation: Explanation) -> list[Block]:
+    """Return the measures that carry most, as a figure and a table, with their intervals."""
+    found = read_table(explanation.map_path, needed=["region", "value", "low", "high"]).head(_N_REGIONS)
+    caption = "Share of the differences in score between subjects that each measure carries, the largest first."
+    picture = draw_intervals(
+        "regions", [Series(found)], found["region"].astype(str).tolist(), caption, reference=(0.0, None),
+        numbers=found, xlabel="Share of the differences in score",
+    )  # fmt: skip
+    rows = found.rename(columns={"low": "value_low", "high": "value_high"})
+    columns = (Column("Measure", "region", "heading"), Column("Share", "value", digits=3, signed=True, interval=True))
+    about = explanation.about
+    text = (
+        f"The {len(rows)} of {about.get('n_measures', len(rows))} measures with the largest share. Intervals are of "
+        f"95% over {about.get('n_resamples')} resamples of {about.get('n_units')} {about.get('resampled')}s. Measures "
+        "that go together share what they carry: one that is not listed can matter as much as its neighbour."
+    )
+    return [
+        *pictures(*([] if picture is None else [picture])),
+        *pictures(_surface(explanation), wide=True),
+        make_table("The same as numbers.", rows, columns),
+        note(text),
+    ]
+
+
+@styled
+def _surface(explanation: Explanation) -> Picture | None:
+    """Return the picture of the cortex that `explain` made where it had an atlas."""
+    path = explanation.map_path.with_name("surface.png")
+    if not path.is_file():
+        return None
+    pixels = matplotlib.image.imread(path)
+    figure = blank_figure(height=2 * WIDTH * pixels.shape[0] / pixels.shape[1], width=2 * WIDTH, layout="none")
+    axis = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axis.imshow(pixels)
+    axis.set_axis_off()
+    caption = "The shares of cortical regions on the inflated surface of fsaverage5."
+    return Picture("surface", figure, f"{caption} Left and right hemisphere, each from both sides.", caption)
+
+
+def _facts(explanation: Explanation) -> list[tuple[str, str]]:
+    about = explanation.about
+    facts = [(label, value_text(about[key])) for key, label in _FACTS.items() if about.get(key) is not None]
+    if explanation.map_path.suffix == ".tsv":
+        shared = [("Atlas", about.get("atlas")), ("Program", about.get("software"))]
+        facts += [(name, str(value)) for name, value in shared if value]
+    else:
+        template = about.get("template") or "not known to be MNI152: the coordinates may not be those of the template"
+        facts.append(("Space", str(template)))
+    if about.get("simulated"):
+        facts.append(("Simulated", "yes: the brains were computed, and the map says nothing about people"))
+    return facts
+
+
+def _say_outside(share: float) -> str:
+    text = f"{share:.0%} of the map, by absolute value, lies outside the brain of the template."
+    if share < _MUCH_OUTSIDE:
+        return text
+    return (
+        f"{text} A model that looks there may use the skull, the edge of the image or how it was registered; or the "
+        "map is noise, as it is where the model predicts nothing."
+    )
+
+
+def _region_table(regions: list[dict]) -> Table:
+    columns = (
+        Column("Peak", "number", "heading"),
+        *(Column(axis, axis, digits=0) for axis in "xyz"),
+        Column("Value", "value", digits=4, signed=True),
+    )
+    rows = [{"number": number, **region} for number, region in enumerate(regions, start=1)]
+    caption = "Largest values of the map, at MNI coordinates in mm (x: right, y: front, z: up)."
+    return make_table(caption, rows, columns)
+
+
+def read_map(explanation: Explanation) -> nibabel.Nifti1Image:
+    """Return the map, three-dimensional and finite; ValueError, OSError or ImageFileError if it cannot be shown."""
+    image = nibabel.funcs.squeeze_image(nibabel.load(explanation.map_path))
+    if len(image.shape) != 3:
+        raise ValueError(f"{len(image.shape)} dimensions")
+    data = np.nan_to_num(np.asanyarray(image.dataobj, dtype=np.float32), posinf=0.0, neginf=0.0)
+    if not np.any(data):
+        raise ValueError("the map is zero everywhere")
+    return nibabel.Nifti1Image(data, image.affine)
+
+
+def share_outside(image: nibabel.Nifti1Image) -> float:
+    """Return the share of the map's absolute values that lies outside the brain of the template."""
+    from nilearn import datasets
+    from nilearn import image as images
+
+    mask = datasets.load_mni152_brain_mask(resolution=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inside = images.resample_to_img(mask, image, interpolation="nearest", force_resample=True, copy_header=True)
+    sizes = np.abs(np.asarray(image.dataobj, dtype=float))
+    return float(1.0 - sizes[np.asarray(inside.dataobj) > 0].sum() / sizes.sum())
+
+
+@styled
+def _draw(explanation: Explanation, image: nibabel.Nifti1Image) -> list[Picture]:
+    """Draw the map on the MNI152 template: three crossing slices at its peak, and a row of axial slices."""
+    from nilearn import datasets, plotting
+
+    data = image.get_fdata(dtype=np.float32)
+    sizes = np.abs(data)
+    # A few extreme voxels must not make all others pale; small values fade into the template.
+    limit = max(float(np.percentile(sizes[sizes > 0], 99.9)), 0.5 * float(sizes.max()))
+    fading = nibabel.Nifti1Image(np.clip(sizes / (0.5 * limit), 0.0, 1.0), image.affine)
+    highest = np.unravel_index(int(sizes.argmax()), image.shape)
+    x, y, z = peak = tuple(nibabel.affines.apply_affine(image.affine, highest).tolist())
+    crossing = f"Sagittal, coronal and axial slices through x = {x:.0f}, y = {y:.0f}, z = {z:.0f} mm"
+    template = datasets.load_mni152_template(resolution=2)
+    drawn = []
+    for name, mode, cuts, height, about in (
+        ("peak", "ortho", peak, 3.6, crossing),
+        ("slices", "z", np.linspace(-44, 60, 7).round().tolist(), 2.3, "Axial slices from z = −44 to 60 mm"),
+    ):  # fmt: skip
+        figure = blank_figure(height=height, width=2 * WIDTH, layout="none")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            shown = plotting.plot_stat_map(
+                image, bg_img=template, figure=figure, display_mode=mode, cut_coords=cuts, cmap="PuOr_r", vmin=-limit,
+                vmax=limit, threshold=None, transparency=fading, draw_cross=mode == "ortho", black_bg=False,
+            )  # fmt: skip
+            # Half the largest values: solid where they speak for, dashed where against, to be told without colour.
+            for sign, line in ((1.0, "solid"), (-1.0, "dashed")):
+                if (sign * data > limit / 2).any():
+                    signed = nibabel.Nifti1Image(sign * data, image.affine)
+                    shown.add_contours(signed, levels=[limit / 2], colors="k", linewidths=0.9, linestyles=line)
+        alt = f"The map on the MNI152 template. {about}."
+        drawn.append(Picture(f"brain_{name}", figure, alt=alt, caption=f"{about}. {_about_colours(explanation)}"))
+    return drawn
+
+
+def _about_colours(explanation: Explanation) -> str:
+    positive = explanation.about.get("positive")
+    towards = f"“{positive}”" if positive else "a higher predicted value"
+    speaks, against = f"what is there speaks for {towards}", "against it"
+    if str(explanation.about.get("quantity") or "").startswith("share"):
+        speaks = f"scans with a higher score towards {towards} owe it to what is there, by this share of the difference"
+        against = "what is there works against it"
+    return (
+        f"Orange (solid outline at half the maximum): {speaks}; purple (dashed outline): {against}. L and R are the "
+        "person's left and right."
+    )
+
+
+BRAIN = Finding("brain", show_brain, methods=METHODS, of=("scans",))

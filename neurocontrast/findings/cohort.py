@@ -1,0 +1,74 @@
+"""Who was evaluated: sizes, the flow of scans into the evaluation, and the cohort by site and class."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from neurocontrast.findings.finding import Finding
+from neurocontrast.findings.folder import EvaluationFolder
+from neurocontrast.page.blocks import Block, Column, Facts, Section, Table, make_table, note
+from neurocontrast.page.wording import capitalise
+
+__all__ = ["COHORT", "flow_table", "list_steps", "show_cohort"]
+
+
+def show_cohort(files: EvaluationFolder) -> Section:
+    """Return sizes, the flow of scans with who was left out and why, and the table by site."""
+    n = files.summary.n
+    counts = {"Scans evaluated": n.scans, "Subjects": n.subjects, "Sites": n.sites}
+    facts = [(label, "not recorded" if count is None else f"{count:,}") for label, count in counts.items()]
+    facts += [(f"Left out: {_label(reason)}", f"{count:,}") for reason, count in n.excluded.items() if count]
+    blocks: list[Block] = [Facts(facts)]
+    if files.flow is None:
+        blocks.append(note("flow.tsv is absent: what happened before the embeddings were made is not known here."))
+    else:
+        blocks.append(flow_table(files, list_steps(files.flow)))
+    blocks += [note("cohort.tsv is absent: no counts by site can be shown.")] if files.cohort is None else []
+    blocks += [] if files.cohort is None else [_site_table(files, files.cohort)]
+    return Section("cohort", "Cohort", blocks)
+
+
+def list_steps(flow: pd.DataFrame) -> pd.DataFrame:
+    """Return the scans that came in, left, with the reason, and were evaluated: ``step, n_scans, n_subjects``."""
+    table = flow.reindex(columns=["step", "n_scans", "n_subjects", "reason"]).fillna({"step": "", "reason": ""})
+    leaves = table["step"].str.contains("exclu|left out", case=False)
+    named = table["step"].map(_label) + ": " + table["reason"]
+    left = "Left out: " + table["reason"].where(table["reason"] != "", table["step"]).map(_label)
+    return table.assign(step=left.where(leaves, named.str.removesuffix(": ")), left_out=leaves)
+
+
+def _label(name: str) -> str:
+    return capitalise(name.replace("_", " ").strip())
+
+
+def flow_table(files: EvaluationFolder, steps: pd.DataFrame) -> Table:
+    """Return the steps of `list_steps` as a table."""
+    items = files.words.items
+    columns = (
+        Column("Step", "step", "heading"),
+        Column(capitalise(items), "n_scans", "count"),
+        Column("Subjects", "n_subjects", "count", reason="not counted at this step") if items == "scans" else None,
+    )
+    return make_table(f"How the {items} came to be evaluated.", steps, columns)
+
+
+def _site_table(files: EvaluationFolder, cohort: pd.DataFrame) -> Table:
+    """Return the number of scans by site and class, or the target's spread by site."""
+    site = Column("Site", "site", "heading")
+    names = [name for name in cohort.columns if name != "site"]
+    if files.kind == "continuous":
+        titles = {"n": "Scans", "mean": f"Mean {files.target}", "sd": "SD", "min": "Smallest", "max": "Largest"}
+        columns = [
+            Column(titles.get(name, name), name, "count" if name == "n" else "number", 1, reason="fewer than two scans")
+            for name in names
+        ]
+        caption = f"Scans evaluated at each site, and the spread of {files.target} among them."
+        return make_table(caption, cohort, [site, *columns])
+    columns = [Column("All scans" if name == "total" else name, name, "count") for name in names]
+    total, many = {"site": "All sites", **cohort[names].sum().to_dict()}, len(cohort) > 1
+    rows = [*cohort.to_dict("records"), *([total] if many else [])]
+    caption = f"Scans evaluated at each site, by {files.target}."
+    return make_table(caption, rows, [site, *columns], total_rows=int(many))
+
+
+COHORT = Finding("cohort", show_cohort, of=("scans",))

@@ -1,0 +1,1 @@
+"""Evaluations of several models on the same folds, compared."""

@@ -1,0 +1,336 @@
+"""The page of a comparison: several models on the same folds, what differs, by how much, and how sure one may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from neurocontrast.findings.folder import Results
+from neurocontrast.findings.learning.show import draw_learning
+from neurocontrast.findings.prose import SPLITS, pretraining_text, write_paragraphs
+from neurocontrast.page.blocks import (
+    Block,
+    Citations,
+    Code,
+    Column,
+    Facts,
+    Items,
+    Numbered,
+    Paragraph,
+    Section,
+    Table,
+    make_table,
+    note,
+    pictures,
+    render,
+)
+from neurocontrast.page.style import Picture, Series, distinct_labels, draw_intervals, plain_label
+from neurocontrast.page.wording import (
+    IMAGES,
+    SHARES,
+    Words,
+    count_text,
+    describe_metric,
+    flatten,
+    interval_text,
+    is_error,
+    join_words,
+    number_text,
+    shorten_paths,
+    words_of,
+)
+
+__all__ = ["Comparison", "build_comparison", "render_comparison"]
+
+_SIGNIFICANT_P, _TEXT = 0.05, "comparison.j2"
+
+
+@dataclass(frozen=True)
+class Comparison(Results):
+    """All that the page of a comparison is made from: ``comparison.json``, and the tables beside it.
+
+    `learning_curves` and `tradeoff` may be empty.
+    """
+
+    summary: Mapping[str, Any]
+    models: pd.DataFrame
+    differences: pd.DataFrame
+    learning_curves: pd.DataFrame
+    tradeoff: pd.DataFrame
+
+    @property
+    def kind(self) -> str:
+        """One of ``binary``, ``multiclass`` and ``continuous``."""
+        return str(self.summary["kind"])
+
+    @property
+    def words(self) -> Words:
+        """Nouns for what was evaluated: scans, or images."""
+        return words_of((self.summary.get("models") or [{}])[0].get("run"))
+
+    @property
+    def fixed(self) -> bool:
+        """Whether there is one test set, given beforehand, and not cross-validation."""
+        alone = self.words is IMAGES and self.summary.get("n_folds") == 1
+        return self.summary.get("splits") == "fixed" or alone
+
+    @property
+    def names(self) -> list[str]:
+        """The models, the reference first."""
+        return list(dict.fromkeys(self.models["model"]))
+
+    @property
+    def reference(self) -> str:
+        """The model that the others are compared with."""
+        return str(self.summary.get("reference") or self.names[0])
+
+    @property
+    def classes(self) -> list[str]:
+        """Class names; empty for a continuous target."""
+        return self.summary.get("classes") or []
+
+    @property
+    def metrics(self) -> list[str]:
+        """Metrics that any model has, as the table orders them."""
+        return list(dict.fromkeys(self.models.loc[self.models["value"].notna(), "metric"]))
+
+    @property
+    def level(self) -> float:
+        """Share that intervals hold."""
+        return float(self.summary.get("confidence_level") or 0.95)
+
+
+def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
+    """Return the page of a comparison, which loads nothing and runs nothing."""
+    s, items = files.summary, files.words.items
+    splits = str(s.get("splits"))
+    repeats = f" × {s['n_repeats']} repeats" if (s.get("n_repeats") or 1) > 1 else ""
+    design = (
+        f"{s.get('n_folds', '?')} folds{repeats}, {SPLITS.get(splits, splits)}; the same {items} and folds for "
+        "every model"
+    )
+    if files.fixed:
+        design = f"the same training, validation and test {items} for every model"
+    return render(
+        sections,
+        kicker="neurocontrast comparison of models",
+        title=f"Predicting {s.get('target', '?')}: {join_words(files.names)}",
+        facts=[
+            ("Reference", files.reference),
+            ("Compared with it", join_words([name for name in files.names if name != files.reference])),
+            ("Evaluation" if files.fixed else "Cross-validation", design),
+        ],
+        simulated=any(bool(model.get("simulated")) for model in s.get("models") or []),
+        environment=s.get("environment"),
+    )
+
+
+def build_comparison(files: Comparison) -> list[Section]:
+    """Return the sections of a comparison that have something to say, in the order in which they are read."""
+    built = (
+        _build_warnings(files), _build_result(files), _build_new_sites(files),
+        _build_learning(files), _build_methods(files), _build_silences(files), _build_provenance(files),
+    )  # fmt: skip
+    return [section for section in built if section is not None]
+
+
+def _build_warnings(files: Comparison) -> Section:
+    """Return the warnings of all evaluations: each once, with whose it is, its message and what it means."""
+    found: dict[str, dict[str, str]] = {}
+    explained = {}
+    for model in files.summary["models"]:
+        for warning in model.get("warnings") or []:
+            code, message = warning["code"], warning.get("message")
+            found.setdefault(code, {})[model["name"]] = message or code.replace("_", " ")
+            explained[code] = warning.get("explanation") or ""
+    if not found:
+        return Section("warnings", "Read this first", [note("None of the evaluations raised a warning.")])
+    items = []
+    for code, messages in found.items():
+        texts = list(dict.fromkeys(messages.values()))
+        whose = "All models" if len(messages) == len(files.names) else join_words(list(messages))
+        said = texts[0] if len(texts) == 1 else " ".join(f"{name}: {text}" for name, text in messages.items())
+        items.append((f"{whose}: {said}" if len(texts) == 1 else said, explained[code]))
+    title = f"Read this first: {count_text(len(items), 'warning')}"
+    return Section("warnings", title, [Items(items, role="warnings")])
+
+
+def _build_result(files: Comparison) -> Section:
+    drawn = [draw(files, metric) for metric in files.leading[:2] for draw in (_draw_models, _draw_differences)]
+    blocks: list[Block] = [Paragraph(_say(files), role="quote")]
+    blocks += pictures(*drawn) or [note("No metric is defined.")]
+    blocks.append(_table(files, files.leading, "All models, and their differences from the reference."))
+    rest = [metric for metric in files.metrics if metric not in files.leading]
+    if rest:
+        blocks.append(_table(files, rest, "Further metrics of all models.", folded=True))
+    return Section("result", "Result", blocks)
+
+
+def _draw_models(files: Comparison, metric: str) -> Picture | None:
+    """Draw a metric of every model; None where no model has it."""
+    rows = files.models[(files.models["metric"] == metric) & files.models["value"].notna()].reset_index(drop=True)
+    about, pooled = files.describe(metric), "" if files.words is IMAGES else ", pooled out-of-fold"
+    return draw_intervals(
+        f"models_{metric}",
+        [Series(rows)],
+        distinct_labels(rows["model"], length=26),
+        f"{about.label} of each model{pooled}, with bootstrap intervals over the same resamples.",
+        xlabel=about.label,
+        reference=(files.chance(metric), "Chance"),
+        limits=about.limits,
+        numbers=rows,
+    )
+
+
+def _draw_differences(files: Comparison, metric: str) -> Picture | None:
+    """Draw the difference of every model from the reference; None without other models."""
+    rows = files.differences[files.differences["metric"] == metric].dropna(subset=["difference"])
+    rows = rows.rename(columns={"difference": "value"}).reset_index(drop=True)
+    about, reference = files.describe(metric), plain_label(files.reference, length=24)
+    settled = (rows["low"] > 0) | (rows["high"] < 0)
+    return draw_intervals(
+        f"differences_{metric}",
+        [Series(rows[settled], marker="s"), Series(rows[~settled], marker="s", filled=False)],
+        distinct_labels(rows["model"], length=26),
+        f"Paired differences in {about.name} from {reference}, with bootstrap intervals.",
+        note="Filled squares: the interval leaves out zero; hollow ones: it does not.",
+        xlabel=f"Difference in {about.name} from {reference}",
+        reference=(0.0, "No difference"),
+        sides=("worse ←", "→ better") if about.higher_is_better else ("better ←", "→ worse"),
+        numbers=rows,
+    )
+
+
+def _say(files: Comparison) -> str:
+    """Say for each model whether it differs in the headline metric, by interval and test."""
+    if not files.leading:
+        return "No metric is defined for any model."
+    key = files.leading[0]
+    about = files.describe(key)
+    points = files.words is IMAGES and key in SHARES
+    scale, digits, unit = (100, 1, " points") if points else (1, 3, "")
+    sentences = []
+    rows = files.differences[files.differences["metric"] == key].dropna(subset=["difference"])
+    for row in rows.to_dict("records"):
+        value = number_text(row["difference"] * scale, digits=digits, signed=True)
+        interval = interval_text((row["low"] * scale, row["high"] * scale), digits=digits, signed=True)
+        p = f"adjusted p = {row['p_adjusted']:.3g}" if pd.notna(row["p_adjusted"]) else "not tested over folds"
+        verdict = _verdict(row, higher_is_better=about.higher_is_better)
+        sentences.append(f"{row['model']} {verdict}: {about.name} {value}{unit} ({interval}, {p}).")
+    if not sentences:
+        return f"The {about.name} of the models is defined for none of the pairs."
+    return f"Beside {files.reference}, {' '.join(sentences)}"
+
+
+def _verdict(row: dict[Any, Any], *, higher_is_better: bool) -> str:
+    """Call a model better or worse only where interval and test agree that it differs."""
+    direction = "better" if (row["difference"] > 0) == higher_is_better else "worse"
+    if not (row["low"] > 0 or row["high"] < 0):
+        return "cannot be told apart from it by these data"
+    if pd.notna(row["p_adjusted"]) and row["p_adjusted"] >= _SIGNIFICANT_P:
+        return f"looks {direction}, but only the interval says so, not the corrected test over folds"
+    return f"is {direction}"
+
+
+def _table(files: Comparison, metrics: list[str], caption: str, *, folded: bool = False) -> Table:
+    names = {"low": "value_low", "high": "value_high"}
+    rows = files.models[files.models["metric"].isin(metrics)].rename(columns=names)
+    paired = files.differences.rename(columns={"low": "difference_low", "high": "difference_high"})
+    rows = rows.merge(paired, on=["metric", "model"], how="left", suffixes=("", "_paired"))
+    rows = rows.sort_values("metric", key=lambda keys: keys.map(metrics.index), kind="stable")
+    is_reference = rows["model"] == files.reference
+    untested = "no test: of too few folds, of folds that are no random draws, or not made for this metric"
+    for key, otherwise in (("difference", "not computed"), ("p_value", untested), ("p_adjusted", untested)):
+        rows[f"{key}_reason"] = is_reference.map({True: "the reference itself", False: otherwise})
+    rows["n_folds_reason"] = rows["difference_reason"]
+    rows["model"] = rows["model"].where(~is_reference, rows["model"] + " (reference)")
+    rows["label"] = [files.describe(key).label for key in rows["metric"]]
+    rows["label"] = rows["label"].where(~rows["metric"].duplicated(), "")
+    columns = (
+        Column("Metric", "label", "heading"),
+        Column("Model", "model", "text"),
+        Column("Value", "value", reason="not defined"),
+        Column("Interval", "value", "interval", reason="not computed"),
+        Column("Difference", "difference", signed=True),
+        Column("Its interval", "difference", "interval", signed=True),
+        Column("Folds", "n_folds", "count"),
+        Column("p", "p_value", "p"),
+        Column("p adjusted", "p_adjusted", "p"),
+    )
+    return make_table(caption, rows, columns, folded=folded)
+
+
+def _build_learning(files: Comparison) -> Section | None:
+    table, words = files.learning_curves, files.words
+    drawn = [
+        draw_learning(files, words, table, metric, how="draws and folds")
+        for metric in files.leading[:2]
+        if table.loc[table["metric"] == metric, "model"].nunique() > 1
+    ]
+    if not drawn:
+        return None
+    tested = words.items if files.fixed else "folds"
+    lead = f"The same test {tested}; the same draws of {words.units} where the evaluations have the same seed."
+    return Section("learning", "Learning curves", pictures(*drawn, wide=True), lead=lead)
+
+
+def _build_methods(files: Comparison) -> Section:
+    cite = Citations()
+    tests = set(files.differences["test"].dropna()) if "test" in files.differences else set()
+    unseen = bool(files.tradeoff["unseen"].notna().any())
+    (_, text), *_ = write_paragraphs("comparison.j2", files, what="methods", cite=cite, tests=tests, unseen=unseen)
+    lead = "Generated from the record of this comparison, to be checked and pasted into a paper."
+    return Section("methods", "Methods", [Paragraph(text), Numbered("References", cite.listed())], lead=lead)
+
+
+def _build_silences(files: Comparison) -> Section:
+    return Section("silences", "What this page does not say", [Items(write_paragraphs(_TEXT, files))])
+
+
+def _build_provenance(files: Comparison) -> Section:
+    blocks: list[Block] = []
+    for model in files.summary.get("models") or []:
+        embeddings = model.get("embeddings") or {}
+        facts = [
+            ("Objective", pretraining_text(model.get("run") or {}, model.get("objective"))),
+            ("Embeddings", shorten_paths(str(embeddings.get("file") or "not recorded"))),
+            ("Digest", str(embeddings.get("digest") or "not recorded")),
+            (f"{files.words.units.capitalize()} also in pretraining", str(model.get("n_overlap"))),
+        ]
+        blocks.append(Facts(facts, title=str(model.get("name"))))
+    environment = {key: value for key, value in (files.summary.get("environment") or {}).items() if key != "command"}
+    lines = "\n".join(f"{name}: {text}" for name, text in flatten(environment))
+    blocks.append(Code("Environment", lines))
+    return Section("provenance", "Provenance", blocks)
+
+
+def _build_new_sites(files: Comparison) -> Section | None:
+    rows = files.tradeoff
+    if rows.empty or files.words is IMAGES:
+        return None
+    about = describe_metric(str(rows["metric"].iloc[0]))
+    rows = rows.rename(columns={"site_low": "site_balanced_accuracy_low", "site_high": "site_balanced_accuracy_high"})
+    rows["outside"], counts = rows["n_outside"] / rows["n"], zip(rows["n_outside"], rows["n"], strict=True)
+    rows["outside_detail"] = [f"{part:.0f} of {whole:.0f}" for part, whole in counts]
+    short: Any = {"digits": 2, "interval": True}
+    columns = (
+        Column("Model", "model", "heading"),
+        Column("Site told (bal. acc.)", "site_balanced_accuracy", **short),
+        Column("Chance", "site_chance", digits=2),
+        Column(f"{about.short}, known sites", "known", **short),
+        Column(f"{about.short}, unseen sites", "unseen", **short),
+        Column("Unseen ÷ known", "ratio", **short) if is_error(about.key) else None,
+        Column("Constant guess, unseen", "constant", digits=2),
+        Column("Scans outside", "outside", "share", 1),
+    )
+    about_outside = "Scans outside: outside the distribution of what the probe was fitted on."
+    caption = "Every model at new sites (tradeoff.tsv; all metrics are in models.tsv)."
+    lead = (
+        "An embedding from which the site cannot be told cannot lean on it; what that costs or brings for the target "
+        "is seen here. Each row is one pretraining: another seed may move it."
+    )
+    table = make_table(caption, rows, columns, note=about_outside)
+    return Section("tradeoff", "New sites, and site against target", [table], lead=lead)

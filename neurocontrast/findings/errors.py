@@ -1,0 +1,283 @@
+"""Where predictions go wrong: the confusion matrix or predicted against true values, and the worst of them."""
+
+from __future__ import annotations
+
+import hmac
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.colors import PowerNorm
+from sklearn.metrics import ConfusionMatrixDisplay
+
+from neurocontrast.findings.finding import Finding
+from neurocontrast.findings.folder import EvaluationFolder
+from neurocontrast.findings.prose import threshold_text
+from neurocontrast.page import style
+from neurocontrast.page.blocks import Column, Section, Table, make_table, note, pictures
+from neurocontrast.page.style import about_thinning, draw_groups, thin_rows
+from neurocontrast.page.wording import number_text, point_estimate
+
+__all__ = [
+    "CLASSES",
+    "ERRORS",
+    "WORST",
+    "count_confusion",
+    "draw_confusion",
+    "draw_predicted",
+    "list_errors",
+    "name_scans",
+    "show_classes",
+    "show_errors",
+    "show_worst",
+    "tested_rows",
+]
+
+OLDEST_SHOWN = 89
+"""Ages from this on are shown as "89+": with a site, an older age can name a person."""
+_MAX_CELLS, _MAX_NAMED = 12, 120
+"""Classes up to which the confusion matrix has numbers in its cells, and names beside it."""
+_N_WORST = 10
+
+
+def tested_rows(files: EvaluationFolder) -> pd.DataFrame:
+    """Return the predictions of the scans that were tested: one row a scan and repeat."""
+    scores = [name for name in files.predictions.columns if _is_score(name)]
+    return files.predictions.dropna(subset=scores, how="all").reset_index(drop=True)
+
+
+def _is_score(column: object) -> bool:
+    return str(column).endswith("_score") or str(column).startswith("score_")
+
+
+def _decisions(files: EvaluationFolder, tested: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """Return the class that each tested scan was given."""
+    if "y_pred" in tested:
+        return tested["y_pred"].to_numpy(dtype=object)
+    names = np.array(files.classes, dtype=object)
+    return names[np.nan_to_num(_class_scores(files, tested), nan=-1.0).argmax(axis=1)]
+
+
+def _class_scores(files: EvaluationFolder, rows: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Return the probability of each class (columns) for each row."""
+    if files.kind == "binary":
+        positive = rows["y_score"].to_numpy(dtype=float)
+        return np.column_stack([positive if name == files.positive else 1 - positive for name in files.classes])
+    return rows.reindex(columns=[f"score_{name}" for name in files.classes]).to_numpy(dtype=float)
+
+
+def _pool_repeats(files: EvaluationFolder) -> pd.DataFrame:
+    """Return one row a scan: its scores averaged over repeats, and the class that it was given most often."""
+    table = tested_rows(files)
+    if files.kind != "continuous":
+        table["given"] = _decisions(files, table)
+    if "participant_id" not in table or table["repeat"].nunique() < 2:
+        return table
+    keys = [name for name in ("participant_id", "session") if name in table]
+    how = {name: "mean" if _is_score(name) else "first" for name in table.columns if name not in keys}
+    most: dict = {"given": lambda given: given.mode().iat[0]} if "given" in how else {}
+    return table.groupby(keys, sort=False, dropna=False).agg(how | most).reset_index()
+
+
+def show_errors(files: EvaluationFolder) -> Section:
+    """Return the confusion matrix, or predicted against true values."""
+    if files.kind == "continuous":
+        return Section("errors", "Predicted and true values", pictures(draw_predicted(files)))
+    wide = len(files.classes) > _MAX_CELLS
+    return Section("errors", "What is taken for what", pictures(draw_confusion(files), wide=wide))
+
+
+def count_confusion(files: EvaluationFolder) -> npt.NDArray[np.float64]:
+    """Return the number of scans by true class (rows) and predicted class (columns), as means over repeats."""
+    tested = tested_rows(files)
+    counts = pd.crosstab(tested["y_true"].to_numpy(dtype=object), _decisions(files, tested))
+    square = counts.reindex(index=files.classes, columns=files.classes, fill_value=0)
+    return square.to_numpy(dtype=float) / max(tested["repeat"].nunique(), 1)
+
+
+def _count_text(n: float) -> str:
+    """Write a count, with one decimal where it is a mean over repeats."""
+    return f"{n:.1f}".removesuffix(".0")
+
+
+@style.styled
+def draw_confusion(files: EvaluationFolder) -> style.Picture:
+    """Draw the confusion matrix; of many classes as shares in colour, without numbers in the cells."""
+    numbers, rule, n_classes = count_confusion(files), threshold_text(files), len(files.classes)
+    totals, many = numbers.sum(axis=1), n_classes > _MAX_CELLS
+    shares = numbers / np.where(totals > 0, totals, 1)[:, None]
+    side = float(np.clip(2.6 + 0.55 * min(n_classes, 7) + 0.1 * n_classes, 3.8, 10.6))
+    figure, axes = style.new_figure(height=side * 0.94, width=side)
+    shown = ConfusionMatrixDisplay(shares, display_labels=style.distinct_labels(files.classes, length=16))
+    # A square root shows the mistakes of each class, which are small beside what is right.
+    shown.plot(
+        ax=axes, include_values=not many, values_format=".0%", cmap="Blues", colorbar=many,
+        xticks_rotation="vertical" if n_classes > 4 else "horizontal",
+        im_kw={"norm": PowerNorm(0.5 if many else 1.0, vmin=0, vmax=1)},
+        text_kw={"fontsize": 10 if n_classes < 7 else 7},
+    )  # fmt: skip
+    axes.tick_params(length=0, labelsize=float(np.clip(40 * side / n_classes, 4.5, 9)))
+    axes.set(xlabel="Predicted", ylabel="True")
+    axes.grid(visible=False)
+    if n_classes > _MAX_NAMED:
+        axes.set(xticks=[], yticks=[])
+    n_repeats = tested_rows(files)["repeat"].nunique()
+    what = f"shares of each true class of the {'test' if files.fixed else 'out-of-fold'} {files.words.items}"
+    what += f", means over {n_repeats} repeats" if n_repeats > 1 else ""
+    right = [f"{_count_text(numbers[row, row])} of {_count_text(totals[row])} {files.classes[row]} right"
+             for row in np.argsort(-shares.diagonal(), kind="stable")]  # fmt: skip
+    alt = "; ".join(right)
+    if many:
+        what += ", darker by the square root"
+        alt = f"Right most often: {'; '.join(right[:3])}. Least often: {'; '.join(right[-3:])}"
+    else:
+        for text, n in zip(shown.text_.flat, numbers.flat, strict=True):
+            text.set_text(f"{_count_text(n)}\n{text.get_text()}")
+        what += ", under their number"
+    counts = pd.DataFrame(numbers, index=files.classes, columns=files.classes).rename_axis("true").reset_index()
+    return style.Picture(
+        "confusion",
+        figure,
+        alt=f"Confusion matrix {rule}, {n_classes} classes: {alt}.",
+        caption=f"Confusion matrix {rule}: {what}.",
+        numbers=counts.melt(id_vars="true", var_name="predicted", value_name="n"),
+    )
+
+
+@style.styled
+def draw_predicted(files: EvaluationFolder) -> style.Picture:
+    """Draw predicted values against true ones by site, with their trend."""
+    pooled, target, items = _pool_repeats(files), style.plain_label(files.target), files.words.items
+    everyone = pd.DataFrame({"site": pooled.get("site", "all"), "true": pooled["y_true"].astype(float)})
+    everyone = everyone.assign(predicted=pooled["y_score"].astype(float)).dropna(subset=["true", "predicted"])
+    everyone = everyone.reset_index(drop=True)
+    rows, ends = thin_rows(everyone), np.quantile(everyone["true"], [0, 1])
+    figure, axes = style.new_figure(height=style.WIDTH + 0.1 * min(rows["site"].nunique(), 12))
+    axes.plot(ends, ends, label="Perfect prediction", color=style.CHANCE, linestyle="--", linewidth=1.4)
+    about = f"{'Prediction' if files.fixed else 'Out-of-fold prediction'} of {files.target} against the truth."
+    mae, r2 = (number_text(point_estimate(files.metrics.get(key)), digits=2) for key in ("mae", "r2"))
+    about += f" Mean absolute error {mae}, R² {r2}."
+    if everyone["true"].nunique() > 2:
+        slope, intercept = np.polyfit(everyone["true"], everyone["predicted"], 1)
+        shown = f"slope {number_text(slope, digits=2)}"
+        axes.plot(ends, intercept + slope * ends, color=style.INK, linewidth=1.8, label=f"Trend: {shown}")
+        about += f" The fitted trend has {shown}."
+    draw_groups(axes, rows["true"], rows["predicted"], rows["site"])
+    axes.set(xlabel=f"True {target}", ylabel=f"Predicted {target}")
+    more = (
+        f" One point for each of the {items} (averaged over repeats, if any). A slope below 1 means that low values "
+        "are overestimated and high ones underestimated, as every shrunken prediction does; no residual is a “gap” "
+        "before that is corrected."
+    )
+    return style.Picture(
+        "predicted_true",
+        figure,
+        alt=f"{about} Scatter of {len(everyone)} {items}.",
+        caption=about + more + about_thinning(len(rows), len(everyone), items),
+        numbers=everyone,
+    )
+
+
+def name_scans(files: EvaluationFolder, rows: pd.DataFrame) -> list[str]:
+    """Return identifiers of scans, or pseudonyms that only who has the evaluation's files can trace back."""
+    names = rows.get("participant_id", pd.Series(rows.index.astype(str), index=rows.index)).fillna("")
+    sessions = rows.get("session", pd.Series("", index=rows.index)).fillna("")
+    if files.show_ids:
+        return [f"{name} {session}".strip() for name, session in zip(names, sessions, strict=True)]
+    key, pairs = files.key.encode(), zip(names, sessions, strict=True)
+    return [hmac.new(key, f"{name}\t{session}".encode(), "sha256").hexdigest()[:10] for name, session in pairs]
+
+
+def list_errors(files: EvaluationFolder) -> pd.DataFrame:
+    """Return the scans that the model got wrong, the most confident mistakes or the largest residuals first.
+
+    Columns: ``scan, age, sex, site, y_true, given, score, error``. Of classes, a scan is wrong where most repeats gave
+    another class than the true one, whose probability is ``score``; of a number, ``score`` is predicted − true.
+    """
+    rows = _pool_repeats(files).dropna(subset=["y_true"]).reset_index(drop=True)
+    if files.kind == "continuous":
+        residual = rows["y_score"].astype(float) - rows["y_true"].astype(float)
+        rows = rows.assign(given=rows["y_score"], score=residual, error=residual.abs())
+    else:
+        place = pd.Categorical(rows["y_true"], categories=files.classes).codes
+        score = _class_scores(files, rows)[np.arange(len(rows)), place]
+        rows = rows.assign(score=score, error=1 - score)[rows["given"] != rows["y_true"]]
+    rows = rows.dropna(subset=["error"]).sort_values("error", ascending=False, kind="stable", ignore_index=True)
+    rows["scan"] = name_scans(files, rows)
+    if "age" in rows and not files.show_ids:
+        ages = rows["age"].map(lambda age: f"{OLDEST_SHOWN}+" if age >= OLDEST_SHOWN else f"{age:.0f}")
+        rows["age"] = ages.where(rows["age"].notna(), None)
+    return rows.reindex(columns=["scan", "age", "sex", "site", "y_true", "given", "score", "error"])
+
+
+def show_worst(files: EvaluationFolder) -> Section:
+    """Return the table of most confident mistakes, or of largest residuals."""
+    errors, continuous = list_errors(files), files.kind == "continuous"
+    if errors.empty:
+        return Section("worst", "Worst errors", [note("No scan was given to a wrong class.")])
+    number, score = ("number", "Predicted − true") if continuous else ("text", "P(true class)")
+    columns = (
+        Column("Scan", "scan", "heading"),
+        Column("Age", "age", "number" if files.show_ids else "text", 1),
+        Column("Sex", "sex", "text"),
+        Column("Site", "site", "text"),
+        Column("True", "y_true", number, 1 if files.show_ids else 0),
+        Column("Predicted", "given", number, 1),
+        Column(score, "score", digits=1 if continuous else 2, signed=continuous),
+    )
+    hidden = "Scans have pseudonyms and ages are rounded; with the evaluation folder, --show-ids names them."
+    about = "Scans have their identifiers." if files.show_ids else hidden
+    lead = (
+        "Look at these scans first: a wrong label, a failed registration or segmentation and a truly hard case look "
+        "alike here. The list is no estimate of anything."
+    )
+    shown = errors.head(_N_WORST)
+    caption = f"The {len(shown)} largest residuals of out-of-fold predictions."
+    if not continuous:
+        how = " in most repeats" if files.predictions["repeat"].nunique() > 1 else ""
+        caption = f"The {len(shown)} most confident of the {len(errors):,} mistakes{how}: the true class was given so "
+        caption += "little probability."
+    return Section("worst", "Worst errors", [make_table(caption, shown, columns, note=about)], lead=lead)
+
+
+_OPEN_ROWS = 24
+METHODS = """
+## Single classes.
+{% if files.by_class is not none %}
+Intervals of the recall and precision of single classes are Wilson's {{ cite("Wilson EB. Probable inference, the law "
+"of succession, and statistical inference. J Am Stat Assoc 1927;22:209–212.") }}.
+{% endif %}
+"""
+
+
+def show_classes(files: EvaluationFolder) -> Section | None:
+    """Return the table of classes; None without one."""
+    return None if files.by_class is None else Section("classes", "Class by class", [_class_table(files.by_class)])
+
+
+def _class_table(by_class: pd.DataFrame) -> Table:
+    rows = by_class.sort_values("recall", kind="stable", na_position="last")
+    for name in ("recall", "precision"):
+        low, high = (rows.get(f"{name}_{end}", pd.Series(np.nan, rows.index)) for end in ("low", "high"))
+        rows[f"{name}_detail"] = [f"{a:.1%} to {b:.1%}" if a == a else "" for a, b in zip(low, high, strict=True)]
+    if "confused_with" in rows:
+        n = rows["n_confused"].map("{:,.0f}".format)
+        rows["confused_with"] = (rows["confused_with"] + " (" + n + ")").where(rows["n_confused"].notna())
+    names = {"n_train": "Training", "n_validation": "Validation"}
+    trained = [name for name in names if name in rows and rows[name].notna().any()]
+    columns = (
+        Column("Class", "class", "heading"),
+        *(Column(names[name], name, "count") for name in trained),
+        Column("Tested", "n", "count"),
+        Column("Recall", "recall", "share", 1, reason="none of it was tested"),
+        Column("Precision", "precision", "share", 1, reason="nothing was given this class"),
+        Column("Most often taken for", "confused_with", "text", reason="all of it was given it"),
+    )
+    about = "Recall: share of the class that is given it. Precision: share of what is given it that is of it."
+    caption = "Each class, the lowest recall first (classes.tsv)."
+    return make_table(caption, rows, columns, folded=len(rows) > _OPEN_ROWS, note=about)
+
+
+CLASSES = Finding("classes", show_classes, methods=METHODS, kinds=("multiclass",))
+ERRORS = Finding("errors", show_errors)
+WORST = Finding("worst", show_worst, of=("scans",))

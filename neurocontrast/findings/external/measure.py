@@ -1,0 +1,331 @@
+"""An external test set: the probe fitted on all scans, applied once to other people."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of its models
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pydantic import StrictFloat, StrictInt
+from scipy import stats
+
+from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
+from neurocontrast.evaluation.fitting import OutOfFold, gather
+from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
+from neurocontrast.evaluation.models import ProbeModel
+from neurocontrast.evaluation.models.covariates import with_covariates
+from neurocontrast.evaluation.notices import NO_BASELINE, check_duplicates, check_overlap
+from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.record import Counts, Increment, Interval, Notice, Part, Section
+from neurocontrast.evaluation.rows import (
+    check_rows,
+    check_same_encoder,
+    encoder_digest,
+    is_number,
+    row_names,
+    select_rows,
+    tidy_table,
+)
+from neurocontrast.evaluation.significance import delong_interval, delong_test
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits.by_column import look_at_twins
+from neurocontrast.evaluation.tables import prediction_table
+from neurocontrast.evaluation.target import Target, encode_target
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, choose_units, count_resamples
+from neurocontrast.exceptions import DataError, LeakageError, one_of
+from neurocontrast.findings.finding import Found, Inputs
+from neurocontrast.findings.groups.measure import site_table
+from neurocontrast.findings.outside.measure import Outlyingness, measure_external
+from neurocontrast.progress import Progress
+from neurocontrast.seeds import derive_seed
+
+__all__ = ["External", "ExternalTest", "plan_external"]
+
+
+class ExternalMetric(Section):
+    """A metric of the external test set."""
+
+    value: StrictFloat | None = None
+    interval: Interval = None
+    interval_method: str | None = None
+    reason: str | None = None
+
+
+class ExternalTest(Part):
+    """Who was tested, the metrics of embedding and baseline, and the scans outside."""
+
+    key = "external"
+
+    file: str | None = None
+    digest: str | None = None
+    n: Counts = Counts()
+    sites: list[str] = []
+    n_train: StrictInt | None = None
+    strength: StrictFloat | None = None
+    threshold: StrictFloat | None = None
+    metrics: dict[str, ExternalMetric] = {}
+    baseline: dict[str, ExternalMetric] = {}
+    baseline_covariates: list[str] = []
+    increment: dict[str, Increment] = {}
+    n_overlap: StrictInt = 0
+    outlyingness: Outlyingness | None = None
+
+
+Floats = npt.NDArray[np.float64]
+Models = dict[str, OutOfFold]
+_SHARED = (
+    "The model has already seen these people. Its features can fit them better than anybody new, so the figures of the "
+    "external test set may be too good."
+)
+_TWINS = "The same image on both sides is learned by heart: the figures of the external test set may be too good."
+_ENCODERS = "If the encoders differ, the figures of the external test set mean nothing."
+
+
+@dataclass(frozen=True)
+class External:
+    """Training scans and external scans together, as a study with one split that tests the external ones."""
+
+    study: Study
+    excluded: dict[str, int]
+    """External scans that do not take part, by reason."""
+    n_overlap: int
+    """External subjects that were trained on, or were in pretraining."""
+    notices: list[Notice]
+
+    @property
+    def split(self) -> Split:
+        """The one split."""
+        return self.study.splits[0]
+
+
+def plan_external(
+    study: Study,
+    table: pd.DataFrame,
+    features: npt.NDArray[np.floating],
+    *,
+    info: Mapping[str, Any] | None = None,
+    training_info: Mapping[str, Any] | None = None,
+) -> External:
+    """Check an external test set against the study whose probe is to be applied to it.
+
+    Parameters
+    ----------
+    study : Study
+        As `plan_study` returned it.
+    table, features : DataFrame, array (n, p)
+        Identifiers and metadata of the external scans, and their embeddings.
+    info, training_info : mapping, optional
+        Metadata of the external embeddings, and of those of the study.
+    """
+    info, training_info = info or {}, training_info or {}
+    check_same_blocks(study.blocks, blocks_of(info, features.shape[1] if features.ndim == 2 else 0), parameter="test")
+    doubt = check_same_encoder(
+        encoder_digest(training_info),
+        encoder_digest(info),
+        n_expected=study.features.shape[1],
+        n_found=features.shape[1] if features.ndim == 2 else 0,
+        parameter="test",
+        what="the probe",
+    )
+    notices = [] if doubt is None else [Notice("encoder_unknown", doubt, _ENCODERS)]
+    own, where = study.settings.test_where, study.settings.where
+    hint = " evaluation.test_where selects rows of the test table alone ({} for all)." if own is None else ""
+    with _naming_the_test_table():
+        tidy = tidy_table(table)
+        check_rows(tidy, features)
+    with _naming_the_test_table(hint):
+        kept = np.flatnonzero(select_rows(tidy, where if own is None else own))
+    target, present = encode_target(tidy.iloc[kept].reset_index(drop=True), study.target, parameter="test")
+    rows = kept[present]
+    chosen = tidy.iloc[rows].reset_index(drop=True)
+    shared, found = _check_shared(study, chosen)
+    joined = _join(study, chosen, np.asarray(features[rows]), target)
+    n_overlap, leaks = _check_leaks(study, joined, chosen, info)
+    names, dropped = _covariates(study, chosen)
+    baseline = [
+        Notice("external_baseline", f"test: the baseline goes without {each}.", NO_BASELINE) for each in dropped
+    ]
+    notices += [*found, *leaks, *baseline]
+    excluded = {"not selected by where": len(tidy) - len(kept), f"{target.name} missing": int((~present).sum())}
+    excluded = {why: n for why, n in excluded.items() if n}
+    tested = study.models[0]
+    assert isinstance(tested, ProbeModel)
+    models = replace(tested, design=joined.design()), with_covariates(study.models[1], joined.table, names)
+    return External(replace(joined, models=models), excluded, shared + n_overlap, notices)
+
+
+@contextmanager
+def _naming_the_test_table(hint: str = "") -> Iterator[None]:
+    """Say in errors which of the two tables they are of."""
+    try:
+        yield
+    except (DataError, LeakageError) as error:
+        raise type(error)(f"test: {error}{hint}") from None
+
+
+def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[int, list[Notice]]:
+    """Refuse people whom the probe was fitted on, or count them where they are allowed."""
+    subjects = set(chosen["subject_id"])
+    both = sorted(set(study.subjects[study.fitted_rows]) & subjects)
+    if not both:
+        return 0, []
+    shown = ", ".join(map(str, both[:5])) + (" …" if len(both) > 5 else "")
+    text = f"test: {len(both)} of {len(subjects)} subjects are in the training table too ({shown})"
+    if not study.settings.allow_overlap:
+        raise LeakageError(
+            f"{text}: the probe would be tested on people it was fitted on. Leave them out with evaluation.test_where "
+            "or where; to test on them all the same, and have the report say so, set allow_overlap=true "
+            "(--allow-overlap)."
+        )
+    text = f"{text} (allowed on request): the figures flatter."
+    return len(both), [Notice("external_shared_subjects", text, _SHARED)]
+
+
+def _join(study: Study, chosen: pd.DataFrame, features: npt.NDArray[np.floating], target: Target) -> Study:
+    n, n_test = len(study.table), len(chosen)
+    both = pd.concat([study.table, chosen], ignore_index=True)
+    joined = replace(study.target, values=np.concatenate([study.target.values, target.values]))
+    split = Split(0, 0, study.fitted_rows, np.arange(n, n + n_test), validation=study.splits[0].validation)
+    units = choose_units("subject", list(both["site"]), both["subject_id"].to_numpy(dtype=object), target=target.name)
+    together = np.concatenate([study.features, features])
+    return replace(study, table=both, features=together, target=joined, splits=[split], units=units)
+
+
+def _check_leaks(
+    study: Study, joined: Study, chosen: pd.DataFrame, info: Mapping[str, Any]
+) -> tuple[int, list[Notice]]:
+    """Refuse people of pretraining and images under two names, or count them and warn where they are allowed."""
+    allowed, known = study.settings.allow_overlap, set[str]()
+    with _naming_the_test_table():
+        n_overlap, seen = check_overlap(chosen, info, allow_overlap=allowed)
+        if study.fixed:
+            twins = look_at_twins(joined.features, joined.splits[0])[1]
+        else:
+            twins = check_duplicates(joined.table, joined.features, allow_overlap=allowed)
+            known = {notice.message for notice in study.notices}
+    found = [Notice(f"external_{each.code}", f"test: {each.message}", each.explanation) for each in seen]
+    twins = [each for each in twins if each.message not in known]
+    return n_overlap, found + [Notice("external_duplicates", f"test: {each.message}", _TWINS) for each in twins]
+
+
+def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], list[str]]:
+    """Return the covariates of the baseline that external scans have too, and why the others are left out."""
+    used, dropped = [], []
+    new = sorted(set(chosen["site"].dropna()) - set(study.table["site"].dropna()))
+    for name in study.covariates:
+        if name not in chosen or chosen[name].isna().all():
+            dropped.append(f"{name}, which the test table lacks")
+        elif name == "site" and new:
+            dropped.append(f"site, since {one_of(new[:5])} was never seen")
+        elif is_number(study.table[name]) != is_number(chosen[name]):
+            raise DataError(
+                f"test: column '{name}' holds numbers in one table and text in the other ({row_names(chosen, [0])[0]} "
+                f"has '{chosen[name].iloc[0]}'). Write it alike in both, or leave it out of covariates."
+            )
+        else:
+            used.append(name)
+    return tuple(used), dropped
+
+
+def measure_external_test(inputs: Inputs) -> Found:
+    """Apply the probe of all scans to the external test set, and measure how far its scans lie from those."""
+    if inputs.external is None:
+        return Found({"external": None})
+    external, study, split = inputs.external, inputs.external.study, inputs.external.split
+    models = _predict(study, split, inputs.progress)
+    outlying = measure_external(study, split, inputs.reference)
+    tables = {
+        "external_predictions": prediction_table(study.table, study.target, models),
+        "external_sites": site_table(study, models),
+    }
+    summary = _summary(external, models) | outlying.summary
+    return Found({"external": summary}, tables | outlying.tables, outlying.notices)
+
+
+def _predict(study: Study, split: Split, progress: Progress) -> Models:
+    models = {}
+    with progress.task("Testing on the external scans", len(study.models), "model") as task:
+        for model in study.models:
+            decided = model.predict(
+                study.target, split, subjects=study.subjects, settings=study.settings, seed=study.final_seed,
+                sites=study.sites,
+            )  # fmt: skip
+            models[model.name] = gather(study.target, [split], [decided])
+            task.advance()
+    return models
+
+
+def _summary(external: External, models: Models) -> dict[str, Any]:
+    study, rows, settings = external.study, external.split.test, external.study.settings
+    names = [name for name in study.target.metric_names if name not in POOLED_ONLY]
+    seed, n = derive_seed("external-intervals", settings.seed), count_resamples(settings.n_bootstraps, len(rows))
+    drawn = bootstrap_metrics(study.target, models, study.subjects, n_bootstraps=n, seed=seed, rows=rows, names=names)
+    drawn["increment"] = {name: drawn["embedding"][name] - drawn["baseline"][name] for name in names}
+    figures = {
+        model: {name: _figure(each, settings.confidence_level, model) for name, each in found.items()}
+        for model, found in drawn.items()
+    }
+    if "auc" in names and _delong_applies(external):
+        scores = {model: each.scores[0, rows] for model, each in models.items()}
+        for model, figure in _delong(study.target.values[rows], scores, settings.confidence_level).items():
+            figures[model]["auc"] |= figure
+    reason = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
+    for model, name in product(models, names):
+        if figures[model][name]["value"] is None:
+            figures[model][name]["reason"] = explain_value(name, reason)
+    tested = study.table.iloc[rows]
+    return {
+        "n": {
+            "scans": len(rows),
+            "subjects": int(tested["subject_id"].nunique()),
+            "sites": int(tested["site"].nunique()),
+            "excluded": external.excluded,
+        },
+        "sites": sorted(tested["site"].dropna().unique()),
+        "n_train": len(external.split.train),
+        "strength": finite_or_none(models["embedding"].strengths[0]),
+        "threshold": models["embedding"].thresholds[0],
+        "metrics": figures["embedding"],
+        "baseline": figures["baseline"],
+        "baseline_covariates": list(study.covariates),
+        "increment": figures["increment"],
+        "n_overlap": external.n_overlap,
+    }
+
+
+def _figure(drawn: Resamples, level: float, model: str) -> dict[str, Any]:
+    figure, key = drawn.figure(level=level), "difference" if model == "increment" else "value"
+    interval = None if figure["low"] is None else [figure["low"], figure["high"]]
+    return {key: figure["value"], "interval": interval, "interval_method": None if interval is None else "bootstrap"}
+
+
+def _delong_applies(external: External) -> bool:
+    """Return whether each subject has one scan, and each of two classes has two."""
+    study, rows = external.study, external.split.test
+    if study.target.kind != "binary" or len(set(study.subjects[rows])) < len(rows):
+        return False
+    return bool(np.bincount(study.target.values[rows], minlength=2).min() >= 2)
+
+
+def _delong(truth: npt.NDArray[np.generic], scores: Mapping[str, Floats], level: float) -> dict[str, dict[str, Any]]:
+    """Return intervals of the AUCs and of their difference; none where classes are told apart perfectly.
+
+    Perfect scores have no spread to estimate from, and that does not make the AUC certain.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for model in ("embedding", "baseline"):
+        low, high = delong_interval(truth, scores[model], level=level)[1]
+        known = low < high
+        found[model] = {"interval": [low, high] if known else None, "interval_method": "delong" if known else None}
+    test = delong_test(truth, scores["embedding"], scores["baseline"])
+    reach, known = float(stats.norm.ppf((1 + level) / 2)) * test.standard_error, test.standard_error > 0
+    interval = [test.difference - reach, test.difference + reach] if known else None
+    about = {"interval": interval, "interval_method": "delong" if known else None}
+    return found | {"increment": about | {"p_value": finite_or_none(test.p_value)}}

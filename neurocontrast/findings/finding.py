@@ -1,0 +1,93 @@
+"""A finding: one question to an evaluation, with its measurement, its record and its section of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from neurocontrast.evaluation.distribution import Reference
+from neurocontrast.evaluation.fitting import OutOfFold
+from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.record import Notice, Part
+from neurocontrast.findings.folder import KINDS, EvaluationFolder
+from neurocontrast.page.blocks import Section
+from neurocontrast.progress import SILENT, Progress
+
+__all__ = ["Finding", "Found", "Inputs"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a finding measured: keys of ``evaluation.json``, tables by file name, and warnings."""
+
+    summary: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    notices: list[Notice] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a finding is measured from.
+
+    Attributes
+    ----------
+    study, models : Study, dict of str to OutOfFold
+        The plan, and the out-of-fold predictions of each model.
+    external : External or None
+        The external test set, as `plan_external` returned it.
+    reference : Reference, str or None
+        Distribution of the scans that the probe was fitted on; the reason why there is none; None if not asked for.
+    progress : Progress
+        Receives progress messages.
+    found : Found
+        What the findings before this one measured.
+    """
+
+    study: Study
+    models: dict[str, OutOfFold]
+    external: Any = None
+    reference: Reference | str | None = None
+    progress: Progress = SILENT
+    found: Found = field(default_factory=Found)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One question that is put to every evaluation.
+
+    Parameters
+    ----------
+    name : str
+        Anchor of the section in the page.
+    show : callable, optional
+        Takes an `EvaluationFolder` and returns a `Section`, or None if there is nothing to show.
+    measure : callable, optional
+        Takes `Inputs` and returns `Found`.
+    check : callable, optional
+        Takes a planned study; raises if its settings ask for what cannot be measured.
+    record : type of Part, optional
+        Model of the finding's key in ``evaluation.json``.
+    methods : str
+        Jinja text for Methods: a line ``## Heading.`` and prose; ``cite("A reference in full.")`` gives its number.
+    of, kinds : tuple of str
+        Evaluations (of ``scans``, of ``images``) and kinds of target whose reports have the section.
+    last : bool
+        Whether the finding is measured after the others, since it uses what they found.
+    """
+
+    name: str
+    show: Callable[[EvaluationFolder], Section | None] | None = None
+    measure: Callable[[Inputs], Found] | None = None
+    check: Callable[[Study], None] | None = None
+    record: type[Part] | None = None
+    methods: str = ""
+    of: tuple[str, ...] = ("scans", "images")
+    kinds: tuple[str, ...] = KINDS
+    last: bool = False
+
+    def fits(self, files: EvaluationFolder) -> bool:
+        """Return whether the report of an evaluation can have the section."""
+        return files.kind in self.kinds and files.words.kind in self.of

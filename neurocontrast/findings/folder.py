@@ -1,0 +1,293 @@
+"""An evaluation folder, read: every file checked, every wrong cell named."""
+
+# ruff: noqa: RUF009 - the tables are declared by a call that returns a dataclass field
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from neurocontrast.data.natural.store import is_image_path, split_image_path
+from neurocontrast.data.problems import shown
+from neurocontrast.evaluation.record import FILE, FORMAT, Evaluation, Metric, read_evaluation
+from neurocontrast.exceptions import ConfigError, DataError, one_of
+from neurocontrast.files import digest_of_file
+from neurocontrast.page import wording
+from neurocontrast.page.wording import IMAGES, Words
+from neurocontrast.reading import read_json
+from neurocontrast.tables import read_table
+
+__all__ = ["KINDS", "EvaluationFolder", "Explanation", "Results", "read_folder"]
+
+KINDS = ("binary", "multiclass", "continuous")
+_REQUIRED_FILES = (FILE, "predictions.tsv", "folds.tsv", "sites.tsv")
+_REMEDY = "Run 'neurocontrast evaluate' again."
+_LARGEST = 4_000_000
+"""Bytes up to which images.json is read."""
+
+_TEXT = frozenset(
+    (
+        "participant_id", "subject_id", "session", "site", "sex", "held_out_site", "note", "path", "y_true", "target",
+        "y_pred", "group_by", "group", "model", "column", "within", "metric", "step", "reason", "class", "reference",
+        "confused_with", "split",
+    )
+)  # fmt: skip
+_LOOSE = {"folds.tsv", "map.tsv", "scans.tsv", "training.tsv"}
+"""Tables that may hold further columns of any kind."""
+
+
+class Results:
+    """Metrics of an evaluation or a comparison, with their names."""
+
+    @property
+    def leading(self: Any) -> list[str]:
+        """Metrics that go into every table, the most important first."""
+        return wording.leading_metrics(self.kind, self.metrics, self.words)
+
+    @property
+    def headline(self) -> str | None:
+        """The metric that the page leads with, or None without any metric."""
+        return next(iter(self.leading), None)
+
+    def describe(self: Any, metric: str) -> wording.Named:
+        """Return how a metric is called."""
+        return wording.describe_metric(metric, self.words)
+
+    def chance(self: Any, metric: str) -> float | None:
+        """Return what guessing reaches; None if it depends on the cohort."""
+        return wording.chance_level(metric, len(self.classes), self.words)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What ``neurocontrast explain`` found: ``explain.json``, and the path of its map."""
+
+    about: Mapping[str, Any]
+    map_path: Path
+
+
+def _table(file: str, *columns: str) -> Any:
+    """Declare a table that may be absent: its file, and the columns without which it means nothing."""
+    return field(default=None, metadata={"file": file, "columns": columns})
+
+
+@dataclass(frozen=True)
+class EvaluationFolder(Results):
+    """Content of an evaluation folder; a table is None if it is absent or empty.
+
+    `summary` is ``evaluation.json``, `probe` is ``probe/probe.json``, `explanation` comes from the folder of that name,
+    `origin` is the ``images.json`` next to the evaluated images, `show_ids` allows identifiers in the report, and
+    `findings` are those that the report is made of.
+    """
+
+    folder: Path
+    summary: Evaluation
+    predictions: pd.DataFrame = _table("predictions.tsv", "repeat", "fold", "y_true", "y_score")
+    folds: pd.DataFrame = _table("folds.tsv", "repeat", "fold", "n_train", "n_test")
+    sites: pd.DataFrame = _table("sites.tsv", "site", "n")
+    cohort: pd.DataFrame | None = _table("cohort.tsv", "site")
+    points: pd.DataFrame | None = _table("map.tsv", "pc1", "pc2")
+    training: pd.DataFrame | None = _table("training.tsv")
+    scans: pd.DataFrame | None = _table("scans.tsv", "path")
+    flow: pd.DataFrame | None = _table("flow.tsv", "step", "n_scans")
+    groups: pd.DataFrame | None = _table("groups.tsv", "group_by", "group", "n")
+    calibration: pd.DataFrame | None = _table("calibration.tsv", "model", "n", "mean_predicted", "observed")
+    confounds: pd.DataFrame | None = _table("confounds.tsv", "column", "metric", "value")
+    external_predictions: pd.DataFrame | None = _table("external_predictions.tsv", "y_true", "y_score")
+    external_sites: pd.DataFrame | None = _table("external_sites.tsv", "site", "n")
+    by_class: pd.DataFrame | None = _table("classes.tsv", "class", "n", "recall")
+    new_sites: pd.DataFrame | None = _table("new_sites.tsv", "site", "model", "n")
+    outlyingness: pd.DataFrame | None = _table("outlyingness.tsv", "site", "outside")
+    external_outlyingness: pd.DataFrame | None = _table("external_outlyingness.tsv", "site", "outside")
+    probe: Mapping[str, Any] | None = None
+    explanation: Explanation | None = None
+    config_text: str | None = None
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    show_ids: bool = False
+    findings: tuple[Any, ...] = ()
+
+    @property
+    def target(self) -> str:
+        """Name of the column that was predicted."""
+        return self.summary.target
+
+    @property
+    def kind(self) -> str:
+        """One of ``binary``, ``multiclass`` and ``continuous``."""
+        return self.summary.kind
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What the embeddings say of the pretraining run; empty if they say nothing."""
+        return self.summary.run or {}
+
+    @property
+    def words(self) -> Words:
+        """Nouns for what was evaluated: scans, or images."""
+        return wording.words_of(self.run)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether there is one test set, given beforehand, and not cross-validation."""
+        return self.summary.splits == "fixed" or self.summary.split is not None
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Number of scans in each part of a fixed split; empty with cross-validation."""
+        return self.summary.split.n if self.summary.split else {}
+
+    @property
+    def classes(self) -> list[str]:
+        """Class names; empty for a continuous target."""
+        return self.summary.classes
+
+    @property
+    def positive(self) -> str:
+        """Name of the positive class; empty without one."""
+        return self.summary.positive or ""
+
+    @property
+    def negative(self) -> str:
+        """Name of the other class of a binary target."""
+        return next((name for name in self.classes if name != self.positive), "")
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Metrics of the embedding; those of the other models are in `summary`."""
+        return self.summary.metrics
+
+    @property
+    def level(self) -> float:
+        """Share that intervals hold."""
+        return self.summary.bootstrap.level or 0.95
+
+    @property
+    def key(self) -> str:
+        """A secret of this evaluation: the digest of its predictions, which are no part of the report."""
+        return digest_of_file(self.folder / "predictions.tsv")
+
+
+def read_folder(folder: str | os.PathLike[str], *, show_ids: bool = False) -> EvaluationFolder:
+    """Read and check an evaluation folder.
+
+    Parameters
+    ----------
+    folder : path
+        What ``neurocontrast evaluate --out`` wrote.
+    show_ids : bool, default=False
+        Whether identifiers of participants may appear in the report.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such folder, or it is not an evaluation folder.
+    DataError
+        If a file is missing, damaged or of another format; the file is named.
+    """
+    root = Path(folder)
+    _check_is_evaluation(root)
+    summary = read_evaluation(root)
+    missing = [name for name in _REQUIRED_FILES if not (root / name).is_file()]
+    if missing:
+        raise DataError(
+            f"{root}: incomplete evaluation folder; missing: {one_of(missing)}. "
+            "Run 'neurocontrast evaluate' again; its files belong together."
+        )
+    tables: dict[str, Any] = {
+        table.name: _read(root / table.metadata["file"], table.metadata["columns"], kind=summary.kind)
+        for table in fields(EvaluationFolder)
+        if "file" in table.metadata
+    }
+    if tables["predictions"] is None:
+        raise DataError(f"{root / 'predictions.tsv'}: no predictions in it. {_REMEDY}")
+    tables |= {name: pd.DataFrame() for name in ("folds", "sites") if tables[name] is None}
+    config, probe = root / "config.yaml", root / "probe" / "probe.json"
+    files = EvaluationFolder(
+        folder=root,
+        summary=summary,
+        **tables,
+        probe=read_json(probe, remedy=_REMEDY) if probe.is_file() else None,
+        explanation=_read_explanation(root / "explanation"),
+        config_text=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else None,
+        show_ids=show_ids,
+    )
+    return replace(files, origin=_read_origin(files)) if files.words is IMAGES else files
+
+
+def _check_is_evaluation(root: Path) -> None:
+    if (root / FILE).is_file():
+        return
+    if root.is_file():
+        found, hint = f"got the file '{root}'", f" Give the folder that holds it: {root.parent}."
+    elif not root.is_dir():
+        found, hint = f"and there is no folder '{root}'", ""
+    else:
+        found, hint = f"and '{root}' has no {FILE}", ""
+        if (root / "encoder.json").is_file() or (root / "provenance.json").is_file():
+            hint = " It looks like a run of 'neurocontrast pretrain': run 'embed' and 'evaluate' first."
+        elif (root / "comparison.json").is_file():
+            hint = " It is a comparison, which has its page already: comparison.html."
+    raise ConfigError(f"evaluation: must be the folder that 'neurocontrast evaluate' wrote, {found}.{hint}")
+
+
+def _read(path: Path, required: Sequence[str], *, kind: str) -> pd.DataFrame | None:
+    """Read a table as text, then convert what must be a number; None if it is absent or empty."""
+    if not path.is_file() or path.stat().st_size < 2:  # a table without columns is one line end
+        return None
+    table = read_table(path, needed=required, remedy=_REMEDY, dtype=str, na_values=["", "n/a"])
+    if table.empty:
+        return None
+    text = _TEXT - {"y_true", "target"} if kind == "continuous" else _TEXT
+    return table.apply(lambda column: column if column.name in text else _convert(column, path, required))
+
+
+def _convert(column: pd.Series, path: Path, required: Sequence[str]) -> pd.Series:
+    """Return flags as such, and all else as numbers; further columns of some tables may stay text."""
+    lower = column.str.lower()
+    if column.name == "outside":
+        wrong, kind = ~lower.fillna("").isin(["true", "false", ""]), "true or false"
+    else:
+        values, kind = pd.to_numeric(column, errors="coerce"), "numbers"
+        wrong = column.notna() & values.isna() & (lower != "nan")
+    if not wrong.any():
+        return lower == "true" if column.name == "outside" else values.astype("float64")
+    if path.name in _LOOSE and column.name not in required:
+        return column
+    found = ", ".join(f"row {row + 2}: {shown(column[row])}" for row in wrong[wrong].index[:5])
+    raise DataError(f"{path}, column '{column.name}': must be {kind}, found {found}.")
+
+
+def _read_origin(files: EvaluationFolder) -> Mapping[str, Any]:
+    """Return images.json from next to the store of the images; empty if it is absent or cannot be read.
+
+    A store like ``images.npy`` is looked for where it is named, and then in the evaluation folder.
+    """
+    tables = [table for table in (files.scans, files.predictions) if table is not None and "path" in table]
+    named = [path for table in tables for path in table["path"].dropna().head(1) if is_image_path(path)]
+    store = split_image_path(named[0])[0] if named else Path()
+    places = [place.with_name("images.json") for place in (store, files.folder / store) if place.is_file()]
+    try:
+        return read_json(places[0], limit=_LARGEST) if places else {}
+    except DataError:
+        return {}
+
+
+def _read_explanation(folder: Path) -> Explanation | None:
+    if not (folder / "explain.json").is_file():
+        return None
+    remedy = "Run 'neurocontrast explain' again."
+    about = read_json(folder / "explain.json", remedy=remedy)
+    if about.get("format") != FORMAT:
+        raise DataError(
+            f"{folder / 'explain.json'}: format must be {FORMAT}, found {about.get('format')!r}. It was written by "
+            f"another version of neurocontrast. {remedy}"
+        )
+    # The name of a file in this folder, and no way out of it.
+    path = folder / Path(str(about.get("map") or "saliency.nii.gz")).name
+    if not path.is_file():
+        raise DataError(f"{path}: the map of the explanation is missing. {remedy}")
+    return Explanation(about, path)

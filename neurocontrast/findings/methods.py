@@ -1,0 +1,124 @@
+"""Methods to be pasted into a paper, and what the report leaves unsaid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from neurocontrast.findings.finding import Finding
+from neurocontrast.findings.folder import EvaluationFolder
+from neurocontrast.findings.prose import dataset_name, permutation_result, probe_details, template_of, write_paragraphs
+from neurocontrast.page.blocks import Block, Citations, Code, Facts, Items, Numbered, Paragraph, Section, note
+from neurocontrast.page.wording import flatten, join_words, lower_first, shorten_paths, value_text
+
+__all__ = [
+    "METHODS",
+    "PROVENANCE",
+    "SILENCES",
+    "list_silences",
+    "show_methods",
+    "show_provenance",
+    "show_silences",
+    "write_methods",
+]
+
+_PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
+"""First words of metrics that keep their capital within a sentence."""
+
+
+def show_methods(files: EvaluationFolder) -> Section:
+    """Return the paragraphs of a methods section with their references."""
+    cite = Citations()
+    blocks: list[Block] = [Paragraph(text, label=label) for label, text in write_methods(files, cite)]
+    lead = "Generated from the record of this run, to be pasted into a paper; check it before it goes there."
+    return Section("methods", "Methods", [*blocks, Numbered("References", cite.listed())], lead=lead)
+
+
+def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, str]]:
+    """Return the paragraphs of a methods section, each with its heading, saying only what the files record."""
+    labels = [files.describe(key).label for key in files.metrics]
+    return write_paragraphs(
+        "methods.j2",
+        files,
+        cite=cite,
+        parts=[template_of(each.methods) for each in files.findings if each.methods and each.fits(files)],
+        dataset=dataset_name(files),
+        views=_views(files.run.get("augment")),
+        probe_details=lambda by: probe_details(files, by),
+        labels=[label if label.startswith(_PROPER_NAMES) else lower_first(label) for label in labels],
+        headline=files.headline,
+        permutation=permutation_result(files, files.headline),
+    )
+
+
+def _views(augment: Any) -> str:
+    """Name the operations that make a view, in the order of the record; empty if none is recorded."""
+    if not augment:
+        return ""
+    if augment.get("transforms"):
+        names = [str(step.get("_target_")).rpartition(".")[2] for step in augment["transforms"]]
+        return f"transforms of the study's own ({join_words(names)})"
+    views = []
+    for key, settings in augment.items():
+        if key != "kind" and settings is not None:
+            parts = [f"{name} {value_text(value)}" for name, value in settings.items() if value is not None]
+            about = f" ({join_words(parts)})" if parts else ""
+            views.append(str(key).replace("_", " ") + about)
+    return "; ".join(views)
+
+
+def show_silences(files: EvaluationFolder) -> Section:
+    """Return what a reader must not read into the report."""
+    return Section("silences", "What this report does not say", [Items(list_silences(files))])
+
+
+def list_silences(files: EvaluationFolder) -> list[tuple[str, str]]:
+    """Return what this report leaves unsaid."""
+    return write_paragraphs("silences.j2", files)
+
+
+_MAX_LENGTH = 300
+_SKIPPED = ("training_metrics", "pretraining_subjects", "participant_digests", "view", "p_values", "observed")
+"""Written in full elsewhere in the report, lists of people, or a packed mask."""
+
+
+def show_provenance(files: EvaluationFolder) -> Section:
+    """Return what was recorded of evaluation, embeddings, pretraining and environment, and the configuration."""
+    s = files.summary.content()
+    bootstrap = dict(s.get("bootstrap") or {})
+    if bootstrap.get("unit") == "subject":
+        bootstrap["unit"] = files.words.unit
+    # Coefficients and names of features are in the file.
+    short = {k: v for k, v in (files.probe or {}).items() if not isinstance(v, dict | list | tuple) or len(v) <= 8}
+    groups: dict[str, Mapping] = {
+        "Evaluation": {"format": s["format"], "seed": s.get("seed"), "splits": s["splits"], "folds": s.get("n_folds"),
+                       "repeats": s.get("n_repeats"), "overlap allowed": s.get("allow_overlap"),
+                       "digest of the splits": s.get("splits_digest"),
+                       f"{files.words.units} also in pretraining": s.get("n_overlap"),
+                       "bootstrap": bootstrap or None, "permutation": s.get("permutation"), "probe": s.get("probe"),
+                       "threshold": s.get("threshold")},
+        f"Probe on all {files.words.items} (probe/probe.json)": short,
+        "Embeddings": s.get("embeddings") or {},
+        "Objective": s.get("objective") or {},
+        "Encoder and preprocessing contract": {k: v for k, v in files.run.items() if k != "objective"},
+        "Simulation": s.get("simulation") or {},
+        "Environment": s.get("environment") or {},
+    }  # fmt: skip
+    items, shown = files.words.items, {title: content for title, content in groups.items() if content}
+    blocks: list[Block] = [Facts(_facts(content, items), title=title) for title, content in shown.items()]
+    if files.config_text:
+        blocks.append(Code("Resolved configuration (config.yaml)", shorten_paths(files.config_text)))
+    else:
+        blocks.append(note("config.yaml is absent from the evaluation folder."))
+    return Section("provenance", "Provenance", blocks)
+
+
+def _facts(content: Mapping, items: str) -> list[tuple[str, str]]:
+    leaves = [(name, text) for name, text in flatten(content) if not set(name.split(".")) & set(_SKIPPED)]
+    shown = [(name.replace(".", ", ").replace("_", " ").replace("scans", items), text) for name, text in leaves]
+    return [(name, text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…") for name, text in shown]
+
+
+METHODS = Finding("methods", show_methods)
+SILENCES = Finding("silences", show_silences)
+PROVENANCE = Finding("provenance", show_provenance)

@@ -1,0 +1,354 @@
+"""Errors of a probe at sites that it has never seen, beside its errors for the same people at known sites."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of its models
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pydantic import StrictBool, StrictFloat, StrictInt
+
+from neurocontrast.evaluation.adjustment import choose_covariates
+from neurocontrast.evaluation.few_shot import few_shot_error
+from neurocontrast.evaluation.fitting import OutOfFold
+from neurocontrast.evaluation.metrics import (
+    DESCRIPTIVE,
+    LOWER_IS_BETTER,
+    ON_REQUEST,
+    POOLED_ONLY,
+    explain_undefined,
+    finite_or_none,
+)
+from neurocontrast.evaluation.models import ConstantModel, Model, ProbeModel, cross_validate
+from neurocontrast.evaluation.models.covariates import with_covariates
+from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.record import Counts, Estimate, Notice, Part, Section
+from neurocontrast.evaluation.splits import Split, group_sites
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, count_resamples
+from neurocontrast.exceptions import one_of
+from neurocontrast.findings.confounds.measure import site_reading
+from neurocontrast.findings.finding import Found, Inputs
+from neurocontrast.findings.groups.measure import why_no_interval
+from neurocontrast.progress import Progress
+from neurocontrast.seeds import derive_seed
+
+__all__ = ["MAX_GROUPS", "NewSite", "SitesLeftOut", "plan_sites_left_out"]
+
+
+class SkippedSite(Section):
+    """A site that was not left out, and why."""
+
+    site: str
+    why: str = ""
+
+
+class SitePredictability(Section):
+    """How well the site is predicted from the embedding."""
+
+    balanced_accuracy: StrictFloat | None = None
+    low: StrictFloat | None = None
+    high: StrictFloat | None = None
+    chance: StrictFloat | None = None
+    n_sites: StrictInt | None = None
+
+
+class NewSite(Part):
+    """Figures by model and metric: at known sites (`home`), at unseen ones, and how these compare."""
+
+    key = "new_site"
+
+    design: str | None = None
+    metric: str | None = None
+    models: list[str] = []
+    home: dict[str, dict[str, Estimate]] = {}
+    unseen: dict[str, dict[str, Estimate]] = {}
+    ratio: dict[str, dict[str, Estimate]] = {}
+    difference: dict[str, dict[str, Estimate]] = {}
+    unseen_minus_constant: dict[str, dict[str, Estimate]] = {}
+    n: Counts = Counts()
+    bootstrap_unit: str | None = None
+    n_sites: StrictInt | None = None
+    left_out: list[str] = []
+    skipped: list[SkippedSite] = []
+    site_predictability: SitePredictability | None = None
+    recentred: StrictBool = False
+
+
+Models = dict[str, OutOfFold]
+Rows = npt.NDArray[np.intp]
+
+NOTABLE_RATIO = 1.3
+"""An error that grows more than this at unseen sites, its interval above 1, is warned about."""
+MIN_SITE_SUBJECTS = 5
+"""A site with fewer subjects is not left out: its error would say nothing."""
+N_SHOTS = 10
+"""Subjects of an unseen site by which its bias is taken out, to tell few-shot from zero-shot errors."""
+MAX_GROUPS = 20
+"""More sites than this are left out in this many groups of about equal size."""
+
+
+@dataclass(frozen=True)
+class SitesLeftOut:
+    """Folds that each leave out a site or a group of sites, and the sites that are left out or skipped."""
+
+    splits: list[Split] = field(default_factory=list)
+    sites: tuple[str, ...] = ()
+    skipped: list[dict[str, str]] = field(default_factory=list)
+    why_not: str | None = None
+
+
+def plan_sites_left_out(study: Study) -> SitesLeftOut:
+    """Return folds that leave out each site whose people the main folds test while their site is known."""
+    why_not = _why_not(study)
+    if why_not is not None:
+        return SitesLeftOut(why_not=why_not)
+    sites, home = study.sites, _tested_at_home(study)
+    if not home.any():
+        return SitesLeftOut(why_not="the main folds hold sites out already: their figures are those of unseen sites")
+    names = sorted({site for site in sites if site is not None})
+    why = {site: _why_skipped(study, np.flatnonzero(home & (sites == site))) for site in names}
+    groups = [[site] for site in names if why[site] is None]
+    if len(groups) > MAX_GROUPS:
+        groups = group_sites(sites[np.isin(sites, np.concatenate(groups))], MAX_GROUPS)
+    splits: list[Split] = []
+    for group in groups:
+        split = _split(study, home, group, fold=len(splits))
+        reason = _why_untrainable(study, split)
+        why |= dict.fromkeys(group, reason)
+        splits += [] if reason else [split]
+    skipped = [{"site": site, "why": reason} for site, reason in why.items() if reason is not None]
+    chosen = tuple(site for site in names if why[site] is None)
+    return SitesLeftOut(splits, chosen, skipped, None if splits else f"no site can be left out: {_listed(skipped)}")
+
+
+def _why_not(study: Study) -> str | None:
+    known = {site for site in study.sites if site is not None}
+    if not study.settings.new_site:
+        return "not asked for (new_site=false)"
+    if study.fixed:
+        return "a column says what is tested (split_column), and no site is left out"
+    if study.target.name == "site":
+        return "the site is the target, and a site that is left out cannot be predicted"
+    if len(known) < 2:
+        return "no scan has a site" if not known else f"one site only ('{next(iter(known))}')"
+    if study.settings.harmonise == "combat" or "site" in study.settings.residualise:
+        return "harmonise=combat and residualise=[site] learn a site from its training scans; an unseen one has none"
+    return None
+
+
+def _tested_at_home(study: Study) -> npt.NDArray[np.bool_]:
+    """Return which scans have a site and are tested by the main folds, always with their site in training."""
+    sites = study.sites
+    tested, unknown = np.zeros((2, len(sites)), dtype=bool)
+    for split in study.splits:
+        seen = [site for site in set(sites[split.train]) if site is not None]
+        tested[split.test] = True
+        unknown[split.test] |= ~np.isin(sites[split.test], seen)
+    return tested & ~unknown
+
+
+def _why_skipped(study: Study, rows: Rows) -> str | None:
+    n = len(set(study.subjects[rows]))
+    if n < MIN_SITE_SUBJECTS:
+        return f"fewer than {MIN_SITE_SUBJECTS} subjects ({n}) tested while the site is known"
+    if study.target.kind == "continuous":
+        return None
+    present = np.unique(study.target.values[rows])
+    return f"single class ({study.target.classes[int(present[0])]})" if len(present) < 2 else None
+
+
+def _split(study: Study, home: npt.NDArray[np.bool_], group: Sequence[str], *, fold: int) -> Split:
+    """Train on scans of other, known sites; a subject that was at a site of the group too is not trained on."""
+    known = np.array([site is not None for site in study.sites])
+    members = known & np.isin(study.sites.astype(str), list(group))
+    owners = study.subjects.astype(str)
+    train = known & ~members & ~np.isin(owners, owners[members])
+    return Split(0, fold, np.flatnonzero(train), np.flatnonzero(members & home), ", ".join(group))
+
+
+def _why_untrainable(study: Study, split: Split) -> str | None:
+    target, n = study.target, len(split.train)
+    if target.kind == "continuous":
+        varies = n >= 2 and np.ptp(target.values[split.train].astype(float)) > 0
+        return None if varies else f"'{target.name}' does not vary in the {n} scans of the other sites"
+    owners, values = study.subjects[split.train].astype(str), target.values[split.train]
+    needed = range(2) if target.kind == "binary" else np.unique(target.values[split.test]).astype(int)
+    lacking = [target.classes[code] for code in needed if len(set(owners[values == code])) < 2]
+    return f"fewer than two subjects of {one_of(lacking)} at the other sites" if lacking else None
+
+
+def _listed(skipped: Sequence[Mapping[str, str]]) -> str:
+    listed = "; ".join(f"{each['site']}: {each['why']}" for each in skipped[:8])
+    return listed + (f"; and {len(skipped) - 8} more" if len(skipped) > 8 else "")
+
+
+def measure_new_sites(inputs: Inputs) -> Found:
+    """Leave every site out once, with the probe of the study, and compare each scan with its main prediction."""
+    study = inputs.study
+    plan = plan_sites_left_out(study)
+    if plan.why_not is not None:
+        return Found({"new_site": None, "new_site_note": plan.why_not})
+    models = _predict(study, plan, inputs.models, inputs.progress)
+    rows = np.sort(np.concatenate([split.test for split in plan.splits]))
+    grouped = len(plan.splits) < len(plan.sites)
+    summary = {
+        "design": f"leave-sites-out in {len(plan.splits)} groups" if grouped else "leave-one-site-out",
+        "metric": study.target.metric_names[0],
+        "models": [key.removeprefix("unseen ") for key in models if key.startswith("unseen ")][:-1],
+        **_pooled(study, models, rows),
+        "n": {"scans": len(rows), "subjects": len(set(study.subjects[rows]))},
+        "bootstrap_unit": study.units.name,
+        "n_sites": len(plan.sites),
+        "left_out": list(plan.sites),
+        "skipped": plan.skipped,
+        "site_predictability": _predictability(site_reading(inputs.found.tables.get("confounds"))),
+        "recentred": "unseen recentred" in models,
+    }
+    found = {"new_site": summary, "new_site_note": None}
+    with inputs.progress.task("Sites left out", len(plan.sites), "site") as task:
+        table = _site_table(study, plan, models, task.advance)
+    return Found(found, {"new_sites": table}, _warnings(summary))
+
+
+def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> Models:
+    """Return predictions of each model at known sites, ``home …``, and at sites left out, ``unseen …``."""
+    names = choose_covariates(study.table, study.settings.covariates, target=study.target.name, sites_held_out=True)[0]
+    recentred = study.settings.recentre != "none"
+    embedding, baseline = study.models[:2]
+    assert isinstance(embedding, ProbeModel)
+    fitted: dict[str, Model] = {"embedding": replace(embedding, design=study.design(recentre=False))}
+    fitted |= {"recentred": embedding} if recentred else {}
+    fitted["baseline"] = with_covariates(baseline, study.table, names)
+    n_folds = len(fitted) * len(plan.splits) + recentred * len(study.splits)
+    with progress.task("Leaving sites out", n_folds, "fold") as task:
+
+        def fit(model: Model, splits: Sequence[Split], advance: Callable[[], None] = task.advance) -> OutOfFold:
+            return cross_validate(
+                model, study.target, splits, subjects=study.subjects, settings=study.settings, sites=study.sites,
+                advance=advance,
+            )  # fmt: skip
+
+        found = {f"home {name}": models["baseline" if name == "baseline" else "embedding"] for name in fitted}
+        if recentred:
+            found["home embedding"] = fit(fitted["embedding"], study.splits)
+        constant = ConstantModel("constant")
+        found["home constant"] = fit(constant, study.splits, lambda: None)
+        found |= {f"unseen {name}": fit(model, plan.splits) for name, model in fitted.items()}
+        return found | {"unseen constant": fit(constant, plan.splits, lambda: None)}
+
+
+def _draw(
+    study: Study, models: Models, rows: Rows, names: list[str], units: npt.NDArray[np.object_], n: int, *key: str
+) -> dict[str, dict[str, Resamples]]:
+    """Return every metric of every model with `n` resamples that all share."""
+    seed = derive_seed("new-site-intervals", study.settings.seed, *key)
+    n = count_resamples(n, len(rows))
+    return bootstrap_metrics(study.target, models, units, n_bootstraps=n, seed=seed, rows=rows, names=names)
+
+
+def _pooled(study: Study, models: Models, rows: Rows) -> dict[str, Any]:
+    """Return ``home``, ``unseen``, and how these compare with one another and with the constant."""
+    names = [*study.target.metric_names, *ON_REQUEST[study.target.kind]]
+    level, found = study.settings.confidence_level, dict[str, Any]()
+    drawn = _draw(study, models, rows, names, study.units.labels, study.settings.n_bootstraps)
+
+    def compare(one: str, other: str, function: np.ufunc, names: list[str]) -> dict[str, Any]:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return {name: drawn[one][name].combine(drawn[other][name], function).figure(level=level) for name in names}
+
+    for key, figures in drawn.items():
+        where, model = key.split(" ", 1)
+        described = {name: {**figure.figure(level=level), "n": len(rows)} for name, figure in figures.items()}
+        found.setdefault(where, {})[model] = described
+    kept = [model for model in found["unseen"] if model != "constant"]
+    errors = [name for name in names if name in LOWER_IS_BETTER]
+    found["ratio"] = {each: compare(f"unseen {each}", f"home {each}", np.divide, errors) for each in kept}
+    found["difference"] = {each: compare(f"unseen {each}", f"home {each}", np.subtract, names) for each in kept}
+    against = {each: compare(f"unseen {each}", "unseen constant", np.subtract, names) for each in kept}
+    return found | {"unseen_minus_constant": against}
+
+
+def _site_table(study: Study, plan: SitesLeftOut, models: Models, advance: Callable[[], None]) -> pd.DataFrame:
+    """Return one row a site that was left out and model: figures when it is unseen, and when it is known."""
+    settings, target, found = study.settings, study.target, []
+    names = [name for name in target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE]
+    names += ON_REQUEST[target.kind]
+    for split, site in ((split, site) for split in plan.splits for site in plan.sites):
+        rows = split.test[study.sites[split.test] == site]
+        if not len(rows):
+            continue
+        few = why_no_interval(study, rows, study.subjects)
+        reason = explain_undefined(target.kind, target.values[rows], target.classes)
+        drawn = _draw(study, models, rows, names, study.subjects, 0 if few else settings.n_bootstraps, site)
+        for model in (key.removeprefix("unseen ") for key in models if key.startswith("unseen ")):
+            row: dict[str, Any] = {"site": site, "model": model, "n": len(rows), "n_train": len(split.train)}
+            for prefix, where in (("", "unseen"), ("home_", "home")):
+                for name in names:
+                    figure = drawn[f"{where} {model}"][name].figure(level=settings.confidence_level)
+                    row |= {f"{prefix}{name}": figure["value"]}
+                    row |= {f"{prefix}{name}_{end}": figure[end] for end in ("low", "high")}
+            row |= _bias_aside(study, models[f"unseen {model}"], rows)
+            found.append(row | {"note": "; ".join(text for text in (reason, few) if text) or None})
+        advance()
+    return pd.DataFrame(found)
+
+
+def _bias_aside(study: Study, model: OutOfFold, rows: Rows) -> dict[str, float | None]:
+    """Return what is left of a site's error without its bias: the errors' deviation, and the error after few shots."""
+    if study.target.kind != "continuous":
+        return {}
+    errors = model.scores[0, rows] - study.target.values[rows].astype(float)
+    seed = derive_seed("few-shot", study.settings.seed)
+    few_shot = few_shot_error(errors, study.subjects[rows], n_shots=N_SHOTS, seed=seed)
+    return {"spread": float(errors.std(ddof=1)) if len(rows) > 1 else None, f"mae_{N_SHOTS}_shots": few_shot}
+
+
+def _predictability(reading: pd.Series | None) -> dict[str, Any] | None:
+    if reading is None:
+        return None
+    ends = {end: finite_or_none(reading[end]) for end in ("low", "high")}
+    chance = {"chance": float(reading["chance"]), "n_sites": int(reading["n_levels"])}
+    return {"balanced_accuracy": float(reading["value"]), **ends, **chance}
+
+
+def _warnings(summary: Mapping[str, Any]) -> list[Notice]:
+    """Warn where the probe is clearly worse at unseen sites, or no better than a constant."""
+    found = []
+    best = "recentred" if summary["recentred"] else "embedding"
+    name = "mae" if "mae" in summary["ratio"][best] else "log_loss"
+    if name in summary["ratio"][best]:  # decision values have no loss to compare
+        shown, usual = {"mae": ("mean absolute error", "median"), "log_loss": ("log-loss", "prevalence")}[name]
+        ratio, gain = summary["ratio"][best][name], summary["unseen_minus_constant"][best][name]
+        home, unseen = (summary[where][best][name]["value"] for where in ("home", "unseen"))
+        if ratio["low"] is not None and ratio["value"] >= NOTABLE_RATIO and ratio["low"] > 1:
+            text = (
+                f"At sites that the probe has not seen its {shown} is {unseen:.3g}, where it is {home:.3g} for the "
+                f"same people when their site is known: {ratio['value']:.2f} times as much ({ratio['low']:.2f} to "
+                f"{ratio['high']:.2f}). The other figures are of known sites: do not expect them at another hospital."
+            )
+            explanation = (
+                "The result below is of sites that were trained on. At another scanner expect the error of unseen "
+                "sites, or a larger one. See “At a site it has not seen”."
+            )
+            found.append(Notice("new_site_worse", text, explanation))
+        if gain["value"] is not None and (gain["value"] if gain["high"] is None else gain["high"]) >= 0:
+            text = (
+                f"At sites that the probe has not seen its {shown} ({unseen:.3g}) is not shown to be below that of "
+                f"the other sites' {usual} ({summary['unseen']['constant'][name]['value']:.3g}), which needs no scan."
+            )
+            explanation = (
+                "At a scanner that was not trained on, do not trust the number: as far as these data tell, a guess "
+                "without the scan serves as well. See “At a site it has not seen”."
+            )
+            found.append(Notice("new_site_no_better_than_constant", text, explanation))
+    if summary["skipped"]:
+        text = f"{len(summary['skipped'])} sites were not left out ({_listed(summary['skipped'])})."
+        found.append(
+            Notice("new_site_skipped", text, "What the model does there, were the site new to it, is not known.")
+        )
+    return found

@@ -1,0 +1,256 @@
+"""What happens at a site that the model has not seen: what a hospital group asks first."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.evaluation.record import Estimate
+from neurocontrast.findings.folder import EvaluationFolder
+from neurocontrast.findings.new_site.measure import NewSite
+from neurocontrast.findings.prose import write
+from neurocontrast.page.blocks import Block, Column, Items, Paragraph, Section, Table, make_table, note, pictures
+from neurocontrast.page.style import INK, PALETTE, Picture, Series, distinct_labels, draw_intervals
+from neurocontrast.page.wording import (
+    capitalise,
+    estimate_text,
+    is_error,
+    leading_metrics,
+    number_text,
+)
+
+__all__ = ["METHODS", "constant_estimate", "draw_new_sites", "judge_constant", "recentred", "say_new_site",
+           "show_new_site"]  # fmt: skip
+
+_TITLE = "At a site it has not seen"
+_CONSTANT = {
+    "continuous": "the median of the training sites, the same for everybody",
+    "binary": "the share of positives at the training sites, the same for everybody",
+    "multiclass": "the shares of the classes at the training sites, the same for everybody",
+}
+_ORDERS = {"auc", "auc_within_fold", "average_precision", "pearson", "spearman", "age_bias_slope", "calibration_slope",
+           "calibration_intercept"}  # fmt: skip
+"""Metrics of the order of scans, of which a guess that is the same for everybody has none."""
+_BIAS_ASIDE = {"bias": "Bias", "spread": "Spread", "mae_10_shots": "Error with 10 labelled scans"}
+_FEW_SHOT = (
+    "Bias and spread are the mean and the standard deviation of a site's errors while it is unseen. The last is "
+    "few-shot: the error of the others once the mean error of ten of the site's subjects is taken out (predict "
+    "--calibrate)."
+)
+_RECENTRED = (
+    "Transductive: each site's own mean was taken out of its features, that of the unseen site from its unlabelled "
+    "scans. It needs a batch of scans of the site before the first prediction, and takes out real differences between "
+    "the people of sites too, where they were not kept on purpose; a single scan of a new site does not get it. The "
+    "result above, and what is said of other test sets, is of recentred features as well; “known” and “unseen” without "
+    "the word are not."
+)
+METHODS = """
+## Unseen sites.
+{% set block = s.new_site %}
+{% if block and block.unseen %}
+To estimate what happens at a site that was not trained on,
+{% if (block.design or "leave-one-site-out") == "leave-one-site-out" %}each site was left out in turn
+{% else %}sites were left out ({{ block.design }}){% endif %}
+(internal–external cross-validation {{ cite(INTERNAL_EXTERNAL) }}): everything that is fitted after
+the encoder, from standardisation to the choice of the penalty, used the other sites only. These predictions are set
+beside those of the main cross-validation for the same people, where other people of their site were trained on, and
+beside a constant guess, {{ {"continuous": "the median of", "binary": "the share of positives at",
+"multiclass": "the shares of the classes at"}[files.kind] }} the training sites, the same for everybody.
+{% if block.ratio.embedding %}
+{% set errors = [] %}
+{% for key in block.ratio.embedding %}{% do errors.append(metric(key).name) %}{% endfor %}
+The ratio of unseen to known is given for {{ errors|listed }}, with a paired bootstrap interval.
+{% endif %}
+{% if block.unseen.recentred %}
+In a second, transductive analysis each site's own mean was taken out of its features, for the left-out site the mean of
+its unlabelled scans; it is in the spirit of adapting a network's normalisation to an unlabelled domain {{ cite("Li Y, "
+"Wang N, Shi J, Hou X, Liu J. Adaptive batch normalization for practical domain adaptation. Pattern Recognit "
+"2018;80:109–117.") }}.
+{% endif %}
+{% endif %}
+"""
+
+
+def show_new_site(files: EvaluationFolder) -> Section:
+    """Return sentences to quote, the figure and the table of unseen sites, or why there is none."""
+    metric = new_site_metric(files)
+    if metric is None:
+        return Section("new_site", _TITLE, [_why_not(files)])
+    rows, quote = site_rows(files, metric), say_new_site(files)
+    details = write("new_site.j2", files, n_sites=len(rows) - 1, constant_words=_CONSTANT[files.kind])
+    blocks: list[Block] = [Paragraph(quote, label="To quote.", role="quote")] if quote else []
+    blocks.append(Paragraph(details, label="For a methods reviewer.", role="quote"))
+    blocks += [Items([("Recentred by site.", _RECENTRED)], role="warnings")] if recentred(files) else []
+    blocks += pictures(draw_new_sites(files, metric))
+    blocks.append(_table(files, metric, rows))
+    lead = (
+        "The people of every site, predicted by a probe that was fitted without any scan of the site: what to expect "
+        "at another hospital, as far as this collection can tell. The encoder is the same throughout; only a run that "
+        "was pretrained without the site tells what pretraining has to do with it."
+    )
+    return Section("new_site", _TITLE, blocks, lead=lead)
+
+
+def _why_not(files: EvaluationFolder) -> Paragraph:
+    remark = (files.summary.model_extra or {}).get("new_site_note") or ""
+    if files.summary.splits == "leave-site-out":
+        text = "The result above is that of unseen sites already: each was left out in turn. See Site by site."
+        return note(f"{text} {remark}".strip())
+    remark = capitalise(remark) or "new_sites.tsv is absent or empty; it is written from two sites on."
+    return note(f"Not shown: how the model does at a site that it has not seen. {remark}")
+
+
+def new_site_metric(files: EvaluationFolder) -> str | None:
+    """Return the metric that the panel leads with, or None without any metric."""
+    block, table = files.summary.part(NewSite), files.new_sites
+    if block is None or table is None:
+        return None
+    metrics = [name for name in table.columns if f"home_{name}" in table]
+    return block.metric if block.metric in metrics else next(iter(leading_metrics(files.kind, metrics)), None)
+
+
+def recentred(files: EvaluationFolder) -> bool:
+    """Return whether features were recentred by site, with unlabelled scans of the unseen site."""
+    block = files.summary.part(NewSite)
+    return block is not None and "recentred" in block.unseen
+
+
+def _estimate(files: EvaluationFolder, part: str, model: str, metric: str) -> Estimate | None:
+    """Return a pooled value of evaluation.json: `part` is ``home``, ``unseen``, ``ratio`` …; None where absent."""
+    block = files.summary.part(NewSite)
+    found = getattr(block, part).get(model, {}).get(metric) if block else None
+    return None if found is None or found.value is None else found
+
+
+def constant_estimate(files: EvaluationFolder, metric: str) -> Estimate | None:
+    """Return what a constant guess reaches at the unseen sites, pooled; None where the metric has no meaning for it."""
+    return None if metric in _ORDERS else _estimate(files, "unseen", "constant", metric)
+
+
+def judge_constant(files: EvaluationFolder, metric: str) -> str | None:
+    """Say how the embedding at unseen sites compares with the constant guess; None without their paired difference.
+
+    ``better``, ``worse``, ``no better``, or ``not shown``: better by its value, but not beyond its interval.
+    """
+    gain = _estimate(files, "unseen_minus_constant", "embedding", metric)
+    if gain is None or gain.value is None or constant_estimate(files, metric) is None:
+        return None
+    sign = -1 if is_error(metric) else 1
+    if gain.low is not None and gain.high is not None and gain.low * gain.high > 0:
+        return "better" if sign * gain.low > 0 else "worse"
+    return "not shown" if sign * gain.value > 0 else "no better"
+
+
+def say_new_site(files: EvaluationFolder) -> str | None:
+    """Say what an unseen site costs, and whether anything is left there; None where it is not known."""
+    key = new_site_metric(files)
+    unseen = _estimate(files, "unseen", "embedding", key) if key else None
+    block = files.summary.part(NewSite)
+    if key is None or unseen is None or block is None:
+        return None
+    errors = block.ratio.get("embedding", {})
+    names: dict[str, Any] = {
+        "key": key,
+        "unseen": unseen,
+        "home": _estimate(files, "home", "embedding", key),
+        "grown": _ratio(files, key),
+        "is_error": is_error(key),
+        "level": files.chance(key),
+        "error": next((name for name in ("brier", "log_loss", "mae") if name in errors and name != key), None),
+        "ratio": lambda name: _ratio(files, name),
+        "judge": lambda name: judge_constant(files, name),
+        "constant": lambda name: constant_estimate(files, name),
+        "shown": lambda found: estimate_text(found.value, (found.low, found.high)),
+    }
+    return write("new_site.j2", files, what="quote", **names)
+
+
+def _ratio(files: EvaluationFolder, metric: str) -> Estimate | None:
+    """Return the error at unseen sites over that at known ones; None where it means nothing."""
+    return _estimate(files, "ratio", "embedding", metric) if is_error(metric) else None
+
+
+def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
+    """Return one row a site, the largest first, and in the last row what evaluation.json says of all sites together.
+
+    Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias``, ``spread``, ``mae_10_shots``, and of each model
+    ``<model>_home`` and ``<model>_unseen`` with their ends ``…_low`` and ``…_high``; NaN where a value is absent.
+    """
+    assert files.new_sites is not None, "needed"
+    table = files.new_sites.assign(site=files.new_sites["site"].fillna("not stated"))
+    table = table.drop_duplicates(["model", "site"])
+    rows = table[table["model"] == "embedding"].reindex(columns=["site", "n", "n_train", "note", *_BIAS_ASIDE])
+    rows["note"] = rows["note"].fillna("").astype(object)
+    pooled: dict[str, Any] = {"site": "All left out, pooled", "n": rows["n"].sum(), "note": ""}
+    for model, part in product(("embedding", "recentred", "baseline", "constant"), ("home", "unseen")):
+        values = table[table["model"] == model].set_index("site").reindex(rows["site"])
+        found = _estimate(files, part, model, metric) or Estimate()
+        for end, value in (("", found.value), ("_low", found.low), ("_high", found.high)):
+            key, source = f"{model}_{part}{end}", f"home_{metric}{end}" if part == "home" else f"{metric}{end}"
+            rows[key] = values[source].to_numpy(dtype=float) if source in values else np.nan
+            pooled[key] = np.nan if value is None or (model == "constant" and metric in _ORDERS) else value
+    rows = rows.sort_values(["n", "site"], ascending=[False, True])
+    return pd.concat([rows, pd.DataFrame([pooled])], ignore_index=True)
+
+
+def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
+    """Draw a metric of every site, known and left out."""
+    rows = site_rows(files, metric)
+    about, chance, moved = files.describe(metric), files.chance(metric), recentred(files)
+    labels = ("Site known (others of it trained on)", "Site unseen (left out)", "Unseen, recentred (transductive)")
+    shift = 0.2 if moved else 0.13
+    series = [
+        Series(rows, labels[0], "embedding_home", filled=False, shift=-shift),
+        Series(rows, labels[1], "embedding_unseen", PALETTE[1], "s", shift=0.0 if moved else shift),
+        Series(rows, labels[2], "recentred_unseen", PALETTE[2], "^", filled=False, shift=shift),
+    ]
+    if chance is None:
+        series.append(Series(rows, "Constant guess, no scan", "constant_unseen", INK, "|"))
+    names = zip(distinct_labels(rows["site"], length=24), rows["n"], strict=True)
+    more = " Triangles are transductive: they use unlabelled scans of the unseen site." if moved else ""
+    return draw_intervals(
+        f"new_sites_{metric}",
+        series,
+        [f"{name} (n={number_text(n, digits=0)})" for name, n in names],
+        f"{about.label} of the people of each site: while other people of the site are trained on, and while none is.",
+        note=f"With {files.level:.0%} intervals; a point without a line has none.{more}",
+        xlabel=about.label,
+        reference=(chance, "Chance"),
+        limits=about.limits,
+        total=True,
+        numbers=rows.dropna(axis="columns", how="all"),
+    )
+
+
+def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
+    """Return the leading metric site by site, known and unseen, beside the covariates and a constant guess."""
+    ratio = rows["embedding_unseen"] / rows["embedding_home"].where(rows["embedding_home"] > 0)
+    grown = _ratio(files, metric)
+    if grown is not None:
+        ratio.iloc[-1] = grown.value
+    trained = [f"trained on {n:,.0f}" if pd.notna(n) else "" for n in rows["n_train"]]
+    rows = rows.assign(ratio=ratio, n_detail=trained)
+    error, about = is_error(metric), files.describe(metric)
+    short: Any = {"digits": 2, "reason": "not defined there: see the note of the row"}
+    long: Any = {"interval": True, **short}
+    few: Any = {"digits": 2, "reason": "of single sites with enough subjects"}
+    columns = (
+        Column("Site", "site", "heading"),
+        Column("n", "n", "count"),
+        Column("Known", "embedding_home", **long),
+        Column("Unseen", "embedding_unseen", **long),
+        Column("Unseen ÷ known", "ratio", **short) if error else None,
+        Column("Unseen, recentred (transductive)", "recentred_unseen", **long) if recentred(files) else None,
+        Column("Covariates only, unseen", "baseline_unseen", **long),
+        Column("Constant guess", "constant_unseen", **short) if error else None,
+        *(Column(title, name, **few) for name, title in _BIAS_ASIDE.items() if rows["spread"].notna().any()),
+        Column("Note", "note", "text") if (rows["note"] != "").any() else None,
+    )
+    caption = f"{about.label} while a site is known, and while it is left out. Further metrics are in new_sites.tsv."
+    meanings = f"{about.short}: {about.meaning}"
+    if rows["spread"].notna().any():
+        meanings += f" {_FEW_SHOT}"
+    return make_table(caption, rows, columns, note=meanings, total_rows=1)

@@ -1,0 +1,250 @@
+"""The result: numbers in large print, two sentences, the intervals, and all metrics."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from neurocontrast.evaluation.record import Evaluation, Increment, Metric
+from neurocontrast.findings.finding import Finding
+from neurocontrast.findings.folder import EvaluationFolder
+from neurocontrast.findings.prose import covariates_text, permutation_result, write
+from neurocontrast.page import style
+from neurocontrast.page.blocks import (
+    Block,
+    Card,
+    Cards,
+    Column,
+    Columns,
+    Items,
+    Paragraph,
+    Section,
+    Table,
+    ends,
+    make_table,
+    note,
+    pictures,
+)
+from neurocontrast.page.style import Series, draw_intervals, tabulate_estimates
+from neurocontrast.page.wording import (
+    IMAGES,
+    capitalise,
+    count_text,
+    describe_metric,
+    interval_phrase,
+    interval_text,
+    is_error,
+    number_text,
+    point_estimate,
+)
+
+__all__ = [
+    "RESULT",
+    "WARNINGS",
+    "Rival",
+    "draw_headline",
+    "list_warnings",
+    "rivals",
+    "say_result",
+    "show_result",
+    "show_warnings",
+    "table_metrics",
+]
+
+
+def show_result(files: EvaluationFolder) -> Section:
+    """Return the headline: numbers in large print, the plain sentences, the intervals, all metrics."""
+    words = [
+        Paragraph(say_result(files, "plain"), label="In plain words.", role="quote"),
+        Paragraph(say_result(files, "reviewer"), label="For a methods reviewer.", role="quote"),
+    ]
+    blocks: list[Block] = [Cards(_cards(files))] if files.headline else []
+    blocks += [Columns(words, pictures(draw_headline(files)))]
+    return Section("result", "Result", [*blocks, table_metrics(files)] if files.metrics else blocks)
+
+
+def say_result(files: EvaluationFolder, what: str, key: str | None = None) -> str:
+    """Say what the headline metric, or `key`, means.
+
+    `what` is ``sentence`` (one for the head of the page), ``plain`` (all without a technical term), ``reviewer`` (all,
+    with what a reviewer asks for first), ``increment`` or ``rivals`` (whether the embedding adds to the covariates; to
+    voxels and regional measures).
+    """
+    key = key or files.headline
+    return write("result.j2", files, what=what, key=key, permutation=permutation_result(files, key))
+
+
+class Rival(NamedTuple):
+    """A model of the scans without encoder: its key, how it is called in tables, legends and text, and its figures."""
+
+    key: str
+    name: str
+    only: str
+    what: str
+    color: str
+    metrics: dict[str, Metric]
+    increment: dict[str, Increment]
+
+
+def rivals(s: Evaluation) -> list[Rival]:
+    """Return the voxels and the regional measures, as far as an evaluation has them."""
+    voxels, regional = "the voxels' principal components", f"{len(s.regional_columns)} regional measures"
+    found = [
+        Rival("voxels", "voxels", "Only voxels (PCA)", voxels, style.VOXELS, s.voxels, s.voxels_increment),
+        Rival("regional", "regions", "Only regional measures", regional, style.REGIONAL, s.regional,
+              s.regional_increment),
+    ]  # fmt: skip
+    return [each for each in found if each.metrics]
+
+
+def _cards(files: EvaluationFolder) -> list[Card]:
+    key, s = str(files.headline), files.summary
+    about, increment = describe_metric(key), s.increment.get(key, Increment())
+    better = "lower" if is_error(key) else "higher"
+    name = f"{about.name} of {covariates_text(files)} only" if s.baseline else "Baseline"
+    gain = interval_phrase(files.level, interval_text(increment.interval, digits=2, signed=True))
+    return [
+        _card(files, f"{about.name} of the embedding", s.metrics[key], f"; {better} is better", strong=True),
+        _card(files, name, s.baseline.get(key)),
+        Card("Difference", number_text(increment.difference, digits=2, signed=True),
+             gain + ("" if about.higher_is_better else "; negative is better")),
+        *(_card(files, f"{about.name} of {each.what}", each.metrics[key]) for each in rivals(s) if key in each.metrics),
+    ]  # fmt: skip
+
+
+def _card(files: EvaluationFolder, name: str, values: Metric | None, more: str = "", *, strong: bool = False) -> Card:
+    detail = (
+        interval_phrase(files.level, interval_text(values.interval, digits=2)) if values else "no baseline was computed"
+    )
+    return Card(capitalise(name), number_text(point_estimate(values), digits=2), detail + more, strong)
+
+
+def draw_headline(files: EvaluationFolder) -> style.Picture | None:
+    """Draw the headline metric of embedding and baselines; None if it has no value."""
+    key, s = files.headline, files.summary
+    if key is None or point_estimate(files.metrics[key]) is None:
+        return None
+    drawn = f"Bars: {files.level:.0%} bootstrap interval ({s.bootstrap.n or 0:,} draws of {files.words.unit}s)."
+    bars = drawn if s.bootstrap.n else "No interval was computed."
+    covariates = f"Only {' + '.join(s.baseline_covariates) or 'covariates'}"
+    others = rivals(s)
+    looks = {"Embedding": style.MAIN, covariates: style.BASELINE, **{each.only: each.color for each in others}}
+    models = zip(looks, (files.metrics, s.baseline, *(each.metrics for each in others)), strict=True)
+    rows, about = tabulate_estimates([(name, found.get(key)) for name, found in models]), files.describe(key)
+    series = [
+        Series(rows.loc[[row]], color=looks[name], marker="D" if row else "o", filled=not row)
+        for row, name in enumerate(rows["model"])
+    ]
+    labels, pooled = style.distinct_labels(rows["model"], length=26), f"{about.label}, pooled out-of-fold."
+    return draw_intervals(
+        "headline", series, labels, pooled, note=bars, numbers=rows, xlabel=about.label, limits=about.limits,
+        reference=(files.chance(key), "Chance"),
+    )  # fmt: skip
+
+
+def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
+    """Return every metric: pooled with its interval, over folds, and next to the other models."""
+    s, keys = files.summary, list(files.metrics)
+    rows, abouts = [_metric_row(files, key) for key in keys], [files.describe(key) for key in keys]
+    columns = [Column("Metric", "metric", "heading"), Column("Pooled", "pooled", interval=True)]
+    texts = [f"{about.short}: {about.meaning}" for about in abouts if about.meaning]
+    if any(row["sd"] is not None for row in rows):
+        columns += [Column("Mean of folds", "mean")]
+    columns += _against("Covariates only", "Difference", "baseline", "not defined" if s.baseline else "no baseline")
+    if s.permutation:
+        columns.append(Column("Perm. p", "p", "p", reason="not tested"))
+        texts.append(_about_p(files))
+    for each in rivals(s):
+        reason = "not tested: no better or worse, too few folds, or sites held out"
+        columns += _against(f"{each.name} only".capitalize(), f"Minus {each.name}", each.key, "not defined")
+        columns.append(Column("p", f"{each.key}_p", "p", reason=reason))
+        texts.append(f"p next to {each.name}: corrected resampled t-test of embedding and {each.name} over folds.")
+    about = f"All metrics, of all tested {files.words.items} at once, with their {files.level:.0%} intervals. "
+    about += "Under means of folds: their standard deviation and number, a spread and not an interval."
+    return make_table(caption or about, rows, columns, note=" ".join(texts))
+
+
+def _against(name: str, gain: str, key: str, absent: str) -> list[Column]:
+    return [Column(name, key, reason=absent), Column(gain, f"{key}_gain", signed=True, interval=True, reason=absent)]
+
+
+def _metric_row(files: EvaluationFolder, key: str) -> dict[str, Any]:
+    values, about, s = files.metrics[key], files.describe(key), files.summary
+    n_defined = values.n_folds_defined
+    undefined = f"defined in {n_defined} folds only" if n_defined else "no fold has a value of its own"
+    tested = permutation_result(files, key)
+    row = {"metric": about.label, "pooled": values.pooled, **ends("pooled", values.interval)}
+    row |= {"pooled_reason": values.reason or "not defined on pooled predictions"}
+    row |= {"mean": values.mean, "mean_reason": undefined, "sd": values.sd, "p": tested["p_value"] if tested else None}
+    if values.sd is not None:
+        row["mean_detail"] = f"± {number_text(values.sd)}, {n_defined} folds"
+    if about.ideal is not None:
+        row["p_reason"] = "not tested: neither more nor less of it is better"
+    others = [(each.key, each.metrics, each.increment) for each in rivals(s)]
+    for name, figures, gains in (("baseline", s.baseline, s.increment), *others):
+        gain = gains.get(key) or Increment()
+        row |= {name: point_estimate(figures.get(key)), f"{name}_gain": gain.difference, f"{name}_p": gain.p_value}
+        row |= ends(f"{name}_gain", gain.interval)
+    return row
+
+
+def _about_p(files: EvaluationFolder) -> str:
+    permutation = files.summary.permutation
+    assert permutation is not None, "the column is there"
+    name = files.describe(files.headline).label if files.headline else ""
+    primary = f" {name} is the primary metric; p-values are not adjusted for the others." if name else ""
+    held = [unit for unit, within in (("site", permutation.within_site), ("fold", permutation.within_fold)) if within]
+    where = f" within {' and '.join(held)}" if held else ""
+    return (
+        f"Perm. p: permutation p-value (1 + k)/(1 + n), one-sided, from n = {permutation.n or 0:,} permutations "
+        f"of labels between {permutation.unit or 'subject'}s{where}; k of them did at least as well.{primary}"
+    )
+
+
+_NOT_OF_IMAGES = ("site_missing", "single_site", "baseline_empty", "baseline_incomplete", "outside_distribution")
+"""Warnings about what an evaluation of images does not have."""
+
+
+def show_warnings(files: EvaluationFolder) -> Section:
+    """Return the warnings; the section is there without any, too."""
+    warnings = list_warnings(files)
+    if not warnings:
+        text = "The evaluation raised no warning about its data, the sizes of groups, or overlap with pretraining."
+        return Section("warnings", "Read this first", [note(text)])
+    title = f"Read this first: {count_text(len(warnings), 'warning')}"
+    return Section("warnings", title, [Items(warnings, role="warnings")])
+
+
+def list_warnings(files: EvaluationFolder) -> list[tuple[str, str]]:
+    """Return each warning with its explanation, in the order of the evaluation."""
+    found = [each for each in files.summary.warnings if files.words is not IMAGES or each.code not in _NOT_OF_IMAGES]
+    hidden = [_hide_ids(each.message or each.code, files, each.code) for each in found]
+    return [(message, each.explanation) for message, each in zip(hidden, found, strict=True)]
+
+
+def _hide_ids(text: str, files: EvaluationFolder, code: str) -> str:
+    """Replace identifiers of participants in a message, unless they may appear.
+
+    Identifiers made of digits alone look like counts, so they are looked for only in warnings about duplicates, which
+    list people.
+    """
+    if files.show_ids:
+        return text
+    names = {
+        str(name)
+        for table in (files.predictions, files.external_predictions, files.outlyingness, files.external_outlyingness)
+        for column in ("participant_id", "subject_id")
+        if table is not None and column in table
+        for name in table[column].dropna()
+    }
+    if "duplicate" not in code:
+        names = {name for name in names if not name.isdigit() and len(name) > 2}
+    if not names:
+        return text
+    longest_first = sorted(names, key=len, reverse=True)
+    pattern = r"(?<![\w-])(?:" + "|".join(re.escape(name) for name in longest_first) + r")(?![\w-])"
+    return re.sub(pattern, "[id]", text)
+
+
+WARNINGS = Finding("warnings", show_warnings)
+RESULT = Finding("result", show_result, of=("scans",))

@@ -1,0 +1,209 @@
+"""The page of `neurocontrast qc`: every scan with its measures and flags, the worst first."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from contourpy import contour_generator
+
+from neurocontrast.page.blocks import Gallery, Items, Paragraph, Pictures, Section, render
+from neurocontrast.page.style import BASELINE, MAIN, MUTED, Picture, blank_figure, distinct_labels, styled
+from neurocontrast.page.wording import capitalise
+from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, bounds_of
+
+__all__ = ["N_SHOWN", "render_quality"]
+
+N_SHOWN = 500
+"""Scans of the gallery: a page of more takes long to open."""
+_BOUNDS = (
+    "Every scan is a point, a flagged one a cross; grey lines are the bounds of the site. A bound is the stricter of "
+    f"one that holds for every scan and, at sites with {N_SITE} scans or more, the median of the site ± "
+    f"{N_DEVIATIONS:g} robust standard deviations (1.4826 median absolute deviations)."
+)
+_LIMITS = (
+    (
+        "Left and right",
+        "The template is symmetric and cannot tell them. A scan is flagged when its asymmetry is contrary to that of "
+        f"the other scans of its site, which takes {N_SITE} scans, most of them right. A swap stays unknown at smaller "
+        "sites, and where half of the scans or all of them are swapped.",
+    ),
+    (
+        "Volume and scales",
+        "Brains in MNI space have been brought to one size: their volume tells of brain extraction and registration, "
+        "not of the person.",
+    ),
+    (
+        "CJV and EFC",
+        "They follow MRIQC's definitions, on images that were stripped and resampled: compare them within this page, "
+        "not with MRIQC's. Without maps of grey and white matter, three classes of intensity replace the tissues.",
+    ),
+    (
+        "A flag",
+        "is a reason to look, not to leave a scan out. A person with a large lesion or wide ventricles is rightly "
+        "unlike the others.",
+    ),
+)
+
+
+def render_quality(
+    table: pd.DataFrame,
+    flags: Sequence[Sequence[Flag]],
+    thumbnails: Mapping[int, bytes],
+    template: npt.NDArray[np.bool_],
+    *,
+    source: str,
+    simulated: bool,
+    version: str,
+) -> str:
+    """Return the page.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row a scan, the worst first: ``name``, ``site`` and the measures.
+    flags : sequence of sequence of Flag
+        Those of each row.
+    thumbnails : mapping
+        JPEG files by row, of the rows that are shown.
+    template : ndarray (height, width) of bool
+        The template's brain on the same slices.
+    source : str
+        What the table of scans is called.
+    simulated : bool
+        Whether the scans are simulated.
+    version : str
+        That of the package.
+    """
+    names = [name for name in RULES if name in table and table[name].notna().any()]
+    by_site = {name: _bounds(table, name) for name in names}
+    n_flagged = sum(map(bool, flags))
+    sections = [
+        Section("gallery", "Scans, the worst first", _gallery(table, flags, thumbnails, template, names),
+                lead=_lead(table)),
+        Section("distributions", "Measures by site", [Pictures(_strips(table, flags, by_site))], lead=_BOUNDS),
+        Section("limits", "What cannot be told", [Items(_LIMITS)]),
+    ]  # fmt: skip
+    facts = [("Scans", f"{len(table):,}"), ("Sites", f"{table['site'].nunique():,}"), ("Flagged", f"{n_flagged:,}")]
+    return render(
+        sections,
+        kicker="neurocontrast quality control",
+        title=f"{n_flagged:,} of {len(table):,} scans of {source} are flagged",
+        facts=facts,
+        simulated=simulated,
+        environment={"neurocontrast": version},
+    )
+
+
+def _lead(table: pd.DataFrame) -> str:
+    shown = f" The {N_SHOWN} worst of {len(table):,} are shown; qc.tsv has all." if len(table) > N_SHOWN else ""
+    return (
+        "Sagittal, coronal and axial slice (left is the person's left), with the outline of the template's brain. "
+        "Beside each measure its rank in the site, from the lowest value. "
+        f"Flagged scans come first, then those nearest to a bound.{shown}"
+    )
+
+
+def _bounds(table: pd.DataFrame, name: str) -> dict[str, tuple[float, float]]:
+    groups = table.groupby("site", sort=True)[name]
+    pairs = {str(site): bounds_of(name, values.to_numpy(dtype=float)) for site, values in groups}
+    return {site: (low.value, high.value) for site, (low, high) in pairs.items()}
+
+
+def _gallery(
+    table: pd.DataFrame,
+    flags: Sequence[Sequence[Flag]],
+    thumbnails: Mapping[int, bytes],
+    template: npt.NDArray[np.bool_],
+    names: Sequence[str],
+) -> list[Gallery | Paragraph]:
+    if not len(table):
+        return [Paragraph("No scan.", role="note")]
+    sites = list(table["site"].value_counts(sort=False).sort_index().items())
+    found = [{flag.measure for flag in each} for each in flags]
+    kinds = ["any flag", *(RULES[name].title for name in names if any(name in each for each in found)), "no flag"]
+    by_title = {RULES[name].title: name for name in names}
+    matches = {
+        kind: [bool(each) == (kind == "any flag") if kind not in by_title else by_title[kind] in each for each in found]
+        for kind in kinds
+    }
+    ranks = table.groupby("site")[list(names)].rank(method="min")
+    sizes = table.groupby("site")[list(names)].transform("count")
+    of_site = {site: place for place, (site, _) in enumerate(sites)}
+    scans = []
+    for row, content in thumbnails.items():
+        site, texts = table["site"].iloc[row], [flag.text for flag in flags[row]]
+        classes = [f"of-site-{of_site[site]}", *(f"of-flag-{n}" for n, kind in enumerate(kinds) if matches[kind][row])]
+        measured = [name for name in names if np.isfinite(table[name].iloc[row])]
+        title = f"{table['name'].iloc[row]}, {site}"
+        scans.append({
+            "name": title,
+            "classes": " ".join([*classes, *(["flagged"] if texts else [])]),
+            "uri": f"data:image/jpeg;base64,{base64.b64encode(content).decode('ascii')}",
+            "alt": f"Three slices of {title} with the template's outline; {'; '.join(texts) or 'no flag'}.",
+            "flags": texts,
+            "rows": [
+                {
+                    "title": RULES[name].title,
+                    "value": f"{table[name].iloc[row]:.4g}",
+                    "rank": f"{ranks[name].iloc[row]:.0f} of {sizes[name].iloc[row]}",
+                    "beyond": name in found[row],
+                }
+                for name in measured
+            ],
+        })  # fmt: skip
+    counted = [(kind, sum(matches[kind])) for kind in kinds]
+    height, width = template.shape
+    listed = [(str(site), int(count)) for site, count in sites]
+    return [Gallery(scans, listed, counted, _outline(template), width, height)]
+
+
+def _outline(mask: npt.NDArray[np.bool_]) -> str:
+    """Return the contour of a mask as the path of an SVG, a pixel a unit."""
+    lines = contour_generator(z=np.pad(mask.astype(float), 1)).lines(0.5)
+    return "".join(f"M{'L'.join(f'{x - 0.5:.1f} {y - 0.5:.1f}' for x, y in np.asarray(line))}z" for line in lines)
+
+
+def _strips(
+    table: pd.DataFrame, flags: Sequence[Sequence[Flag]], by_site: Mapping[str, Mapping[str, tuple[float, float]]]
+) -> list[Picture]:
+    measures = [{flag.measure for flag in each} for each in flags]
+    return [
+        _draw_by_site(
+            table, name, RULES[name].title, bounds, pd.Series([name in each for each in measures], table.index)
+        )
+        for name, bounds in by_site.items()
+    ]
+
+
+@styled
+def _draw_by_site(
+    table: pd.DataFrame, name: str, title: str, bounds: Mapping[str, tuple[float, float]], flagged: pd.Series
+) -> Picture:
+    """Draw a column of `table` by its column ``site``, with the bounds of each site and the flagged scans."""
+    sites = list(bounds)
+    figure = blank_figure(height=1.1 + 0.34 * len(sites))
+    axes = figure.add_subplot()
+    told = []
+    for place, site in enumerate(sites):
+        here = (table["site"] == site) & table[name].notna()
+        heights = place + np.random.default_rng(0).uniform(-0.3, 0.3, int(here.sum()))
+        bad = flagged[here].to_numpy()
+        values = table.loc[here, name].to_numpy(dtype=float)
+        axes.scatter(values[~bad], heights[~bad], s=9, color=MAIN, alpha=0.6, linewidth=0)
+        axes.scatter(values[bad], heights[bad], s=36, color=BASELINE, marker="x", linewidth=1.4)
+        for bound in bounds[site]:
+            if np.isfinite(bound):
+                axes.plot([bound, bound], [place - 0.42, place + 0.42], color=MUTED, linewidth=1.2)
+        if len(values):
+            low, middle, high = np.quantile(values, (0, 0.5, 1))
+            told.append(f"{site}: median {middle:.3g}, {low:.3g} to {high:.3g}, {int(bad.sum())} flagged")
+    axes.set_yticks(range(len(sites)), distinct_labels(sites, length=20))
+    axes.set_ylim(len(sites) - 0.4, -0.6)
+    axes.set_title(title)
+    axes.grid(visible=False, axis="y")
+    caption = f"{capitalise(title)}: {RULES[name].about}." if RULES[name].about else ""
+    return Picture(f"quality_{name}", figure, alt=f"{title}. {'; '.join(told)}.", caption=caption)

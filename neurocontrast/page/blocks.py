@@ -1,0 +1,313 @@
+"""A page: sections that hold text, tables, figures and facts, put into templates that know how each looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, ClassVar
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+
+from neurocontrast.page.style import Picture
+from neurocontrast.page.wording import DASH, bare_text, interval_text, number_text
+
+__all__ = ["Block", "Card", "Cards", "Cell", "Citations", "Code", "Column", "Columns", "Facts", "Gallery", "Items",
+           "Numbered", "Paragraph", "Pictures", "Section", "Table", "ends", "list_pictures", "make_table", "note",
+           "pictures", "render"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph; `label` is printed before it, `role` decides the look ("", "note" or "quote")."""
+
+    block: ClassVar[str] = "paragraph"
+    text: str
+    label: str = ""
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list of sentences, each with an optional bold beginning."""
+
+    block: ClassVar[str] = "items"
+    items: Sequence[tuple[str, str]]
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A numbered list: references."""
+
+    block: ClassVar[str] = "numbered"
+    title: str
+    items: Sequence[tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Pairs of a term and its value."""
+
+    block: ClassVar[str] = "facts"
+    facts: Sequence[tuple[str, str]]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """One number in large print."""
+
+    label: str
+    value: str
+    detail: str
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Cards:
+    """Numbers in large print, side by side."""
+
+    block: ClassVar[str] = "cards"
+    cards: Sequence[Card]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table: `reason` says why a value is absent, `detail` is printed below."""
+
+    text: str
+    reason: str = ""
+    heading: bool = False
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: `text_columns` are set flush left, the others flush right; a `folded` one opens on demand."""
+
+    block: ClassVar[str] = "table"
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    text_columns: Sequence[int] = (0,)
+    note: str = ""
+    total_rows: int = 0
+    folded: bool = False
+
+    def list_reasons(self) -> list[str]:
+        """Return why values are absent, each reason once, in the order met."""
+        return list(dict.fromkeys(cell.reason for row in self.rows for cell in row if cell.reason))
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Figures set side by side where there is room; `wide` ones one under another."""
+
+    block: ClassVar[str] = "pictures"
+    pictures: Sequence[Picture]
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text exactly as in a file, folded away on screen."""
+
+    block: ClassVar[str] = "code"
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Two stacks of blocks, side by side where there is room."""
+
+    block: ClassVar[str] = "columns"
+    left: Sequence[Block]
+    right: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Scans as small pictures with their measures, filtered by site and flag without a script.
+
+    `scans` are what the template shows of each; `outline` is the path of an SVG over every picture, whose pixels are
+    `width` × `height`.
+    """
+
+    block: ClassVar[str] = "gallery"
+    scans: Sequence[Mapping[str, object]]
+    sites: Sequence[tuple[str, int]]
+    flags: Sequence[tuple[str, int]]
+    outline: str
+    width: int
+    height: int
+
+
+Block = Paragraph | Items | Numbered | Facts | Cards | Table | Pictures | Code | Columns | Gallery
+
+
+def note(text: str) -> Paragraph:
+    """Return a remark in small print."""
+    return Paragraph(text, role="note")
+
+
+def pictures(*drawn: Picture | None, wide: bool = False) -> list[Block]:
+    """Return the figures that could be drawn as one block; none if none could."""
+    shown = [picture for picture in drawn if picture is not None]
+    return [Pictures(shown, wide)] if shown else []
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a page, under its own heading."""
+
+    name: str
+    title: str
+    blocks: Sequence[Block]
+    lead: str = ""
+
+
+class Citations:
+    """Numbers of references, given in the order in which a text names them.
+
+    Examples
+    --------
+    >>> cite = Citations()
+    >>> cite("Efron, 1993."), cite("Holm, 1979.", "Efron, 1993.")
+    ('[1]', '[2, 1]')
+    >>> cite.listed()
+    [(1, 'Efron, 1993.'), (2, 'Holm, 1979.')]
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def __call__(self, *references: str) -> str:
+        """Return the mark of one or more references: "[3]" or "[3, 4]"."""
+        numbers = [self._numbers.setdefault(text, len(self._numbers) + 1) for text in references]
+        return f"[{', '.join(str(number) for number in numbers)}]"
+
+    def listed(self) -> list[tuple[int, str]]:
+        """Return the references that were named, by number."""
+        return [(number, text) for text, number in self._numbers.items()]
+
+
+def render(
+    sections: Sequence[Section],
+    *,
+    kicker: str,
+    title: str,
+    facts: Sequence[tuple[str, str]],
+    summary: str = "",
+    simulated: bool = False,
+    environment: Mapping[str, Any] | None = None,
+) -> str:
+    """Return one HTML page that loads nothing and runs nothing.
+
+    Parameters
+    ----------
+    sections : sequence of Section
+        Content; a section called ``warnings`` comes before the list of contents.
+    kicker, title, summary, facts
+        What the page is, its title, one sentence about its content, and terms with their values under it.
+    simulated : bool
+        Whether a banner says that the data are simulated.
+    environment : mapping, optional
+        Versions and date for the last line.
+    """
+    templates = jinja2.Environment(
+        loader=jinja2.PackageLoader("neurocontrast.page", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: bare_text(value) if type(value) is str else value,
+    )
+    # The style sheet of this package is the only thing on the page that is not escaped.
+    style = Markup(resources.files("neurocontrast.page").joinpath("templates/report.css").read_text("utf-8"))
+    version, created = (str((environment or {}).get(name) or "") for name in ("neurocontrast", "created"))
+    n_before = int(bool(sections) and sections[0].name == "warnings")
+    return templates.get_template("report.html.j2").render(
+        first=sections[:n_before], sections=sections[n_before:], kicker=kicker, title=title, summary=summary,
+        facts=facts, simulated=simulated, style=style, version=version, created=created,
+    )  # fmt: skip
+
+
+def list_pictures(sections: Sequence[Section]) -> list[Picture]:
+    """Return every figure of a page, in order."""
+    return [picture for section in sections for block in section.blocks for picture in _pictures_of(block)]
+
+
+def _pictures_of(block: Block) -> list[Picture]:
+    if isinstance(block, Columns):
+        return [picture for inner in (*block.left, *block.right) for picture in _pictures_of(inner)]
+    return list(block.pictures) if isinstance(block, Pictures) else []
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one value of each row is shown.
+
+    `kind` is ``number``, ``count``, ``share``, ``p``, ``text``, ``heading`` or ``interval``; an interval is that of
+    `key`, in ``<key>_low`` and ``<key>_high``. With `interval`, the interval is printed under the number, with
+    ``<key>_n`` where there is one. `reason` says why a value is absent, unless the row has ``<key>_reason``.
+    """
+
+    title: str
+    key: str
+    kind: str = "number"
+    digits: int = 3
+    signed: bool = False
+    interval: bool = False
+    reason: str = "not recorded"
+
+    def show(self, row: Mapping[Any, Any]) -> Cell:
+        """Return the cell of a row."""
+        value: Any = row.get(self.key)
+        detail = str(row.get(f"{self.key}_detail") or "")
+        if self.kind == "heading":
+            return Cell("not stated" if pd.isna(value) else str(value), heading=True, detail=detail)
+        ends = (row.get(f"{self.key}_low"), row.get(f"{self.key}_high"))
+        interval = interval_text(ends, digits=self.digits, signed=self.signed)
+        if self.kind == "interval":
+            text = interval
+        elif value is None or pd.isna(value):
+            text = DASH
+        else:
+            text = self._write(value)
+        if text == DASH:
+            return Cell(DASH, reason=str(row.get(f"{self.key}_reason") or self.reason))
+        if self.interval:
+            n = row.get(f"{self.key}_n")
+            detail = "no interval" if interval == DASH else interval
+            detail += f"; n = {n:,.0f}" if n and pd.notna(n) else ""
+        return Cell(text, detail=detail)
+
+    def _write(self, value: Any) -> str:
+        if self.kind == "number":
+            return number_text(value, digits=self.digits, signed=self.signed)
+        if self.kind == "p":
+            return f"{value:.3g}" if value >= 0.0001 else "< 0.0001"
+        if self.kind == "text":
+            return str(value)
+        return f"{value:,.0f}" if self.kind == "count" else f"{value:.{self.digits}%}"
+
+
+def make_table(
+    caption: str, rows: pd.DataFrame | Iterable[Mapping[Any, Any]], columns: Sequence[Column | None], **look: Any
+) -> Table:
+    """Return a table of rows; a column that is None is left out, `look` is the note and how the table is laid out."""
+    records = rows.to_dict("records") if isinstance(rows, pd.DataFrame) else rows
+    shown = [column for column in columns if column is not None]
+    text_columns = tuple(place for place, column in enumerate(shown) if column.kind in ("text", "heading"))
+    cells = [tuple(column.show(row) for column in shown) for row in records]
+    return Table(caption, [column.title for column in shown], cells, text_columns=text_columns, **look)
+
+
+def ends(key: str, interval: Sequence[float | None] | None) -> dict[str, float | None]:
+    """Return an interval as the two values of a row that a `Column` looks for."""
+    low, high = interval or (None, None)
+    return {f"{key}_low": low, f"{key}_high": high}

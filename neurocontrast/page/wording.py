@@ -1,0 +1,255 @@
+"""Nouns for what was evaluated, names of metrics, and how their values are written."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+DASH = "–"
+"""Printed for an absent value, beside its reason."""
+
+SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "sensitivity", "specificity"})
+"""Metrics that are written in per cent for images, as the field does."""
+_ABSOLUTE_PATH = re.compile(r"(?<![\w.…])(?:/[^/\s'\"=,;:]+)+/(?=[^/\s'\"=,;:]|$|\s)")
+
+
+@dataclass(frozen=True)
+class Words:
+    """Nouns of a report: a row of the predictions, and what is kept together in a fold and resampled."""
+
+    kind: str
+    item: str
+    items: str
+    unit: str
+    units: str
+
+
+SCANS = Words("scans", "scan", "scans", "subject", "subjects")
+IMAGES = Words("images", "image", "images", "image", "images")
+
+
+def words_of(run: Any) -> Words:
+    """Return the nouns for what a run was trained on, by its preprocessing contract; scans where it says nothing."""
+    contract = run.get("preprocessing") if isinstance(run, Mapping) else None
+    return IMAGES if isinstance(contract, Mapping) and contract.get("kind") == "images" else SCANS
+
+
+@dataclass(frozen=True)
+class Named:
+    """Names and properties of a metric; `ideal` is the best value where neither more nor less is better."""
+
+    key: str
+    label: str
+    short: str
+    meaning: str
+    higher_is_better: bool = True
+    chance: float | None = None
+    limits: tuple[float | None, float | None] = (None, None)
+    ideal: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Name for running text: the short one unless it is a clipped word."""
+        return lower_first(self.label) if "." in self.short else self.short
+
+
+_RATIO = (0.0, 1.0)
+_ERROR: Any = {"higher_is_better": False, "limits": (0.0, None)}
+_KNOWN = (
+    Named("auc", "Area under the ROC curve", "AUC", "Over pairs of {items} of different classes, how often the right "
+           "one gets the higher score; 0.5 is chance, 1 is perfect. With several classes, the mean over classes.",
+           chance=0.5, limits=_RATIO),
+    Named("balanced_accuracy", "Balanced accuracy", "Bal. acc.",
+           "Share of {items} classified rightly, each class counting the same whatever its size.", limits=_RATIO),
+    Named("average_precision", "Average precision", "Avg. prec.",
+           "Area under the precision–recall curve; chance is the share of the class.", limits=_RATIO),
+    Named("accuracy", "Accuracy", "Accuracy", "Share of {items} classified rightly.", limits=_RATIO),
+    Named("top5_accuracy", "Top-5 accuracy", "Top-5 acc.", "Share of {items} whose true class is among the five that "
+           "were given the highest probability.", limits=_RATIO),
+    Named("brier", "Brier score", "Brier",
+           "Mean squared distance between predicted probability and outcome; 0 is perfect.", False, limits=_RATIO),
+    Named("log_loss", "Log-loss", "Log-loss", "Mean surprise of the predicted probabilities; 0 is perfect.", **_ERROR),
+    Named("sensitivity", "Sensitivity", "Sens.",
+           "Share of the positive class that is found, at the threshold used.", limits=_RATIO),
+    Named("specificity", "Specificity", "Spec.",
+           "Share of the other class that is left alone, at the threshold used.", limits=_RATIO),
+    Named("mae", "Mean absolute error", "MAE", "How far predictions lie from the truth on average, in the unit of the "
+           "target; 0 is perfect.", **_ERROR),
+    Named("r2", "Variance explained (R²)", "R²", "Share of the target's variance that the prediction explains; 0 is "
+           "no better than the mean, 1 is perfect.", chance=0.0, limits=(None, 1.0)),
+    Named("pearson", "Pearson correlation", "Pearson r", "Linear correlation of predicted and true values.",
+           chance=0.0, limits=(-1.0, 1.0)),
+    Named("spearman", "Spearman correlation", "Spearman ρ", "Correlation of the ranks of predicted and true values.",
+           chance=0.0, limits=(-1.0, 1.0)),
+    Named("auc_within_fold", "AUC within folds", "AUC in folds", "Like the AUC, over pairs of the same test fold "
+           "only, so that models of different folds are not compared.", chance=0.5, limits=_RATIO),
+    Named("rmse", "Root mean squared error", "RMSE",
+           "Like the mean absolute error, large errors counting more.", **_ERROR),
+    Named("calibration_slope", "Calibration slope", "Cal. slope", "Slope of the outcome on the logit of the predicted "
+           "probability; 1 is perfect, below 1 probabilities are too extreme.", ideal=1.0),
+    Named("calibration_intercept", "Calibration intercept", "Cal. intercept", "What must be added to the logit so "
+           "that predicted and observed share agree; 0 is perfect, below 0 the share is predicted too high.",
+           ideal=0.0),
+    Named("bias", "Mean error (predicted − true)", "Bias",
+           "How far predictions lie above (+) or below (−) the truth on average; 0 is none.", ideal=0.0),
+    Named("age_bias_slope", "Slope of the error on the true value", "Bias slope", "How the error (predicted − true) "
+           "changes with the truth; 0 is none, −1 a prediction that is always the mean.", ideal=0.0),
+)  # fmt: skip
+_BY_KEY = {metric.key: metric for metric in _KNOWN}
+_LEADING = {
+    "binary": ("auc", "balanced_accuracy", "average_precision"),
+    "multiclass": ("balanced_accuracy", "auc", "accuracy"),
+    "continuous": ("mae", "r2"),
+}
+_LEADING_OF_IMAGES = {
+    **_LEADING,
+    "binary": ("accuracy", "auc", "average_precision"),
+    "multiclass": ("accuracy", "top5_accuracy", "balanced_accuracy"),
+}
+
+
+def lower_first(text: str) -> str:
+    """Return text with a small first letter."""
+    return text[:1].lower() + text[1:]
+
+
+def capitalise(text: str) -> str:
+    """Return text with a capital first letter, the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Join words as prose does: "a, b and c"."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def describe_metric(key: str, words: Words = SCANS) -> Named:
+    """Return the description of a metric; one that is not known keeps its own name."""
+    name = key.replace("_", " ")
+    found = _BY_KEY.get(key) or Named(key, name, name, "")
+    if words is IMAGES and key == "accuracy":
+        found = replace(found, label="Top-1 accuracy", short="Top-1 acc.")
+    return replace(found, meaning=found.meaning.replace("{items}", words.items))
+
+
+def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -> list[str]:
+    """Return the metrics that go into every table, the most important first."""
+    names = list(available)
+    leading = _LEADING_OF_IMAGES if words is IMAGES else _LEADING
+    return [key for key in leading.get(kind, ()) if key in names] or names[:3]
+
+
+def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None:
+    """Return the value that guessing reaches; None where it depends on the cohort."""
+    if n_classes and (key == "balanced_accuracy" or (key == "accuracy" and words is IMAGES)):
+        return 1 / n_classes
+    if key == "top5_accuracy" and n_classes:
+        return min(5 / n_classes, 1.0)
+    return describe_metric(key).chance
+
+
+def is_error(key: str) -> bool:
+    """Return whether a metric is an error: less is better, and 0 is best."""
+    about = describe_metric(key)
+    return not about.higher_is_better and about.ideal is None
+
+
+def point_estimate(values: Any) -> float | None:
+    """Return the pooled out-of-fold value of a metric, else its mean over folds; None without the metric or a value."""
+    for value in (getattr(values, "pooled", None), getattr(values, "mean", None)):
+        if value is not None and math.isfinite(value):
+            return float(value)
+    return None
+
+
+def number_text(value: Any, *, digits: int = 3, signed: bool = False) -> str:
+    """Write a number for a table; a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    if abs(value) >= 10:
+        digits = min(digits, 1 if abs(value) >= 100 else 2)
+    text = f"{value:{'+' if signed else ''}.{digits}f}"
+    if float(text) == 0.0:  # no "-0.00"
+        text = f"{0:.{digits}f}"
+    return text.replace("-", "−")
+
+
+def interval_text(interval: Any, *, digits: int = 3, signed: bool = False) -> str:
+    """Write an interval as "0.70 to 0.85"; a dash where there is none, or one of no width (resamples all alike)."""
+    if not interval or any(end is None or not math.isfinite(end) for end in interval) or interval[0] == interval[1]:
+        return DASH
+    low, high = (number_text(float(end), digits=digits, signed=signed) for end in interval)
+    return f"{low} to {high}"
+
+
+def estimate_text(value: float, interval: Any, *, digits: int = 2, signed: bool = False) -> str:
+    """Write a value with its interval: "7.21 (6.80 to 7.70)"."""
+    ends = interval_text(interval, digits=digits, signed=signed)
+    text = number_text(value, digits=digits, signed=signed)
+    return text if ends == DASH else f"{text} ({ends})"
+
+
+def metric_text(key: str, value: float | None, *, digits: int = 1) -> str:
+    """Write a value of a metric: accuracies in per cent, others as they are."""
+    if key in SHARES and value is not None:
+        return f"{number_text(value * 100, digits=digits)}%"
+    return number_text(value)
+
+
+def metric_range(key: str, interval: Any) -> str:
+    """Write an interval of a metric: "90.8 to 92.0%"; a dash where there is none."""
+    if key in SHARES and interval:
+        text = interval_text([end * 100 for end in interval], digits=1)
+        return f"{text}%" if text[-1].isdigit() else text
+    return interval_text(interval)
+
+
+def value_text(value: Any) -> str:
+    """Write a value of a configuration as one line of text."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (list, tuple)):
+        shown = ", ".join(value_text(item) for item in value[:8])
+        return shown + (f", … ({len(value)} in all)" if len(value) > 8 else "")
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {value_text(item)}" for key, item in value.items())
+    return str(value)
+
+
+def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the leaves of a nested mapping under dotted names, without the folders of absolute paths."""
+    for key, value in content.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{name}.")
+        elif key == "command" and isinstance(value, list):
+            yield name, shorten_paths(" ".join(str(part) for part in value))
+        else:
+            yield name, shorten_paths(value_text(value))
+
+
+def shorten_paths(text: str) -> str:
+    """Leave only the last part of absolute paths: reports travel, and folders can name people."""
+    return _ABSOLUTE_PATH.sub("…/", text)
+
+
+def bare_text(text: object) -> str:
+    """Return text without the control characters that no page can show."""
+    return "".join(letter for letter in str(text) if letter.isprintable() or letter in "\n\t ")
+
+
+def count_text(n: int, noun: str) -> str:
+    """Write a count with its noun: "1 scan", "1,200 scans"."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def interval_phrase(level: float, text: str) -> str:
+    """Return "95% interval 0.70 to 0.85" for an interval that is written already; "no interval" for a dash."""
+    return "no interval" if text == DASH else f"{level * 100:g}% interval {text}"

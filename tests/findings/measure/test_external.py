@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from neurocontrast.evaluation import EvaluationSettings, plan_study
+from neurocontrast.evaluation.significance import delong_interval, delong_test
+from neurocontrast.evaluation.stored_probe import fit_on_all
+from neurocontrast.exceptions import DataError, LeakageError
+from neurocontrast.findings import Inputs, measure, plan_external
+from neurocontrast.findings.external.measure import measure_external_test
+from neurocontrast.provenance import subject_digest
+
+FAST = {
+    "n_bootstraps": 200,
+    "confounds": False,
+    "new_site": False,
+    "outlyingness": False,
+    "C": (1e-3, 1e-1),
+    "n_inner_folds": 3,
+}
+RUN = {"run": {"weights": {"sha256": "a" * 64}}, "pretraining_subjects": []}
+
+
+def pair(make_cohort, n=160, n_test=60, **options):
+    """One cohort cut in two, so that both have the same effects, at the same sites."""
+    cohort = make_cohort(n, n_features=10, diagnosis=0.6, **options)
+    first, rest = cohort.table.iloc[: n - n_test], cohort.table.iloc[n - n_test :].reset_index(drop=True)
+    return (first.reset_index(drop=True), cohort.features[: n - n_test]), (rest, cohort.features[n - n_test :])
+
+
+def run(training, test, *, info=RUN, test_info=RUN, **options):
+    options = {"test": "others.parquet", **options}
+    study = plan_study(*training, settings=EvaluationSettings(**{**FAST, **options}), info=info)
+    external = plan_external(study, *test, info=test_info, training_info=info)
+    found = measure_external_test(Inputs(study, {}, external))
+    return found.summary["external"], found.tables, external
+
+
+def codes(external) -> set[str]:
+    return {notice.code for notice in external.notices}
+
+
+def test_the_probe_of_all_scans_is_tested_once_on_the_others(make_cohort):
+    training, test = pair(make_cohort)
+    summary, tables, external = run(training, test)
+    predictions = tables["external_predictions"]
+    assert codes(external) == set()
+    assert predictions["participant_id"].tolist() == test[0]["participant_id"].tolist()
+    truth = predictions["y_true"] == "patient"
+    auc = summary["metrics"]["auc"]
+    assert auc["value"] == pytest.approx(roc_auc_score(truth, predictions["y_score"]))
+    assert auc["interval_method"] == "delong"
+    assert auc["interval"] == pytest.approx(list(delong_interval(truth, predictions["y_score"])[1]))
+    assert summary["baseline"]["auc"]["value"] == pytest.approx(roc_auc_score(truth, predictions["baseline_score"]))
+    brier = summary["metrics"]["brier"]
+    assert brier["interval_method"] == "bootstrap"
+    assert brier["interval"][0] < brier["value"] < brier["interval"][1]
+    assert "auc_within_fold" not in summary["metrics"]  # there is one fold
+    test_of_auc = delong_test(truth, predictions["y_score"], predictions["baseline_score"])
+    assert summary["increment"]["auc"]["p_value"] == pytest.approx(test_of_auc.p_value)
+    assert summary["increment"]["auc"]["difference"] == pytest.approx(test_of_auc.difference)
+    assert summary["n"] == {"scans": 60, "subjects": 60, "sites": 3, "excluded": {}}
+    assert summary["n_train"] == 100
+    sites = tables["external_sites"].set_index("site")
+    rows = (predictions["site"] == "site-1").to_numpy()
+    assert sites.loc["site-1", "auc"] == pytest.approx(roc_auc_score(truth[rows], predictions["y_score"][rows]))
+    assert sites["n"].sum() == 60
+    json.dumps(summary, allow_nan=False)
+
+
+def test_what_is_tested_externally_changes_nothing_of_the_cross_validation(make_cohort):
+    training, test = pair(make_cohort)
+    settings = EvaluationSettings(**{**FAST, "n_bootstraps": 0, "allow_overlap": True})
+    study = plan_study(*training, settings=settings, info=RUN)
+    alone = measure(study)
+    external = plan_external(study, *with_shared(test), info=RUN, training_info=RUN)
+    result = measure(study, external=external)
+    assert alone.evaluation.content()["external"] is None
+    assert result.evaluation.content()["metrics"] == alone.evaluation.content()["metrics"]
+    assert any("training table too" in warning["message"] for warning in result.evaluation.content()["warnings"])
+    scores = result.tables["external_predictions"]["y_score"]
+    np.testing.assert_allclose(scores, result.probe.predict(test[1]), atol=1e-6)
+    pd.testing.assert_frame_equal(result.tables["predictions"], alone.tables["predictions"])
+
+
+@pytest.mark.parametrize("probe", ["svm", "knn"])
+def test_other_probes_are_tested_too(make_cohort, probe):
+    training, test = pair(make_cohort)
+    summary, tables, external = run(training, test, probe=probe, n_bootstraps=0)
+    metrics = summary["metrics"]
+    assert metrics["auc"]["value"] > 0.75
+    assert metrics["brier"]["interval"] is None
+    if probe == "svm":
+        study = plan_study(*training, settings=external.study.settings, info=RUN)
+        stored = fit_on_all(study, encoder=None)[1]
+        np.testing.assert_allclose(tables["external_predictions"]["y_score"], stored.predict(test[1]), atol=1e-6)
+
+
+def test_several_scans_of_a_subject_are_resampled_together_and_not_taken_for_delong(make_cohort):
+    training, (table, features) = pair(make_cohort)
+    twice = pd.concat([table.assign(session="1"), table.assign(session="2")], ignore_index=True)
+    features = np.concatenate([features, features + 0.01])
+    auc = run(training, (twice, features))[0]["metrics"]["auc"]
+    assert auc["interval_method"] == "bootstrap"
+
+
+def test_age_is_tested_externally(make_cohort):
+    training, test = pair(make_cohort)
+    summary, tables, _ = run(training, test, target="age")
+    mae, found = summary["metrics"]["mae"], tables["external_predictions"]
+    assert mae["value"] == pytest.approx((found["y_true"] - found["y_score"]).abs().mean())
+    assert mae["interval"][0] < mae["value"] < mae["interval"][1]
+
+
+def test_one_class_in_the_test_set_is_explained_and_not_nan(make_cohort):
+    training, (table, features) = pair(make_cohort)
+    keep = (table["diagnosis"] == "patient").to_numpy()
+    metrics = run(training, (table[keep], features[keep]))[0]["metrics"]
+    assert metrics["auc"]["value"] is None
+    assert "single class (patient)" in metrics["auc"]["reason"]
+    assert metrics["sensitivity"]["value"] is not None
+
+
+def test_a_site_never_seen_leaves_the_baseline(make_cohort):
+    training, (table, features) = pair(make_cohort)
+    table = table.assign(site="new").drop(columns="sex")
+    summary, _, external = run(training, (table, features))
+    assert summary["baseline_covariates"] == ["age"]
+    said = " ".join(notice.message for notice in external.notices)
+    assert "site, since 'new' was never seen" in said
+    assert "sex, which the test table lacks" in said
+
+
+def test_where_is_for_both_and_test_where_for_the_test_set_alone(make_cohort):
+    training, test = pair(make_cohort)
+    both = run(training, test, where={"site": ["site-0", "site-1"]})[0]
+    n_elsewhere = int((test[0]["site"] == "site-2").sum())
+    assert both["n"]["excluded"] == {"not selected by where": n_elsewhere}
+    own = run(training, test, where={"site": ["site-0", "site-1"]}, test_where={"site": ["site-2"]})[0]
+    assert own["sites"] == ["site-2"]
+    assert own["n"]["scans"] == n_elsewhere
+
+
+def with_shared(test):
+    table = test[0].copy()
+    table.loc[:1, ["participant_id", "subject_id"]] = [["sub-0003"] * 2, ["sub-0007"] * 2]
+    return table, test[1]
+
+
+def test_people_that_were_trained_on_are_refused_unless_allowed(make_cohort):
+    training, test = pair(make_cohort)
+    with pytest.raises(
+        LeakageError, match=r"test: 2 of 60 subjects are in the training table too \(sub-0003, sub-0007"
+    ):
+        run(training, with_shared(test))
+    summary, _, external = run(training, with_shared(test), allow_overlap=True)
+    assert summary["n_overlap"] == 2
+    assert "external_shared_subjects" in codes(external)
+
+
+def test_people_of_pretraining_are_refused_in_the_test_set_too(make_cohort):
+    training, test = pair(make_cohort)
+    seen = {**RUN, "pretraining_subjects": [subject_digest("sub-0150")]}
+    with pytest.raises(LeakageError, match=r"test: 1 of 60 subjects were in the pretraining cohort \(sub-0150"):
+        run(training, test, test_info=seen)
+    assert run(training, test, test_info=seen, allow_overlap=True)[0]["n_overlap"] == 1
+
+
+def test_one_image_under_two_names_is_refused(make_cohort):
+    training, (table, features) = pair(make_cohort)
+    copied = features.copy()
+    copied[5] = training[1][9]
+    with pytest.raises(LeakageError, match=r"test: .*sub-0009 = sub-0105"):
+        run(training, (table, copied))
+    external = run(training, (table, copied), allow_overlap=True)[2]
+    assert "external_duplicates" in codes(external)
+
+
+OTHER = {**RUN, "run": {"weights": {"sha256": "b" * 64}}}
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "error", "message"),
+    [
+        (lambda t, f: (t, f[:, :9]), {}, DataError, "fitted on 10 features, and this table has 9"),
+        (lambda t, f: (t, f), {"test_info": OTHER}, DataError, "encoder 'aaaaaaaaaaaa…', and these are of 'bbbbbb"),
+        (
+            lambda t, f: (t, f),
+            {"test_info": {**RUN, "precision": "bf16-mixed"}},
+            DataError,
+            "'aaaaaaaaaaaa…, bf16-mixed'",
+        ),
+        (lambda t, f: (t, f), {"test_info": {}}, DataError, "and these are of one that is not recorded"),
+        (lambda t, f: (t.drop(columns="diagnosis"), f), {}, DataError, "test: the table has no column 'diagnosis'"),
+        (lambda t, f: (t.assign(diagnosis=None), f), {}, DataError, "missing in all 60 scans"),
+        (lambda t, f: (t.assign(diagnosis="Patient"), f), {}, DataError, "not trained on .'Patient' in 60 scans"),
+        (lambda t, f: (t, f * np.nan), {}, DataError, "test: .*60 scans have NaN"),
+        (
+            lambda t, f: (pd.concat([t, t]), np.concatenate([f, f])),
+            {},
+            DataError,
+            "test: .*share participant_id and session",
+        ),
+        (lambda t, f: (t.assign(age="old"), f), {"target": "age"}, DataError, "test: .*'age' must hold finite numbers"),
+        (lambda t, f: (t, f), {"test_where": {"site": ["site-9"]}}, DataError, "test: where: .*no value 'site-9'"),
+        (
+            lambda t, f: (t.assign(schooling="long"), f),
+            {"covariates": ["schooling"]},
+            DataError,
+            "'schooling' holds numbers in one",
+        ),
+    ],
+)
+def test_what_cannot_be_tested_is_answered_with_what_to_do(make_cohort, change, options, error, message):
+    (table, features), test = pair(make_cohort)
+    training = (table.assign(schooling=np.arange(len(table)) * 1.5), features)
+    with pytest.raises(error, match=message):
+        run(training, change(*test), **options)
+
+
+def test_tables_that_both_do_not_know_their_encoder_are_warned_about(make_cohort):
+    training, test = pair(make_cohort)
+    external = run(training, test, info={}, test_info={})[2]
+    assert "encoder_unknown" in codes(external)
+
+
+def test_perfect_separation_is_no_certainty(make_cohort):
+    """An AUC of 1 has neither a spread nor an interval of no width; nor is its p-value 0."""
+    training, test = pair(make_cohort)
+    for table, features in (training, test):
+        features[:, 0] = 100.0 * (table["diagnosis"] == "patient")
+    summary, _, _ = run(training, test, covariates=("site",), where={"site": ["site-0"]})
+    assert summary["metrics"]["auc"] == {"value": 1.0, "interval": None, "interval_method": None}
+    assert summary["metrics"]["sensitivity"]["interval"] is None
+    assert summary["increment"]["auc"] == {
+        "difference": 0.5,
+        "interval": None,
+        "interval_method": None,
+        "p_value": None,
+    }

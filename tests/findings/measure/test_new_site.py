@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from neurocontrast.cli.evaluation_commands import new_site_lines
+from neurocontrast.evaluation import Evaluation, EvaluationSettings, plan_study
+from neurocontrast.evaluation.models import ConstantModel
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits.inner import inner_folds
+from neurocontrast.evaluation.study import predict_out_of_fold
+from neurocontrast.evaluation.target import Target
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.findings import Inputs, measure
+from neurocontrast.findings.new_site.measure import MAX_GROUPS, measure_new_sites, plan_sites_left_out
+from neurocontrast.progress import SILENT
+
+FAST = {
+    "n_bootstraps": 200,
+    "confounds": False,
+    "n_inner_folds": 3,
+    "C": (1e-3, 1e-1),
+    "alpha": (1.0, 100.0),
+    "min_site_n": 10,
+}
+
+
+def plan(cohort, **options):
+    return plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**{**FAST, **options}))
+
+
+def evaluate(cohort, **options):
+    return measure(plan(cohort, **options))
+
+
+def note(cohort, **options) -> str:
+    summary = evaluate(cohort, outlyingness=False, n_bootstraps=0, **options).evaluation.content()
+    assert summary["new_site"] is None
+    return summary["new_site_note"]
+
+
+@pytest.fixture(scope="module")
+def shifted(make_cohort):
+    return evaluate(make_cohort(150, age=2.0, site=3.0), target="age")
+
+
+def test_a_shift_between_sites_shows_as_an_error_at_the_unseen_one(shifted):
+    block = shifted.evaluation.content()["new_site"]
+    assert (block["design"], block["metric"], block["n_sites"]) == ("leave-one-site-out", "mae", 3)
+    assert block["home"]["embedding"]["mae"]["value"] == pytest.approx(
+        shifted.evaluation.content()["metrics"]["mae"]["pooled"]
+    )
+    ratio = block["ratio"]["embedding"]["mae"]
+    assert ratio["value"] == pytest.approx(
+        block["unseen"]["embedding"]["mae"]["value"] / block["home"]["embedding"]["mae"]["value"]
+    )
+    assert 1.5 < ratio["low"] < ratio["value"] < ratio["high"]
+    gain = block["unseen_minus_constant"]["embedding"]["mae"]["value"]
+    constant = block["unseen"]["constant"]["mae"]["value"]
+    assert gain == pytest.approx(block["unseen"]["embedding"]["mae"]["value"] - constant)
+    codes = {each["code"] for each in shifted.evaluation.content()["warnings"]}
+    assert "new_site_worse" in codes
+    json.dumps(block, allow_nan=False)
+
+
+def test_the_table_has_each_site_unseen_and_known(shifted):
+    table, sites = shifted.tables["new_sites"], shifted.tables["sites"].set_index("site")
+    assert set(table["model"]) == {"embedding", "baseline", "constant"}
+    own = table[table["model"] == "embedding"].set_index("site")
+    np.testing.assert_allclose(own["home_mae"], sites.loc[own.index, "mae"])
+    assert (own["n"] == sites.loc[own.index, "n"]).all()
+    assert (own["n"] + own["n_train"] == 150).all()
+    pooled = np.average(own["mae"], weights=own["n"])
+    assert pooled == pytest.approx(shifted.evaluation.content()["new_site"]["unseen"]["embedding"]["mae"]["value"])
+    assert (own["mae_low"] < own["mae"]).all()
+    assert own["bias"].abs().max() <= own["mae"].max()
+
+
+def test_the_error_of_an_unseen_site_is_told_without_its_bias(shifted):
+    own = shifted.tables["new_sites"].query("model == 'embedding'")
+    worst = own.loc[own["bias"].abs().idxmax()]
+    assert abs(worst["bias"]) > worst["spread"]  # the planted shift
+    assert worst["mae_10_shots"] < 0.6 * worst["mae"]
+    # Normal errors of this deviation, and of the mean of ten of them, have this mean size.
+    assert worst["mae_10_shots"] == pytest.approx(worst["spread"] * np.sqrt(1.1 * 2 / np.pi), rel=0.2)
+
+
+def test_the_unseen_figures_are_those_of_leaving_sites_out(make_cohort, shifted):
+    main = evaluate(make_cohort(150, age=2.0, site=3.0), target="age", splits="leave-site-out", outlyingness=False)
+    found = shifted.evaluation.content()["new_site"]["unseen"]
+    for model, part in (("embedding", "metrics"), ("baseline", "baseline")):
+        assert found[model]["mae"]["value"] == pytest.approx(main.evaluation.content()[part]["mae"]["pooled"], rel=0.02)
+    assert main.evaluation.content()["new_site"] is None
+    assert "hold sites out already" in main.evaluation.content()["new_site_note"]
+
+
+def test_without_a_shift_there_is_little_to_warn_of(make_cohort):
+    result = evaluate(make_cohort(150, age=2.0), target="age", n_repeats=2, outlyingness=False)
+    block = result.evaluation.content()["new_site"]
+    assert block["ratio"]["embedding"]["mae"]["value"] == pytest.approx(1.0, abs=0.15)
+    assert "new_site_worse" not in {each["code"] for each in result.evaluation.content()["warnings"]}
+
+
+@pytest.mark.parametrize("classes", [("control", "patient"), ("a", "b", "c")])
+def test_classes_have_a_ratio_of_their_losses(make_cohort, classes):
+    block = evaluate(make_cohort(120, classes=classes, diagnosis=0.5), outlyingness=False).evaluation.content()[
+        "new_site"
+    ]
+    assert set(block["ratio"]["embedding"]) == {"brier", "log_loss"}
+    assert block["metric"] == ("auc" if len(classes) == 2 else "balanced_accuracy")
+    difference = block["difference"]["embedding"]["auc"]
+    assert difference["value"] == pytest.approx(
+        block["unseen"]["embedding"]["auc"]["value"] - block["home"]["embedding"]["auc"]["value"]
+    )
+    assert difference["low"] < difference["value"] < difference["high"]
+
+
+def test_sites_that_cannot_be_left_out_are_named(make_cohort):
+    cohort = make_cohort(150, n_sites=4)
+    cohort.table.loc[cohort.table["site"] == "site-0", "diagnosis"] = "control"
+    cohort.table.loc[:2, "site"] = "small"
+    cohort.table.loc[3:9, "site"] = None
+    result = evaluate(cohort, n_bootstraps=0, outlyingness=False)
+    block = result.evaluation.content()["new_site"]
+    assert {each["site"]: each["why"] for each in block["skipped"]} == {
+        "site-0": "single class (control)",
+        "small": "fewer than 5 subjects (3) tested while the site is known",
+    }
+    assert block["left_out"] == ["site-1", "site-2", "site-3"]
+    assert "2 sites were not left out" in next(
+        each["message"] for each in result.evaluation.content()["warnings"] if each["code"] == "new_site_skipped"
+    )
+
+
+def test_why_nothing_is_left_out(make_cohort):
+    cohort = make_cohort(60, n_sites=2)
+    assert note(cohort, target="site") == "the site is the target, and a site that is left out cannot be predicted"
+    assert note(cohort, harmonise="combat").startswith("harmonise=combat and residualise=[site]")
+    assert note(make_cohort(60, n_sites=1)) == "one site only ('site-0')"
+    assert note(cohort, new_site=False) == "not asked for (new_site=false)"
+    nested = make_cohort(60, n_sites=2)
+    nested.table["scanner"] = nested.table["site"].replace({"site-0": "A", "site-1": "B"})
+    assert "site-0: single class (A)" in note(nested, target="scanner")
+    nested.table["site"] = None
+    assert note(nested) == "no scan has a site"
+
+
+def test_a_subject_of_two_sites_is_never_trained_on_while_one_is_unseen(make_cohort):
+    cohort = make_cohort(90, n_sessions=2)
+    cohort.table.loc[90:110, "site"] = "site-9"
+    study = plan(cohort)
+    for split in plan_sites_left_out(study).splits:
+        assert not set(study.subjects[split.train]) & set(study.subjects[split.test])
+        assert split.held_out_site not in set(study.sites[split.train])
+
+
+def test_scans_without_a_site_are_neither_trained_on_nor_tested(make_cohort):
+    cohort = make_cohort(90)
+    cohort.table.loc[:9, "site"] = None
+    study = plan(cohort)
+    for split in plan_sites_left_out(study).splits:
+        assert not set(np.flatnonzero(study.table["site"].isna())) & (set(split.train) | set(split.test))
+
+
+def test_many_sites_are_left_out_in_groups(make_cohort):
+    study = plan(make_cohort(700, n_sites=25), n_folds=2, n_bootstraps=0)
+    found = plan_sites_left_out(study)
+    assert (len(found.splits), len(found.sites)) == (MAX_GROUPS, 25)
+    block = measure_new_sites(Inputs(study, predict_out_of_fold(study, SILENT))).summary["new_site"]
+    assert block["design"] == "leave-sites-out in 20 groups"
+    assert block["n"]["scans"] == 700
+
+
+def test_a_class_that_other_sites_lack_cannot_be_tested(make_cohort):
+    cohort = make_cohort(90)
+    elsewhere = (cohort.table["site"] != "site-0") & (cohort.table["diagnosis"] == "patient")
+    cohort.table.loc[elsewhere, "diagnosis"] = "control"
+    found = plan_sites_left_out(plan(cohort))
+    assert not found.sites
+    assert "site-0: fewer than two subjects of 'patient' at the other sites" in found.why_not
+
+
+def test_the_constant_is_what_training_says():
+    target = Target("age", "continuous", np.array([1.0, 2.0, 9.0, 50.0]))
+    constant, split = ConstantModel("constant"), Split(0, 0, np.array([0, 1, 2]), np.array([3]))
+    assert constant.predict(target, split).scores == [2.0]
+    classes = Target("d", "binary", np.array([0, 0, 0, 1, 1]), ("a", "b"), "b")
+    found = constant.predict(classes, Split(0, 0, np.arange(4), np.array([4])))
+    assert (found.scores[0], found.decisions[0]) == (0.25, 0)
+
+
+def test_scans_of_an_unseen_site_lie_outside_and_those_of_known_sites_do_not(shifted, make_cohort):
+    block = shifted.evaluation.content()["outlyingness"]
+    assert block["n_outside"] / block["n"] < 0.08
+    assert {each["site"] for each in block["by_site"]} == {"site-0", "site-1", "site-2"}
+    assert "outside_distribution" not in {each["code"] for each in shifted.evaluation.content()["warnings"]}
+    left_out = evaluate(make_cohort(150, age=2.0, site=3.0), target="age", splits="leave-site-out", new_site=False)
+    assert left_out.tables["outlyingness"]["outside"].mean() > 0.95
+    told = next(
+        each["message"] for each in left_out.evaluation.content()["warnings"] if each["code"] == "outside_distribution"
+    )
+    assert "do not trust" in told
+
+
+def test_too_few_people_have_no_score(make_cohort):
+    result = evaluate(make_cohort(20), n_folds=2, new_site=False, n_bootstraps=0)
+    assert result.tables["outlyingness"]["mahalanobis"].isna().all()
+    assert (
+        "20 scans have no score: fewer than 20 training subjects" in result.evaluation.content()["outlyingness"]["note"]
+    )
+    assert evaluate(make_cohort(40), outlyingness=False, new_site=False).evaluation.content()["outlyingness"] is None
+
+
+def test_the_terminal_is_told_in_two_lines(shifted):
+    lines = list(new_site_lines(shifted.evaluation))
+    assert len(lines) == 2
+    assert "at known sites" in lines[0]
+    assert "times as large (3 sites left out)" in lines[0]
+    assert "of 150." in lines[1]
+    least = {"format": 1, "target": "age", "kind": "continuous", "splits": "stratified", "n": {}, "metrics": {}}
+    alone = Evaluation(**least, new_site_note="one site only")
+    assert list(new_site_lines(alone)) == ["New site: not measured: one site only."]
+    assert list(new_site_lines(Evaluation(**least))) == []
+
+
+def test_clipped_predictions_stay_within_the_ages_of_training(make_cohort):
+    cohort = make_cohort(120, age=2.0, site=20.0)
+    wild = evaluate(cohort, target="age", outlyingness=False, n_bootstraps=0)
+    tame = evaluate(cohort, target="age", outlyingness=False, n_bootstraps=0, clip=True)
+    errors = [each.tables["new_sites"].query("model == 'embedding'")["mae"].max() for each in (wild, tame)]
+    assert errors[0] > 100
+    assert errors[1] < 60
+    predictions = tame.tables["predictions"]
+    for fold, part in predictions.groupby("fold"):
+        ages = predictions["y_true"][predictions["fold"] != fold]
+        assert part["y_score"].between(ages.min(), ages.max()).all()
+    with pytest.raises(ConfigError, match="clip: is for numbers"):
+        plan(cohort, clip=True)
+
+
+def test_inner_folds_leave_sites_out(make_cohort):
+    cohort = make_cohort(120, n_sites=4, n_sessions=2)
+    cohort.table.loc[120:134, "site"] = "site-0"  # the second session of people who were elsewhere at the first
+    study = plan(cohort)
+    travelled = study.subjects[:15]
+    train = np.flatnonzero(study.sites != "site-3")
+    pairs = inner_folds(study.target, train, study.subjects, n_folds=3, seed=0, sites=study.sites)
+    assert len(pairs) == 3
+    for fit, tried in pairs:
+        assert len(set(study.sites[tried])) == 1
+        assert not set(study.sites[fit]) & set(study.sites[tried])
+        assert not set(study.subjects[fit]) & set(study.subjects[tried])
+    assert all(np.isin(travelled, study.subjects[tried]).any() for _, tried in pairs)
+
+
+def test_two_sites_of_enough_people_are_left_out_in_turn_and_small_ones_are_fitted_on(make_cohort):
+    study = plan(make_cohort(90, n_sites=2))
+    sites = study.sites
+    sites[:5] = "small"
+    rows = np.arange(90)
+    pairs = inner_folds(study.target, rows, study.subjects, n_folds=5, seed=0, sites=sites)
+    assert sorted("+".join(set(sites[tried])) for _, tried in pairs) == ["site-0", "site-1"]
+    assert all(set(rows[:5]) <= set(fit) for fit, _ in pairs)
+    sites[rows[sites == "site-1"][9:]] = "small"
+    pairs = inner_folds(study.target, rows, study.subjects, n_folds=5, seed=0, sites=sites)
+    assert sorted("+".join(set(sites[tried])) for _, tried in pairs) == ["site-0", "small"]
+
+
+def test_too_few_sites_fall_back_to_dealt_inner_folds_and_say_so(make_cohort):
+    study = plan(make_cohort(90, n_sites=2), splits="leave-site-out", inner_splits="leave-site-out")
+    told = next(each.message for each in study.notices if each.code == "inner_splits_dealt")
+    assert "2 of 2 training folds" in told
+    arguments = (study.target, study.splits[0].train, study.subjects)
+    dealt = inner_folds(*arguments, n_folds=3, seed=0)
+    for a, b in zip(dealt, inner_folds(*arguments, n_folds=3, seed=0, sites=study.sites), strict=True):
+        np.testing.assert_array_equal(a[1], b[1])
+    codes = {each.code for each in plan(make_cohort(90, n_sites=4), inner_splits="leave-site-out").notices}
+    assert "inner_splits_dealt" not in codes
+    with pytest.raises(ConfigError, match="inner_splits: a site"):
+        plan(make_cohort(90), target="site", inner_splits="leave-site-out")
+
+
+def test_a_penalty_chosen_for_unseen_sites_is_stronger_where_sites_shift_the_features():
+    generator = np.random.default_rng(0)
+    n, n_sites, p = 240, 6, 100
+    places, ages = np.arange(n) % n_sites, generator.normal(50, 12, n)
+    features = np.outer((ages - 50) / 15, 0.3 * generator.normal(size=p)) + generator.normal(size=(n, p))
+    features += 1.5 * generator.normal(size=(n_sites, p))[places]
+    table = pd.DataFrame({"participant_id": [f"p{row}" for row in range(n)], "age": ages, "sex": "F"})
+    table["site"] = [f"s{place}" for place in places]
+    chosen, options = {}, {**FAST, "target": "age", "n_bootstraps": 0, "new_site": False, "outlyingness": False}
+    for inner in ("stratified", "leave-site-out"):
+        settings = EvaluationSettings(
+            **options | {"alpha": (3.0, 10.0, 30.0, 100.0, 300.0, 1e3), "n_inner_folds": 5}, inner_splits=inner
+        )
+        chosen[inner] = measure(plan_study(table, features, settings=settings)).tables["folds"]["alpha"]
+    assert chosen["leave-site-out"].median() > chosen["stratified"].median()

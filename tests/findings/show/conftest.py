@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import importlib.util
+import io
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from matplotlib.figure import Figure
+
+from neurocontrast.findings import build_sections, open_folder, render_report
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def make() -> ModuleType:
+    """Makers of evaluation folders: make.make_binary(folder), make_multiclass, make_continuous."""
+    return _load("evaluation_folders")
+
+
+@pytest.fixture(scope="session")
+def parse() -> ModuleType:
+    """Reading of a page: parse.Page(html)."""
+    return _load("page")
+
+
+@pytest.fixture(scope="session")
+def comparisons() -> ModuleType:
+    """Maker of comparison folders: comparisons.write(folder)."""
+    return _load("comparison_folders")
+
+
+@pytest.fixture(scope="session")
+def binary_folder(make: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evaluation of a binary target that no test may change."""
+    return make.make_binary(tmp_path_factory.mktemp("evaluations") / "binary")
+
+
+@pytest.fixture(scope="session")
+def add_newer_files():
+    """Put the files of newer evaluations into a folder of `make`."""
+    return _load("newer_files").add_newer_files
+
+
+@pytest.fixture(scope="session")
+def add_new_sites():
+    """Put what is said of unseen sites and of scans outside into a folder of `make`."""
+    return _load("newer_files").add_new_sites
+
+
+@pytest.fixture(scope="session")
+def full_folder(make: ModuleType, add_newer_files, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evaluation of a binary target with every file there is, that no test may change."""
+    return add_newer_files(make.make_binary(tmp_path_factory.mktemp("evaluations") / "full", n_boot=10))
+
+
+@pytest.fixture(scope="session")
+def render():
+    """Give the page of an evaluation folder."""
+
+    def page(folder: Path, *, show_ids: bool = False) -> str:
+        files = open_folder(folder, show_ids=show_ids)
+        return render_report(files, build_sections(files))
+
+    return page
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave pictures empty, for tests of a page's text."""
+
+    def save(_figure: Figure, stream: io.StringIO | io.BytesIO, **_options: object) -> None:
+        empty = '<svg xmlns="http://www.w3.org/2000/svg"/>'
+        stream.write(empty if isinstance(stream, io.StringIO) else empty.encode())
+
+    monkeypatch.setattr(Figure, "savefig", save)
+
+
+@pytest.fixture(scope="session")
+def image_maker() -> ModuleType:
+    """Makers of folders of natural images: image_maker.make_images(folder), make_comparison(folder)."""
+    return _load("image_folders")
+
+
+@pytest.fixture(scope="session")
+def make_images(image_maker: ModuleType):
+    """Write an evaluation of images into a folder."""
+    return image_maker.make_images
+
+
+@pytest.fixture(scope="session")
+def image_folder(make_images, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evaluation of images that no test may change."""
+    return make_images(tmp_path_factory.mktemp("evaluations") / "images")

@@ -1,0 +1,98 @@
+"""The methods text: every citation has a reference, every reference is cited, and p-values are what they are called."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+
+from neurocontrast.findings import open_folder
+from neurocontrast.findings.methods import write_methods
+from neurocontrast.findings.prose import permutation_result
+from neurocontrast.findings.result import say_result
+from neurocontrast.page.blocks import Citations
+
+
+def say_plainly(files):
+    return say_result(files, "plain")
+
+
+def say_for_reviewer(files):
+    return say_result(files, "reviewer")
+
+
+@pytest.fixture
+def written(full_folder):
+    cite = Citations()
+    return write_methods(open_folder(full_folder), cite), cite
+
+
+def test_citations_are_numbered_as_they_come(written):
+    paragraphs, cite = written
+    marks = re.findall(r"\[([\d, ]+)\]", " ".join(text for _, text in paragraphs))
+    numbers = [int(number) for mark in marks for number in mark.split(",")]
+    first_met = list(dict.fromkeys(numbers))
+    assert first_met == sorted(first_met) == [number for number, _ in cite.listed()]
+    assert len({text for _, text in cite.listed()}) == len(first_met)
+
+
+def test_the_p_value_is_named(written, full_folder):
+    text = dict(written[0])["Performance and uncertainty."]
+    assert "(1 + k)/(1 + n)" in text
+    assert "k = 3, n = 999, p = 0.004" in text
+    assert "of the same site" in text
+    assert "pooled out-of-fold AUC" in text
+    result = permutation_result(open_folder(full_folder), "auc")
+    assert (1 + result["k"]) / (1 + result["n"]) == pytest.approx(result["p_value"])
+    assert permutation_result(open_folder(full_folder), "brier") is None
+    assert "permutation p = 0.004 (3 of 999 permutations within site as good)" in say_for_reviewer(
+        open_folder(full_folder)
+    )
+
+
+def test_the_text_follows_the_run(written):
+    text = " ".join(text for _, text in written[0])
+    for words in (
+        "DenseNet121", "y-Aware", "sensitivity of 0.9", "ComBat", "external test set of 120 scans", "DeLong",
+        "raised to the power of 0.3", "Patches of 16 mm", "40 subjects", "scikit-learn 1.9.0",
+        "20, 40, 80 and 160 training", "internal–external cross-validation", "Mahalanobis distance",
+        "without its own subject",
+        "beyond percentile 97.5",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+def test_an_older_evaluation_claims_nothing_of_it(binary_folder):
+    cite = Citations()
+    text = " ".join(text for _, text in write_methods(open_folder(binary_folder), cite))
+    assert "No permutation test was made" in text
+    for words in ("ComBat", "external", "DeLong", "OpenBHB", "Patches", "Learning curves", "left out in turn",
+                  "Mahalanobis"):  # fmt: skip
+        assert words not in text, words
+
+
+def test_references_are_written_in_full(written):
+    references = [text for _, text in written[1].listed()]
+    assert len(references) > 15
+    assert all(re.search(r"(19|20)\d\d", text) and text.endswith(".") for text in references)
+
+
+def test_weights_that_training_began_with_and_those_taken_over_are_cited(full_folder, tmp_path):
+    copied = shutil.copytree(full_folder, tmp_path / "evaluation")
+    imported = {"title": "MONAI's DenseNet121", "citation": "Cardoso MJ (2022). MONAI."}
+    for key, told in (
+        ("imported", "The weights were taken over from MONAI's DenseNet121 ["),
+        ("init", "Training began with the weights of MONAI's DenseNet121 ["),
+        ("", "Training began with the weights of another run, “first”."),
+    ):
+        content = json.loads((full_folder / "evaluation.json").read_text())
+        content["run"] |= {"imported": imported} if key == "imported" else {"init": {"name": "first"}}
+        if key == "init":
+            content["run"]["init"]["imported"] = imported
+        (copied / "evaluation.json").write_text(json.dumps(content))
+        cite = Citations()
+        paragraphs = dict(write_methods(open_folder(copied), cite))
+        assert told in paragraphs["Representation."]
+        assert any("Cardoso" in text for _, text in cite.listed()) == bool(key)

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from neurocontrast.findings import open_folder
+from neurocontrast.findings.methods import list_silences, write_methods
+from neurocontrast.findings.prose import kernel_text, loss_citations, objective_text
+from neurocontrast.findings.result import list_warnings, say_result
+from neurocontrast.page.blocks import Citations
+from neurocontrast.page.wording import DASH, describe_metric, interval_text, leading_metrics, number_text, shorten_paths
+
+
+def methods_of(files) -> str:
+    return " ".join(text for _, text in write_methods(files, Citations()))
+
+
+def say_plainly(files):
+    return say_result(files, "plain")
+
+
+def say_for_reviewer(files):
+    return say_result(files, "reviewer")
+
+
+@pytest.fixture
+def changed(binary_folder, tmp_path):
+    def change(**keys):
+        folder = shutil.copytree(binary_folder, tmp_path / "evaluation", dirs_exist_ok=True)
+        path = folder / "evaluation.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+        return open_folder(folder)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("interval", "says"),
+    [
+        ([0.02, 0.2], "holds information beyond age, sex and site"),
+        ([-0.1, 0.2], "not settled by these data"),
+        ([-0.2, -0.1], "does worse than age, sex and site alone"),
+        (None, "stays open"),
+    ],
+)
+def test_the_increment_is_read_by_its_interval(changed, interval, says):
+    files = changed(increment={"auc": {"difference": 0.1, "interval": interval}})
+    assert says in say_result(files, "increment", "auc")
+
+
+def test_for_errors_less_is_better(changed):
+    files = changed(increment={"mae": {"difference": -2.0, "interval": [-3.0, -1.0]}})
+    assert "holds information" in say_result(files, "increment", "mae")
+    files = changed(increment={"mae": {"difference": 2.0, "interval": [1.0, 3.0]}})
+    assert "does worse" in say_result(files, "increment", "mae")
+
+
+def test_pairs_for_a_clinician(changed):
+    values = {"mean": 0.7, "sd": 0.1, "pooled": 0.78, "interval": [0.7, 0.85], "n_folds_defined": 5}
+    text = say_plainly(changed(metrics={"auc": values}, baseline={"auc": values | {"pooled": 0.64}}))
+    assert "in 78 of 100 such pairs (95% interval 70 to 85)" in text
+    assert "gives 64" in text
+    text = say_for_reviewer(changed(metrics={"auc": values}, baseline={}))
+    assert "AUC 0.780 (95% bootstrap over subjects, 2,000 draws: 0.700 to 0.850)" in text
+    assert "not a confidence interval" in text
+
+
+def test_patients_are_not_spoken_of_where_data_are_simulated(changed):
+    assert "no diagnosis of any one person" in say_plainly(changed(simulated=False))
+    assert "says nothing about patients" in say_plainly(changed())
+
+
+def test_overlap_is_told(changed):
+    assert "3 of the subjects had also been" in methods_of(changed(n_overlap=3, allow_overlap=True))
+
+
+def test_what_was_done_to_volumes_is_told(changed):
+    contract = {"spacing_mm": 4.0, "shape": [46, 55, 46], "smooth_mm": 0.0, "normalise": "percentile", "erode_mm": 4.0}
+    text = methods_of(changed(run={"preprocessing": contract | {"percentiles": [1.0, 99.0], "transform_version": 1}}))
+    told = "spacing 4 mm; shape 46, 55, 46; normalise percentile; erode 4 mm; percentiles 1, 99."
+    assert f"Preprocessing: {told}" in text
+
+
+def test_a_bare_warning_is_not_lost(changed):
+    assert list_warnings(changed(warnings=["something"]))[0][0] == "something"
+
+
+def test_warnings_come_with_their_explanation(changed):
+    warned = {"code": "few_subjects", "message": "Only 9.", "explanation": "Read the interval."}
+    assert list_warnings(changed(warnings=[warned, {"code": "old", "message": "Alone."}])) == [
+        ("Only 9.", "Read the interval."),
+        ("Alone.", ""),
+    ]
+
+
+def test_digits_are_hidden_only_where_people_are_listed(changed):
+    message = "Images of sub-0001 and sub-0002 are the same; 12 of 120 scans."
+    files = changed(warnings=[{"code": "duplicate_overlap", "message": message}])
+    assert list_warnings(files)[0][0] == "Images of [id] and [id] are the same; 12 of 120 scans."
+
+
+def test_methods_say_what_was_run(changed):
+    text = methods_of(changed())
+    for words in ("DenseNet121", "y-Aware InfoNCE", "4 mm", "46, 55, 46", "5 folds", "age, sex and site", "Seed 0"):
+        assert words in text
+    assert "simulated" in text
+    assert "not recorded" in methods_of(changed(run=None, objective=None))
+
+
+def test_methods_claim_no_check_that_was_not_made(changed):
+    text = methods_of(changed(warnings=[{"code": "overlap_unknown", "message": "?"}]))
+    assert "could not be checked" in text
+    assert "No evaluated subject" not in text
+    assert "No evaluated subject" in methods_of(changed())
+
+
+def test_silences_follow_the_splits(changed):
+    assert "only sites left out" in dict(list_silences(changed()))["Not other scanners."]
+    assert "left out in turn" in dict(list_silences(changed(splits="leave-site-out")))["Not other scanners."]
+
+
+def test_objective_and_kernel():
+    kernel = [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}]
+    assert kernel_text(kernel) == "age (gaussian, sigma 5) × sex (categorical)"
+    vector = {"column": "anatomy", "type": "gaussian", "sigma": 1.0, "standardise": True, "columns": ["gm_ml", "wm_ml"]}
+    text = "anatomy (gaussian, sigma 1, standardise yes, columns gm_ml, wm_ml)"
+    assert kernel_text([vector]) == text
+    assert kernel_text([vector | {"standardise": False}]) == text.replace("standardise yes, ", "")
+    assert kernel_text([{"column": "site", "type": "different", "within": 0.0}]) == "site (different, within 0)"
+    simclr = {"loss": "ntxent", "title": "NT-Xent (SimCLR)", "citation": "Chen T. SimCLR. ICML 2020."}
+    assert objective_text({**simclr, "kernel": None}) == "NT-Xent (SimCLR), no metadata"
+    assert objective_text({"loss": "supcon", "label": "diagnosis"}) == "supcon, groups of diagnosis", "an older run"
+    parts = {"a": simclr, "b": {"loss": "fair_cclk", "title": "fair CCL-K", "kernel": kernel[1:]}}
+    assert loss_citations({"loss": "sum", "objectives": parts}) == ["Chen T. SimCLR. ICML 2020."]
+    assert objective_text({"loss": "sum", "objectives": parts, "weights": {"b": 0.5}}) == (
+        "sum of 1 × (NT-Xent (SimCLR), no metadata) and 0.5 × (fair CCL-K, kernel on sex (categorical))"
+    )
+    assert objective_text(None) == "not recorded"
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("/home/me/data/x.parquet", "…/x.parquet"),
+        ("embeddings: /home/me/x.parquet\n", "embeddings: …/x.parquet\n"),
+        ("--out=/a/b/c", "--out=…/c"),
+        ("a/b relative/path 1/2", "a/b relative/path 1/2"),
+    ],
+)
+def test_paths_are_shortened(text, short):
+    assert shorten_paths(text) == short
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, DASH), (float("nan"), DASH), (0.1234, "0.123"), (-0.0001, "0.000"), (-1.5, "−1.500")]
+)
+def test_numbers(value, text):
+    assert number_text(value) == text
+
+
+def test_intervals():
+    assert interval_text([0.1, 0.25], digits=2) == "0.10 to 0.25"
+    assert interval_text(None) == interval_text([1.0, 1.0]) == interval_text([None, 1.0]) == DASH
+
+
+def test_headline_metric():
+    assert leading_metrics("binary", ["brier", "auc"])[0] == "auc"
+    assert leading_metrics("continuous", ["r2", "mae"])[0] == "mae"
+    assert leading_metrics("binary", ["own_metric"])[0] == "own_metric"
+    assert leading_metrics("binary", []) == []
+    assert describe_metric("own_metric").label == "own metric"

@@ -1,0 +1,150 @@
+"""Voxels beside embedding and covariates, wherever an evaluation has them; and software that ran, by name."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.findings import build_sections, open_folder, render_report
+from neurocontrast.findings.external.show import external_part
+from neurocontrast.findings.groups.show import table_folds
+from neurocontrast.findings.methods import write_methods
+from neurocontrast.findings.prose import splits_text
+from neurocontrast.findings.result import draw_headline, say_result, table_metrics
+from neurocontrast.page.blocks import Citations
+
+ABOUT = {"spacing_mm": 4, "mask": "MNI152 brain", "n_voxels": 29398, "n_components": 60, "standardised": "each scan"}
+
+
+def say_plainly(files):
+    return say_result(files, "plain")
+
+
+def say_for_reviewer(files):
+    return say_result(files, "reviewer")
+
+
+@pytest.fixture
+def changed(full_folder, tmp_path):
+    def change(**keys):
+        folder = shutil.copytree(full_folder, tmp_path / "evaluation", dirs_exist_ok=True)
+        path = folder / "evaluation.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+        return open_folder(folder)
+
+    return change
+
+
+@pytest.fixture
+def with_voxels(changed, full_folder):
+    def add(difference=-0.05, interval=(-0.09, -0.01), p_value=0.02):
+        metrics = json.loads((full_folder / "evaluation.json").read_text())["metrics"]
+        increment = {"difference": difference, "interval": interval and list(interval), "p_value": p_value}
+        software = ["scikit-learn", "nilearn"]
+        return changed(
+            voxels=metrics, voxels_increment=dict.fromkeys(metrics, increment), voxels_about=ABOUT, software=software
+        )
+
+    return add
+
+
+def methods_of(files) -> str:
+    return " ".join(text for _, text in write_methods(files, Citations()))
+
+
+def test_the_headline_has_three_models(with_voxels, full_folder):
+    rows = draw_headline(with_voxels()).numbers
+    assert list(rows["model"]) == ["Embedding", "Only age + sex + site", "Only voxels (PCA)"]
+    assert list(draw_headline(open_folder(full_folder)).numbers["model"]) == ["Embedding", "Only age + sex + site"]
+
+
+@pytest.mark.parametrize(
+    ("interval", "words"),
+    [
+        ((-0.09, -0.01), "the embedding does worse"),
+        ((-0.09, 0.01), "that the embedding does better is not shown"),
+        ((0.01, 0.09), "the embedding does better"),
+        (None, "no interval of the difference was computed"),
+    ],
+)
+def test_the_comparison_is_read_by_its_interval(with_voxels, interval, words):
+    text = say_plainly(with_voxels(interval=interval))
+    assert "without any encoder, reach AUC" in text
+    assert words in text
+
+
+def test_a_reviewer_is_told_the_test_and_the_components(with_voxels):
+    text = say_for_reviewer(with_voxels())
+    assert "60 principal components of the voxels" in text
+    assert "difference −0.050 (−0.090 to −0.010), corrected resampled t-test over folds p = 0.02" in text
+    assert "t-test over folds" not in say_for_reviewer(with_voxels(p_value=None))
+
+
+def test_tables_and_methods_have_them(with_voxels):
+    files = with_voxels()
+    assert "Voxels only" in table_metrics(files).header
+    assert "Voxels" in table_folds(files).header
+    text = methods_of(files)
+    assert "first 60 principal components of the voxels (29398 at 4 mm, MNI152 brain" in text
+    assert "compared over folds by the corrected resampled t-test" in text
+    assert "compared over folds" not in methods_of(with_voxels(p_value=None))
+
+
+def test_the_page_is_whole(with_voxels):
+    files = with_voxels()
+    page = render_report(files, build_sections(files))
+    assert "Voxels only" in page
+
+
+def test_without_voxels_nothing_is_said_of_them(full_folder):
+    files = open_folder(full_folder)
+    said = say_plainly(files) + say_for_reviewer(files) + methods_of(files)
+    assert "principal components of the voxels" not in said
+    assert "Voxels only" not in table_metrics(files).header
+
+
+def test_regional_measures_stand_beside_them(changed, full_folder):
+    metrics = json.loads((full_folder / "evaluation.json").read_text())["metrics"]
+    increment = {"difference": 0.05, "interval": [0.01, 0.09], "p_value": 0.02}
+    columns = [f"vol_{number}" for number in range(12)]
+    files = changed(regional=metrics, regional_increment=dict.fromkeys(metrics, increment), regional_columns=columns)
+    assert list(draw_headline(files).numbers["model"])[2:] == ["Only regional measures"]
+    assert {"Regions only", "Minus regions"} <= set(table_metrics(files).header)
+    assert "Regions" in table_folds(files).header
+    assert "12 regional measures, without any encoder, reach" in say_plainly(files)
+    assert "; 12 regional measures " in say_for_reviewer(files)
+    assert "used 12 regional measures (vol_0, " in methods_of(files)
+    assert "Regions only" in render_report(files, build_sections(files))
+    assert not external_part(files).summary.regional
+
+
+def test_the_external_test_set_has_none(with_voxels):
+    part = external_part(with_voxels())
+    assert part is not None
+    assert not part.summary.voxels
+
+
+def test_nilearn_is_named_only_where_it_ran(changed, binary_folder, tmp_path):
+    environment = {"neurocontrast": "0.1.0", "packages": {"scikit-learn": "1.9.0", "nilearn": "0.14.1"}}
+    assert "nilearn 0.14.1" in methods_of(changed(environment=environment, software=["scikit-learn", "nilearn"]))
+    assert "nilearn 0.14.1" in methods_of(changed(environment=environment, software=None))  # which shows a map
+    folder = shutil.copytree(binary_folder, tmp_path / "old")
+    path = folder / "evaluation.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"environment": environment}))
+    text = methods_of(open_folder(folder))
+    assert "nilearn" not in text
+    assert "scikit-learn 1.9.0" in text
+
+
+def test_a_splitter_of_the_user_s_is_named(changed):
+    files = changed(splits="custom", splitter="StratifiedGroupKFold(n_splits=5)")
+    assert splits_text(files) == "5 folds, made by StratifiedGroupKFold(n_splits=5)"
+    assert "5 folds, made by StratifiedGroupKFold(n_splits=5)" in methods_of(files)
+
+
+def test_voxels_that_are_no_section_are_refused(changed):
+    with pytest.raises(DataError, match="'voxels' must be a section of keys"):
+        changed(voxels=[1])

@@ -1,0 +1,84 @@
+"""A finding from outside the package: one object, measured, recorded in evaluation.json, and shown in the report."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from pydantic import StrictInt
+
+from neurocontrast.evaluation import EvaluationSettings, plan_study
+from neurocontrast.evaluation.record import Notice, Part
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.files import write_json, write_table
+from neurocontrast.findings import (
+    FINDINGS,
+    Finding,
+    Found,
+    build_sections,
+    check,
+    measure,
+    open_folder,
+    render_report,
+)
+from neurocontrast.page.blocks import Paragraph, Section
+
+METHODS = """
+## Headcount.
+{{ s.headcount.n_classes }} classes were counted {{ cite("Oldfield RC. The Edinburgh inventory. 1971;9:97–113.") }}.
+"""
+
+
+class Headcount(Part):
+    key = "headcount"
+
+    n_classes: StrictInt
+    n_tables: StrictInt
+
+
+def refuse(study):
+    if study.target.kind == "continuous":
+        raise ConfigError("headcount: counts classes")
+
+
+def count(inputs):
+    counts = pd.Series(inputs.study.target.labels()).value_counts()
+    notice = Notice("headcount", f"{len(counts)} classes of {sorted(inputs.models)}", "Nothing follows from this.")
+    table = counts.rename_axis("class").reset_index(name="n")
+    recorded = {"n_classes": len(counts), "n_tables": len(inputs.found.tables)}
+    return Found({"headcount": recorded}, {"headcount": table}, [notice])
+
+
+def show(files):
+    found = files.summary.part(Headcount)
+    return found and Section("headcount", "Headcount", [Paragraph(f"{found.n_classes} kinds of people.")])
+
+
+MINE = Finding("headcount", show, count, refuse, record=Headcount, methods=METHODS, last=True)
+
+
+def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
+    cohort = make_cohort(60)
+    fast = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
+    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**fast))
+    asked = (*FINDINGS, MINE)
+    result = measure(study, findings=asked)
+    assert result.tables["headcount"]["n"].sum() == 60
+    assert result.evaluation.content()["headcount"] == {"n_classes": 2, "n_tables": 2}  # what others found is at hand
+    (warning,) = [each for each in result.evaluation.warnings if each.code == "headcount"]
+    assert warning.message == "2 classes of ['baseline', 'embedding']"
+    for name, table in result.tables.items():
+        write_table(tmp_path / f"{name}.tsv", table)
+    write_json(tmp_path / "evaluation.json", result.evaluation.content())
+    for findings, there in ((asked, True), (FINDINGS, False)):
+        files = open_folder(tmp_path, findings=findings)
+        page = render_report(files, build_sections(files))
+        assert ("2 kinds of people." in page) == ("2 classes were counted [" in page) == ("Oldfield" in page) == there
+    numbers = EvaluationSettings(**fast, target="age")
+    with pytest.raises(ConfigError, match="headcount: counts classes"):
+        check(plan_study(cohort.table, cohort.features, settings=numbers), findings=asked)
+
+
+def test_sections_have_names_of_their_own():
+    for kind in ("scans", "images"):
+        names = [each.name for each in FINDINGS if kind in each.of]
+        assert len(set(names)) == len(names)

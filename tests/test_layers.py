@@ -52,7 +52,8 @@ for name in ("losses", "kernels", "training", "embedding", "evaluation"):
         if module.name != "neurocontrast.embedding.scan_embedder":  # opens the scans of a run
             importlib.import_module(module.name)
 kinds = ("cache", "datasets", "natural", "simulation", "sources")
-forbidden = [f"neurocontrast.data.{kind}" for kind in kinds] + ["neurocontrast.commands", "neurocontrast.runs", "kornia", "monai", "nibabel"]
+forbidden = [f"neurocontrast.data.{kind}" for kind in kinds]
+forbidden += ["neurocontrast.commands", "neurocontrast.runs", "kornia", "monai", "nibabel"]
 forbidden += [f"neurocontrast.encoders.{name}" for name in ("building", "networks")]
 forbidden += ["neurocontrast.transforms"]
 print(len(sys.modules) > 500, "torch" in sys.modules, [name for name in forbidden if name in sys.modules])

@@ -108,7 +108,7 @@ def choose(
     model = find(name) if isinstance(name, str) else None
     if model is None:
         raise _explained([f"{key}: must be one of {one_of(names)}, found {name!r}.{suggestion(str(name), names)}"])
-    content = dict(given)  # a name that was not given stays a default, so that it can be told from one that was
+    content = dict(given)  # a name that was not given is not filled in: `model_fields_set` must not hold it
     try:
         return model.model_validate_json(json.dumps(content), strict=True) if from_json else model(**content)
     except ValidationError as error:
@@ -116,7 +116,7 @@ def choose(
 
 
 def _explained(lines: list[str]) -> PydanticCustomError:
-    """Return an error of a section that says itself what is wrong, each line from its own dotted key on."""
+    """Return an error with one message per wrong key, whose dotted key starts at the section."""
     return PydanticCustomError("explained", "{text}", {"lines": lines, "text": "; ".join(lines)})
 
 
@@ -146,7 +146,7 @@ def _rule(error: ErrorDetails) -> str:
     if error["type"] == "missing":
         return "missing."
     if error["type"] == "value_error" and ("got " in rule or isinstance(error["input"], Mapping)):
-        return rule if rule.endswith("?") else f"{rule}."  # a rule about several keys says itself what was found
+        return rule if rule.endswith("?") else f"{rule}."  # a rule about several keys names the values itself
     names = re.findall(r"'([^']*)'", rule)
     near = suggestion(error["input"], names) if isinstance(error["input"], str) else ""
     return f"{rule}, found {_shown(error['input'])}.{near}"

@@ -97,7 +97,7 @@ def convert(
         overwrite=overwrite,
         progress=given.progress,
     )
-    notes = ["These images hold faces; what `prepare` writes does not."]
+    notes = ["These images hold faces; the images of `prepare` do not."]
     return Result({"tree": str(tree)}, f"A BIDS tree: neurocontrast index {tree}", notes=notes, path=tree)
 
 
@@ -203,7 +203,7 @@ def prepare(
         n_workers=n_workers,
         progress=given.progress,
     )
-    notes = ["Raw inputs hold faces; what was written does not."]
+    notes = ["Raw inputs hold faces; the images that were written do not."]
     return Result({"participants": str(table)}, "Brains in MNI space.", notes=notes, path=table)
 
 

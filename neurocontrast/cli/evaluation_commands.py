@@ -34,7 +34,7 @@ __all__ = [
 _PROBES = "auto|logistic|ridge|svm|knn|MODULE:OBJECT"
 _RULES = "half, prevalence, or a probability"
 _CLOSE = {"auc": "log_loss", "balanced_accuracy": "log_loss"}
-"""The error of which a ratio is shown instead of a metric whose larger values are better."""
+"""Metrics whose larger values are better, and the error whose ratio is shown instead."""
 
 
 def join(
@@ -104,7 +104,7 @@ def evaluate(
 
 
 def _sizes(text: str | None) -> list[int | str] | None:
-    # What is no number stays as it is: the settings say what is wrong with it.
+    # Parts that are not numbers are left to the settings, which refuse them.
     parts = [part.strip() for part in (text or "").split(",") if part.strip()]
     return None if text is None else [int(part) if part.isdecimal() else part for part in parts]
 
@@ -206,7 +206,7 @@ def compare(
 
 
 def evaluation_result(folder: Path) -> Result:
-    """Return an evaluation's first metric, beside those of the other models, and the warnings."""
+    """Return the first metric of an evaluation for each model, and the number of warnings."""
     from neurocontrast.evaluation.record import read_evaluation
 
     read = read_evaluation(folder)
@@ -244,7 +244,7 @@ def comparison_result(folder: Path) -> Result:
 
 
 def new_site_lines(evaluation: Evaluation) -> Iterator[str]:
-    """Yield lines about unseen sites and scans outside; none about what was not asked for."""
+    """Yield lines about unseen sites and scans outside, where the evaluation measured them."""
     from neurocontrast.findings.external.measure import ExternalTest
     from neurocontrast.findings.new_site.measure import NewSite
     from neurocontrast.findings.outside.measure import Outlyingness

@@ -236,7 +236,7 @@ class _LineTask:
             self.finish()
 
     def finish(self) -> None:
-        """Write a line, unless the last one told the same."""
+        """Write a line, unless nothing was done since the last one."""
         if self._done == self._last_done:
             return
         self._last_line, self._last_done = time.monotonic(), self._done

@@ -102,7 +102,7 @@ def check(
     deep : bool
         Read every voxel; otherwise headers alone.
     phi : bool
-        Also look for what could identify a patient: columns, header fields, JSON files beside the images.
+        Also look for columns, header fields and JSON files that could identify a patient.
     n_workers : int
         Processes that read images.
     progress : Progress

@@ -26,7 +26,7 @@ from neurocontrast.reading import DAMAGE
 __all__ = ["convert"]
 
 CONVERT_RECORD = "convert.json"
-_HINT = "--show-names shows folders and descriptions, which can hold names."
+_HINT = "show_names=True shows folders and descriptions, which can hold names."
 
 
 def convert(
@@ -51,8 +51,8 @@ def convert(
     root : path
         Folder of the series: ``ROOT/PERSON/…/SERIES/*.dcm``, or ``ROOT/PERSON/*.dcm``.
     out : path
-        BIDS tree to write: images with headers of their own, JSON files with the scanner's settings alone,
-        ``participants.tsv``, and ``convert.json``, which says what was left out.
+        BIDS tree to write: images with new headers, JSON files with the scanner's settings alone,
+        ``participants.tsv``, and ``convert.json``, which lists what was left out.
     series : str, optional
         Text in the description of the series to take, in any case; by default those whose name and headers are of a
         T1-weighted volume as it was acquired.
@@ -86,7 +86,7 @@ def convert(
         scans = _scans(people, notes)
         work = [(scan.series, temporary / scan.path, scratch, scan.name) for scan in scans]
         with progress.task("Converting series", total=len(work), unit="series") as task:
-            for name, wrong, detail in map_files(_convert, work, n_workers=n_workers, option="--n-workers"):
+            for name, wrong, detail in map_files(_convert, work, n_workers=n_workers, option="n_workers"):
                 if wrong:
                     notes.problem(name, wrong, detail)
                 task.advance(1)
@@ -118,7 +118,7 @@ class _Note(NamedTuple):
 
 
 class _Notes:
-    """What is left out and what is a problem, in words that hold no names; what can hold some is shown when asked for.
+    """Notes on series that are left out and on problems; details that can hold names are shown on request only.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class _Notes:
         problems = Problems(str(self.source))
         for note in sorted(self.problems):
             problems.add(self._shown(note), name=note.name)
-        problems.hint("--skip leaves out people with problems, and convert.json says whom.")
+        problems.hint("skip=True leaves out people with problems, and lists them in convert.json.")
         if not self.show_names:
             problems.hint(_HINT)
         problems.raise_if_any()
@@ -187,7 +187,7 @@ def _read_all(
     found: dict[Path, list[Series]] = {}
     with progress.task("Reading headers", total=len(folders), unit="folder") as task:
         given = [(each, scratch) for each in folders]
-        for folder, read, wrong in map_files(_read, given, n_workers=n_workers, option="--n-workers"):
+        for folder, read, wrong in map_files(_read, given, n_workers=n_workers, option="n_workers"):
             if wrong:
                 where = f"series folder {folders.index(folder) + 1} of {len(folders)}"
                 notes.problem("", f"{where}: {wrong}", str(folder.relative_to(notes.source)))
@@ -277,7 +277,7 @@ def _scans(people: Mapping[str, Mapping[Path, Sequence[Series]]], notes: _Notes)
                 numbers = ", ".join(series.number for series in several)
                 detail = ", ".join(f"{series.folder.name}: {shown(series.description)}" for series in several)
                 notes.problem(
-                    name, f"{len(several)} T1-weighted series, numbers {numbers}; decide with --series", detail
+                    name, f"{len(several)} T1-weighted series, numbers {numbers}; decide with series=TEXT", detail
                 )
             scans.append(_Scan(name, f"ses-{number}" if len(studies) > 1 else "", several[0]))
     bad = {note.name for note in notes.problems}

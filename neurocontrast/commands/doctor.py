@@ -48,10 +48,8 @@ class Diagnosis:
         if run is not None and "n_training_scans" in run:
             lines += [f"  {run['n_training_scans']:,} to learn from, {run['n_validation_scans']:,} to measure on"]
             if run["kind"] == "volumes":
-                suits = run["n_training_scans"] >= _MANY_SCANS
-                lines += [
-                    f"  For this number of scans {'densenet121' if suits else 'lda, pca or densenet_small'} suits."
-                ]
+                suited = "densenet121" if run["n_training_scans"] >= _MANY_SCANS else "lda, pca or densenet_small"
+                lines += [f"  Suited to this number of scans: {suited}."]
         return "\n".join([*lines, *(f"problem: {text}" for text in self.problems)])
 
 

@@ -52,14 +52,14 @@ def index(
     """Find the scans below a folder, join what tables say of people, and write one table.
 
     Where tables of regional measures are below the folder (FreeSurfer's, FastSurfer's, CAT12's, OpenBHB's, or any with
-    such columns), those of the scans are written too, as ``measures.tsv`` beside the table.
+    such columns), those of the scans are written too, as ``measures.tsv`` next to the table.
 
     Parameters
     ----------
     root : path
         Folder of the scans: a BIDS tree, or what fMRIPrep, CAT12, FreeSurfer, Clinica or brainprep left.
     out : path, default="participants.tsv"
-        Table to write; ``index.json`` beside it says what was found, chosen and left out.
+        Table to write; ``index.json`` next to it lists what was found, chosen and left out.
     layout : str, default="auto"
         ``bids``, ``fmriprep``, ``cat12``, ``freesurfer``, ``caps``, ``openbhb``, ``brainprep`` or ``ixi``;
         ``measures`` for people with regional measures, whose images are not wanted;
@@ -116,17 +116,17 @@ def index(
 
 
 def _check_outputs(target: Path, *, overwrite: bool) -> None:
-    """Refuse a table that is there and may not be replaced, and files beside it that are of another program."""
+    """Refuse to replace a table without `overwrite`, or files of other programs next to it."""
     if target.suffix.lower() != ".tsv":
         raise ConfigError(f"out: found '{target.name}'; the table ends in .tsv.")
     check_writable(target)
     beside = target.with_name(BESIDE)
     for path in (target, beside, beside.with_suffix(".json"), target.with_name(INDEX_RECORD)):
         if os.path.lexists(path) and not overwrite:
-            raise ConfigError(f"out: {path} exists already; name another file, or pass --overwrite.")
+            raise ConfigError(f"out: {path} exists already; name another file, or pass overwrite=True.")
         keys = _KEYS_OF_RECORDS.get(path.name)
         if keys and os.path.lexists(path) and not keys <= _keys_in(path):
-            raise ConfigError(f"out: {path} is of another program, and is not replaced; name another folder.")
+            raise ConfigError(f"out: {path} was written by another program, and is not replaced; name another folder.")
 
 
 def _record_of(found: Index, options: Mapping[str, Any], measures: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _keys_in(path: Path) -> set[str]:
 
 
 def _measures_of(found: Index, target: Path) -> tuple[pd.DataFrame, dict[str, Any]] | None:
-    """Return the measures of the scans as a table to write, and what is recorded of them."""
+    """Return the measures of the scans as a table, and their description for the record."""
     measures = found.measures
     if measures is None:
         return None

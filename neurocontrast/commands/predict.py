@@ -54,9 +54,10 @@ def predict(
 ) -> Path:
     """Apply the probe of an evaluation to embeddings of the same encoder, or to scans; return the predictions' path.
 
-    A probe of recentred features gets these recentred: training sites by what was learned of them, others by their
-    own scans in this table (transductive). Scans are embedded first, as `neurocontrast.embed` does; a call that was
-    killed continues when it is made again, and a scan that cannot be read stops no other.
+    If the probe was fitted on recentred features, features are recentred: by the learned means of training sites, and
+    by the mean of the scans in this table for other sites (transductive). Scans are embedded first, as
+    `neurocontrast.embed` does; a call that was killed continues when it is made again, and a scan that cannot be read
+    stops no other.
 
     Parameters
     ----------
@@ -223,12 +224,12 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLik
             of_scan = of_scan[(tidy["session"].fillna("").iloc[of_scan] == session).to_numpy()]
         value = number_in(fitted.target, cell) if fitted.kind == "continuous" else codes.get(cell)
         if not len(of_scan):
-            problems.add("no scan is of this participant", column="participant_id", **where)
+            problems.add("no scan belongs to this participant", column="participant_id", **where)
         elif value is None:
             allowed = "a number" if fitted.kind == "continuous" else one_of(fitted.classes)
             problems.add(f"found {shown(cell)}; must be {allowed}", column=fitted.target, **where)
         elif subject_digest(str(tidy["subject_id"].iloc[of_scan[0]])) in fitted.trained_on:
-            problems.add("the probe was fitted on this subject, who says nothing of a new site", **where)
+            problems.add("the probe was fitted on this subject, who cannot calibrate a new site", **where)
         elif earlier := next((line_of[scan] for scan in of_scan if scan in line_of and truths[scan] != value), None):
             problems.add(
                 f"is {shown(earlier[1])} in line {earlier[0]}, and {shown(cell)} here", column=fitted.target, **where
@@ -242,7 +243,7 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLik
 
 def _labels(fitted: FittedProbe, tidy: pd.DataFrame, path: Path) -> Listing:
     if fitted.kind == "multiclass":
-        raise ConfigError("calibrate: is for numbers and for two classes; this probe tells several classes apart.")
+        raise ConfigError("calibrate: is for numbers and for two classes; this probe predicts several classes.")
     if tidy["site"].isna().all():
         raise DataError("calibrate: no scan has a site, and a bias is that of a site.")
     listing = read_text_table(path)
@@ -263,19 +264,19 @@ def _doubts(
     n_known = _n_known(table)
     if n_known:
         yield (
-            f"{n_known} of {len(table)} scans are of subjects that the probe was fitted on (trained_on). What it says "
-            "of them is no test of it."
+            f"{n_known} of {len(table)} scans are of subjects that the probe was fitted on (trained_on). These "
+            "predictions do not test the probe."
         )
     few = [each for each in recentred or [] if each["by"] == "own scans" and each["n_subjects"] < FEW_SUBJECTS]
     if few:
         listed = ", ".join(f"{each['site']} {each['n_subjects']}" for each in few[:8])
         yield (
             f"{len(few)} sites that the probe has not seen have fewer than {FEW_SUBJECTS} subjects here ({listed}): "
-            "what is taken out as the site is mostly these people, and predictions are drawn to the training mean. "
+            "the mean of the site is mostly that of these people, and predictions are drawn to the training mean. "
             "Give more of their scans, which need no label."
         )
     if fitted.distribution is None:
-        yield "The probe does not say where its training scans lie, so nothing tells which of these scans lie outside."
+        yield "The probe has no distribution of its training scans, so scans outside of it cannot be found."
     if outside is not None and outside["message"] is not None:
         yield outside["message"]
     by_site = {} if calibration is None else calibration["by_site"]

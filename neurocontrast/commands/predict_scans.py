@@ -1,4 +1,4 @@
-"""Scans that `predict` embeds itself: those of a table or a folder, of which a bad one stops no other."""
+"""Scans of a table or a folder, which `predict` embeds itself; a bad scan stops no other."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class IncomingScans:
         return features, pd.DataFrame(notes, index=self.tidy.index)
 
     def origin(self, table: pd.DataFrame) -> dict[str, Any]:
-        """Return what is recorded of a table of predictions: where the scans came from, and which failed."""
+        """Return the origin of a table of predictions: the source of the scans, and those that failed."""
         failed = table.loc[table["error"].notna(), ["participant_id", "session", "error"]].to_dict("records")
         scans = {"source": self.cohort.source.name, "n_failed": len(failed), "failed": failed}
         return {"scans": scans, "simulated": self.cohort.simulated or bool(self.info["run"].get("simulated"))}
@@ -159,7 +159,7 @@ def open_scans(
 def _signature(source: Brains, cohort: Cohort, row: int) -> list[tuple[int, ...]]:
     try:
         return source.signatures(cohort.subset([row]))
-    except OSError:  # the file cannot be read, which is told when the scan is embedded
+    except OSError:  # embedding the scan will report this
         return []
 
 

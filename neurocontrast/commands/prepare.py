@@ -89,13 +89,13 @@ def prepare(
         Whether the bias field is corrected by N4.
     registration : bool, default=True
         Whether scans are registered; otherwise they lie in MNI152 already, as fMRIPrep's do, and are only resampled.
-        The overlap with the template's brain is told in ``quality.tsv``.
+        ``quality.tsv`` has the overlap with the template's brain.
     tissue : bool, default=True
         Whether maps of grey matter, white matter and fluid are made.
     imitations : int, default=0
         How many acquisitions of each brain are imitated, as other scanners and another preprocessing would have shown
-        it, with their tissue maps. ``imitations.tsv`` has them beside the real scans, each as a session of its
-        subject, for the encoder ``lda`` to learn what a person's scans differ by.
+        it, with their tissue maps. ``imitations.tsv`` lists them with the real scans, each as a session of its
+        subject; the encoder ``lda`` learns from it how scans of one person differ.
     skip : bool, default=False
         Whether scans that cannot be prepared are left out of the table, instead of being an error.
     n_workers : int, default=2
@@ -123,7 +123,7 @@ def prepare(
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """The scans of a cohort, what was measured of each, and the rows of those that are done."""
+    """The scans of a cohort, the measures of each, and the rows that were prepared."""
 
     cohort: Cohort
     stems: Sequence[str]
@@ -229,7 +229,7 @@ def _write_results(target: Path, made: _Prepared, progress: Progress) -> None:
     write_table(target / "participants.tsv", _table(made))
     kept = [name for name in quality if name in VOLUMES and name not in _new_volumes(made)]
     if kept:
-        progress.warning(f"The table's own {', '.join(kept)} is kept; what was measured here is in quality.tsv.")
+        progress.warning(f"The table's own {', '.join(kept)} is kept; the new measures are in quality.tsv.")
 
 
 def _table(made: _Prepared, imitation: int | None = None) -> pd.DataFrame:
@@ -263,7 +263,7 @@ def _options(
     registration: bool,
     **wanted: bool,
 ) -> PrepareOptions:
-    """Return what is done to each scan; wrong or missing parts are an error."""
+    """Return the options of the preparation; wrong or missing ones are an error."""
     for name, found, allowed in (
         ("protocol", protocol, get_args(Protocol)),
         ("extraction", extraction, get_args(Extraction)),

@@ -69,8 +69,8 @@ def qc(
         ``euler`` (FreeSurfer) are taken over, and the affine scales of ``quality.tsv`` beside the table, if `prepare`
         wrote one.
     out : path
-        Folder of the results: ``qc.tsv`` and ``qc.html``; ``qc.json`` with the bounds; and ``scans/``, what is kept of
-        each scan.
+        Folder of the results: ``qc.tsv`` and ``qc.html``; ``qc.json`` with the bounds; and ``scans/``, the measures and
+        thumbnail of each scan.
     images_root : path, optional
         Folder that relative paths start from; by default the table's.
     n_workers : int, default=2
@@ -159,7 +159,7 @@ def _measure(
 
 
 def _is_kept(file: Path) -> bool:
-    """Say whether a file has what `_measure_one` writes; a damaged one is removed, and its scan measured again."""
+    """Say whether a file is one of `_measure_one`; a damaged file is removed, and its scan measured again."""
     try:
         found = read_arrays(file, shapes={"measures": (), "vector": (None,), "thumbnail": (None,)})
         parse_json(str(found["measures"]), place=file)
@@ -191,7 +191,7 @@ def _identity(cohort: Cohort) -> pd.DataFrame:
 
 
 def _measured(cohort: Cohort, kept: Mapping[int, Path]) -> pd.DataFrame:
-    """Return the measures of every scan that was read, compared with the others of its site where there are enough."""
+    """Return the measures of every scan that was read, with comparisons at sites of at least `N_SITE` scans."""
     measures = {row: json.loads(str(read_arrays(file)["measures"])) for row, file in sorted(kept.items())}
     table = pd.DataFrame.from_dict(measures, orient="index").reindex(range(len(cohort)))
     table[["site_correlation", "asymmetry"]] = np.nan
@@ -205,7 +205,7 @@ def _measured(cohort: Cohort, kept: Mapping[int, Path]) -> pd.DataFrame:
 
 
 def _imported(cohort: Cohort) -> pd.DataFrame:
-    """Return what others measured: columns of the table, and the scales of `prepare`'s quality.tsv beside it."""
+    """Return measures of other programs: columns of the table, and the scales of `quality.tsv` next to it."""
     found, problems = pd.DataFrame(index=cohort.table.index), Problems(cohort.source.name)
     names = cohort.names()
     for column in [name for name in _IMPORTED if name in cohort.table]:

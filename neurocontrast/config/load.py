@@ -224,7 +224,7 @@ def _n_values(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 class _Problem(Exception):
-    """What is wrong, with its line."""
+    """A problem of a YAML file, with its line."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -262,7 +262,7 @@ for _tag, (_pattern, _first) in _RESOLVERS.items():
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a configuration file as a mapping; an error names the file, and the line where there is one."""
+    """Read a configuration file as a mapping; errors name the file and, if known, the line."""
     if problem_of_place(path) == "there is no such file":
         near = sorted(other.name for other in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
         there = f" In that folder: {', '.join(near)}." if near else ""
@@ -309,7 +309,7 @@ def describe_recipe(file: Path) -> str:
 def find_config(given: str | os.PathLike[str]) -> Path:
     """Return the file of a configuration that is given as a path or as the name of a recipe.
 
-    What is a file, absolute, or has a suffix such as ``.yaml`` is a path.
+    Existing files, absolute paths and names with a suffix such as ``.yaml`` are paths.
     """
     path = Path(given)
     if path.is_file() or path.is_absolute():

@@ -92,14 +92,15 @@ _DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
         },
     },
 }
-"""What a kind of data other than volumes takes in place of the schema's defaults, key by key."""
+"""Defaults of the kinds of data other than volumes, which replace those of the schema."""
 
 
 def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sections of a configuration with what follows from ``data.kind`` where nothing is said of it.
+    """Return sections of a configuration with the defaults of its ``data.kind``.
 
-    The defaults of the schema are for volumes. Of images, the network is a ResNet18, the loss that of SimCLR, and what
-    the probe predicts on the way the ``label``. Of measures, the network is an MLP, the loss conditional A + U.
+    The defaults of the schema are for volumes. For natural images, the network is a ResNet18, the loss is that of
+    SimCLR, and the probe during training predicts ``label``. For measures, the network is an MLP and the loss is
+    conditional A + U.
     """
     filled, kind = dict(content), kind_of_section(content.get("data"))
     if kind == "measures" and isinstance(filled.get("data"), Mapping):

@@ -83,9 +83,7 @@ def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(contract["preprocessing"], dict):
         raise CheckpointError(f"{path}: 'preprocessing' must be a section of keys. Copy the run again.")
     if not isinstance(n := contract.get("n_channels", 1), int) or not 1 <= n <= 1_000_000:
-        raise CheckpointError(
-            f"{path}: 'n_channels' must be a whole number from 1 on, found {n!r}. Copy the run again."
-        )
+        raise CheckpointError(f"{path}: 'n_channels' must be at least 1, found {n!r}. Copy the run again.")
     for key in ("weights", "head"):  # runs from before heads were saved have none
         named = contract.get(key, {"file": "", "sha256": ""})
         if not isinstance(named, dict) or not all(isinstance(named.get(part), str) for part in ("file", "sha256")):

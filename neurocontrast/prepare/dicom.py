@@ -28,7 +28,7 @@ KEPT = (
     *("Modality", "Manufacturer", "ManufacturersModelName", "MagneticFieldStrength", "MRAcquisitionType"),
     *("EchoTime", "RepetitionTime", "InversionTime", "FlipAngle", "SliceThickness"),
 )
-"""What the JSON file beside an image says: settings of the scanner. dcm2niix leaves the hospital and the time in."""
+"""Fields of the JSON file next to an image: settings of the scanner. dcm2niix would add the hospital and the time."""
 N_VOXELS_MIN = 8
 _N_FILES_LOOKED_AT = 3
 _AGE = re.compile(r"(\d{1,4}(?:\.\d+)?)([YMWD]?)")
@@ -88,7 +88,7 @@ class Series:
 
     def why_not_called(self, text: str) -> str:
         """Return why this is not the series that is asked for by a text in its description, or ""."""
-        return "" if text.lower() in self.description.lower() else "is not called as --series asks"
+        return "" if text.lower() in self.description.lower() else "has no such text in its description"
 
     @property
     def number(self) -> str:
@@ -141,7 +141,7 @@ def _is_dicom(path: Path) -> bool:
     try:
         with path.open("rb") as stream:
             return stream.read(132)[128:] == b"DICM"
-    except PermissionError:  # dcm2niix will read no series of it, which is told
+    except PermissionError:  # dcm2niix will read no series of this folder, and a message says so
         return True
 
 
@@ -209,9 +209,9 @@ def _run(folder: Path, out: Path, *options: str) -> str:
 def holds_name(parts: Sequence[str], name: str) -> bool:
     """Tell whether the parts of a path hold a word of a name.
 
-    Case, accents, transliteration (``Müller``, ``Mueller``, ``Muller``), the order of the words and what is between
+    Case, accents, transliteration (``Müller``, ``Mueller``, ``Muller``), the order of the words and characters between
     letters do not matter. Words of three letters are found anywhere in a part; shorter ones (``Li``, ``Wu``) as words
-    of their own or together. Titles and particles are no names, nor are ``anonymous`` and the like.
+    of their own or together. Titles, particles and words such as ``anonymous`` are not names.
     """
     words = {_folded(word) for reading in _readings(name) for word in _WORD.findall(reading) if _is_name(word)}
     long = {one + other for one, other in itertools.permutations(words, 2) if _is_long(one + other, 4)}

@@ -25,14 +25,14 @@ STRIPPED_SHARE = 0.5
 """A volume with more zeros than this share is taken to be skull-stripped already."""
 MARGIN = 0.1
 SHELLS_MM = ((3.0, 0.3), (9.0, 0.15), (15.0, 0.9))
-"""What is around the template's brain: largest distance in millimetres, and brightness relative to its median."""
+"""Shells around the template's brain: largest distance in millimetres, and brightness as a share of its median."""
 MARGINS_MM = (24.0, 12.0, 4.0)
-"""How much around the brain counts, from coarse to fine: scalps and what is left of faces differ, brains less."""
+"""Margins around the brain, from coarse to fine: scalps and defaced faces differ more between people than brains."""
 WORST_METRIC = -0.3
 """Heads that are found reach -0.43 to -0.58, one that was missed -0.24, noise -0.02."""
 CROWN_TO_CENTRE_MM = 75.0
 HEAD_MM = 150.0
-"""Height of a head; what is lower is neck."""
+"""Height of a head; everything lower is neck."""
 
 _DIGESTS = {
     "bbox_model.pt": "39a7b2b5f799faa1391ea97bfcdc0b9299f20d84f2316a4ff8918dc4685e40aa",
@@ -145,7 +145,7 @@ def extract_brain_by_template(voxels: npt.NDArray[np.float32], affine: Affine) -
 
 
 def _centre(voxels: npt.NDArray[np.float32], affine: Affine) -> npt.NDArray[np.float64]:
-    """Return about where the brain's centre is: below the crown, amid what is bright above the neck."""
+    """Return an estimate of the brain's centre: below the crown, in the middle of the bright voxels above the neck."""
     bright = voxels > np.median(voxels[voxels > 0]) if (voxels > 0).any() else voxels > 0
     if not bright.any():
         raise DataError("no brain was found: the image has no positive voxels of different intensity.")

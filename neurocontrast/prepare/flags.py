@@ -50,7 +50,7 @@ RULES = {
     "iqr": Rule("CAT12's IQR", "high", high=4.0, about="grade of the image, lower is better"),
     "euler": Rule("Euler number", "low", low=-217.0, about="FreeSurfer's, the mean of both hemispheres; 2 is best"),
 }
-"""What is flagged, in the order of the report."""
+"""Measures that are flagged, in the order of the page."""
 
 
 class Bound(NamedTuple):
@@ -75,7 +75,7 @@ def bounds_of(name: str, values: npt.NDArray[np.float64], n_deviations: float = 
     name : str
         A key of `RULES`.
     values : ndarray (n,)
-        The measure of the site's scans, NaN where there is none.
+        The measure of the site's scans; NaN if it is missing.
     n_deviations : float
         Robust standard deviations from the median.
     """
@@ -110,8 +110,8 @@ def flag_scans(table: pd.DataFrame, n_deviations: float = N_DEVIATIONS) -> tuple
     list of list of Flag
         For each scan.
     Series
-        How far each scan lies towards its nearest bound, for ordering: the largest share of the way from the median
-        of its site to a bound.
+        How close each scan is to a bound, for ordering: the largest share of the distance from the median of its site
+        to a bound.
     """
     flags: list[list[Flag]] = [[] for _ in range(len(table))]
     worst = np.zeros(len(table))

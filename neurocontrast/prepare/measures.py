@@ -31,9 +31,9 @@ REACH = 6
 SLICES_MM = (-4.0, -18.0, 8.0)
 """Where the sagittal, the coronal and the axial slice are shown."""
 FAINT = 0.02
-"""What is fainter than this share of the brightest voxels is no brain: splines leave ripples around one."""
+"""Voxels fainter than this share of the brightest ones are not brain: splines leave ripples around a brain."""
 FLIPS = {"front-back": (1,), "up-down": (2,), "front-back and up-down": (1, 2)}
-"""Flips that the template tells; it is symmetric, so that it cannot tell left from right."""
+"""Flips that the template reveals; it is symmetric, so that left and right cannot be told apart."""
 LEAST_ASYMMETRY = 0.1
 """Least median correlation of asymmetries, for a contrary one to mean anything."""
 _N_BINS = 256
@@ -42,7 +42,7 @@ _FFT_SHAPE = (64, 72, 64)
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What was measured of one scan.
+    """Measures of one scan.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def measure_scan(path: str, mask_path: str = "", grey_path: str = "", white_path
     path : str
         The image. A ``.npy`` array is taken to span the box of MNI152.
     mask_path : str
-        A mask of the brain; without one, the brain is what is clearly brighter than the corners of the image.
+        A mask of the brain; by default the voxels that are clearly brighter than the corners of the image.
     grey_path, white_path : str
         Maps of grey and white matter; without them, three classes of intensity are taken for the tissues.
 

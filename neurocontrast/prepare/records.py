@@ -39,7 +39,7 @@ _PACKAGES = ("SimpleITK", "nilearn", "deepbet")
 
 @dataclass(frozen=True)
 class PrepareOptions:
-    """What is done to each scan."""
+    """Steps and settings of the preparation of each scan."""
 
     spacing_mm: float = 1.5
     """Voxel size of the results."""
@@ -59,7 +59,7 @@ class PrepareOptions:
 
 def recipe_of(options: PrepareOptions) -> dict[str, Any]:
     """Return what decides how images are made, by its names: options and versions of the code."""
-    # Imitations are made of what is prepared, and have records of their own: to add some prepares nothing again.
+    # Imitations have records of their own: adding some does not prepare the scans again.
     chosen = {name: value for name, value in asdict(options).items() if name != "imitations"}
     used = [name for name in _PACKAGES if name != "deepbet" or options.extraction == "deepbet"]
     return {"recipe": RECIPE, "options": chosen, "code": {"neurocontrast": version()} | _versions(used)}
@@ -82,12 +82,12 @@ def files_of_scan(stem: str, options: PrepareOptions | None = None) -> list[str]
 
 
 def describe_input(path: str, mask_path: str, root: str) -> dict[str, Any]:
-    """Return what is recorded of the files of a scan: the path below a root, a digest of the whole path, the contents.
+    """Return the description of a scan's files: path below a root, digest of the whole path, digests of the contents.
 
     Raises
     ------
     DataError
-        Where one is no file that can be read.
+        If a file cannot be read.
     """
     check_place(path)
     if mask_path:
@@ -109,7 +109,7 @@ def read_record(folder: Path, stem: str, given: dict[str, Any], options: Prepare
     Raises
     ------
     DataError
-        Where the images were made of a file of another place and another content: they are of another cohort.
+        If the images were made from a file with another path and another content, so probably from another cohort.
     """
     try:
         record: dict[str, Any] = read_json(folder / f"{stem}.json")
@@ -133,14 +133,14 @@ def _digest(path: Path) -> str:
 
 
 def forget(folder: Path, stem: str) -> None:
-    """Remove what is there of a scan and its imitations before it is made again: all records, then the images."""
+    """Remove all records, then all images, of a scan and its imitations."""
     stems = [stem, *(imitated_stem(stem, number) for number in range(1, MOST_IMITATIONS + 1))]
     for name in [f"{each}.json" for each in stems] + [name for each in stems for name in files_of_scan(each)]:
         (folder / name).unlink(missing_ok=True)
 
 
 def write_record(folder: Path, stem: str, made: dict[str, Any], files: Sequence[str]) -> dict[str, Any]:
-    """Write what images were made from, and their digests, when all of them are there; return the record."""
+    """Write and return the record of images that were written: what they were made from, and their digests."""
     record = made | {"files": {name: _digest(folder / name) for name in files}}
     write_json(folder / f"{stem}.json", record)
     return record

@@ -81,13 +81,13 @@ def prepare_scan(
     source, mask_path : str
         The image, and a mask of its brain or "".
     root : str
-        Folder that paths in the record start from; they tell nothing of the folders above it.
+        Folder that paths in the record start from.
     stem : str
         Beginning of the file names of the results: ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` …, ``{stem}.json``.
     folder : str
         Folder ``images`` of the results. Tables in the folder above it are removed before an image is replaced.
     options : PrepareOptions
-        What is done.
+        Steps and settings.
     owner : int
         Process that asks: this one or its parent. Once it has ended, nothing is written: the folder may be another's.
 
@@ -146,7 +146,7 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
     voxels, affine = _canonical(source)
     mask, how = _mask(voxels, affine, mask_path, source, options.extraction)
     if not mask.any():
-        raise DataError(f"{source}: no voxel is of the brain ({how}).")
+        raise DataError(f"{source}: no voxel belongs to the brain ({how}).")
     brain = correct_bias(voxels, mask, affine) if options.bias else voxels
     brain = np.where(mask, brain, 0).astype(np.float32)
     registration, found_by = _register(brain, mask, affine, options)
@@ -292,7 +292,7 @@ def imitate_acquisition(brain: Floats, spacing_mm: float, *, name: str, number: 
     Returns
     -------
     ndarray (D, H, W)
-        Intensities, 0 outside what is brain there.
+        Intensities, 0 outside the brain.
     """
     image = torch.from_numpy(np.ascontiguousarray(brain, dtype=np.float32))[None, None]
     made: Floats = _views(spacing_mm).view(image, [name], epoch=0, view=number)[0, 0].numpy()

@@ -53,10 +53,10 @@ def test_what_pretrain_refuses_here_is_a_problem(tmp_path, monkeypatch):
     assert found.run is None
 
 
-@pytest.mark.parametrize(("many", "said"), [(1000, "lda, pca or densenet_small suits"), (20, "densenet121 suits")])
+@pytest.mark.parametrize(("many", "said"), [(1000, "lda, pca or densenet_small"), (20, "densenet121")])
 def test_it_says_which_network_suits_so_many_scans(tmp_path, cohort, monkeypatch, many, said):
     monkeypatch.setattr(MODULE, "_MANY_SCANS", many)
-    assert f"For this number of scans {said}" in nc.doctor(_config(tmp_path, cohort)).to_text()
+    assert f"Suited to this number of scans: {said}." in nc.doctor(_config(tmp_path, cohort)).to_text()
 
 
 def test_a_wrong_table_or_shape_is_refused_as_by_pretrain(tmp_path, cohort):

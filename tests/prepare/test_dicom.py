@@ -109,7 +109,7 @@ def test_all_problems_come_at_once_and_nothing_is_written(export, tmp_path, voxe
     assert run(["convert", str(export), "--out", str(out)]) == 2
     said = " ".join(capsys.readouterr().err.split())
     for expected in (
-        "sub-p01: 2 T1-weighted series, numbers 3, 6; decide with --series",
+        "sub-p01: 2 T1-weighted series, numbers 3, 6; decide with --series TEXT",
         "sub-p03: series folder 1 of 1 (number 3): holds 2 series or echoes",
         "person folder 1 of 5: its path holds the patient's name",
         "sub-p01: person folder 4 of 5 and folder 2 have one label in BIDS",

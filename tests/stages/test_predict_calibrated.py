@@ -106,9 +106,9 @@ def test_a_site_with_few_labels_keeps_its_predictions_and_says_so(of_age, folder
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"participant_id": "nobody"}, "line 3, nobody, column participant_id: no scan is of this participant"),
+        ({"participant_id": "nobody"}, "line 3, nobody, column participant_id: no scan belongs to this participant"),
         ({"age": "old"}, "found 'old'; must be a number"),
-        ({"participant_id": "known001"}, "no scan is of this participant"),
+        ({"participant_id": "known001"}, "no scan belongs to this participant"),
     ],
 )
 def test_wrong_labels_are_named_and_nothing_is_written(of_age, folder, new, tmp_path, change, message):

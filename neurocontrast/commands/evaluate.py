@@ -1,4 +1,4 @@
-"""Evaluate an embeddings table, beside a baseline of the scans' own voxels."""
+"""Evaluate an embeddings table, compared with covariates and with the scans' own voxels."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def evaluate(
     read = read_embeddings(embeddings)
     if estimator is None and chosen.probe not in ("auto", *PROBES):
         estimator = import_estimator(chosen.probe)
-    study, external = _plan(read, _beside_measures(chosen, read), estimator, cv)
+    study, external = _plan(read, _with_regional(chosen, read), estimator, cv)
     progress.message(study.text())
     study = with_voxels(study, read.info, progress)
     for notice in [*study.notices, *(external.notices if external else ())]:
@@ -98,7 +98,7 @@ def evaluate(
     return folder
 
 
-def _beside_measures(settings: EvaluationSettings, read: Embeddings) -> EvaluationSettings:
+def _with_regional(settings: EvaluationSettings, read: Embeddings) -> EvaluationSettings:
     """Return settings by which an encoder of regional measures is compared with a linear model of the same ones."""
     contract = (read.info.get("run") or {}).get("preprocessing") or {}
     if contract.get("kind") != "measures" or settings.regional or settings.voxels == "off":

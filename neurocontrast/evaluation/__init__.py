@@ -1,4 +1,4 @@
-"""What frozen embeddings can tell: cross-validated probes, beside covariates alone, site by site.
+"""What frozen embeddings can tell: cross-validated models of them, of covariates and of the scans, site by site.
 
 Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes the folds;
 `run_study` fits, and returns tables and a summary; the stage `neurocontrast.evaluate` reads

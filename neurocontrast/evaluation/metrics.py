@@ -1,7 +1,7 @@
 """Metrics as functions of weighted scans, so that a value and its bootstrap are one computation.
 
 Weights (n resamples, n scans) say how often each scan counts; weights of one give the metric as scikit-learn computes
-it. The result has shape (n resamples,), NaN where it is not defined.
+it. The result has shape (n resamples,) and is NaN if the metric is not defined.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class _Metric:
-    """A metric: whether more is `better` (1), less (-1) or neither (0), and what it `needs`.
+class Formula:
+    """How a metric is computed, whether more is `better` (1), less (-1) or neither (0), and what it `needs`.
 
     `ranks`: all scans are sorted, or fitted, anew for each class and resample. `pooled_only`: a single fold or site has
     none of its own. `on_request`: computed only where it is named.
@@ -95,41 +95,41 @@ class _Metric:
     on_request: bool = False
 
 
-_TABLE: dict[Kind, tuple[_Metric, ...]] = {
+_TABLE: dict[Kind, tuple[Formula, ...]] = {
     "binary": (
-        _Metric("auc", lambda on: _auc(on.y, on.scores, on.weights), ranks=True),
-        _Metric("balanced_accuracy", lambda on: (on.share(on.y) + on.share(1 - on.y)) / 2, needs="decisions"),
-        _Metric("average_precision", lambda on: _average_precision(on.y, on.scores, on.weights), ranks=True),
-        _Metric("sensitivity", lambda on: on.share(on.y), needs="decisions"),
-        _Metric("specificity", lambda on: on.share(1 - on.y), needs="decisions"),
-        _Metric("brier", lambda on: on.mean((on.scores - on.y) ** 2), -1, "probabilities"),
-        _Metric("log_loss", lambda on: on.mean(-_log(np.where(on.truth == 1, on.scores, 1 - on.scores))), -1,
+        Formula("auc", lambda on: _auc(on.y, on.scores, on.weights), ranks=True),
+        Formula("balanced_accuracy", lambda on: (on.share(on.y) + on.share(1 - on.y)) / 2, needs="decisions"),
+        Formula("average_precision", lambda on: _average_precision(on.y, on.scores, on.weights), ranks=True),
+        Formula("sensitivity", lambda on: on.share(on.y), needs="decisions"),
+        Formula("specificity", lambda on: on.share(1 - on.y), needs="decisions"),
+        Formula("brier", lambda on: on.mean((on.scores - on.y) ** 2), -1, "probabilities"),
+        Formula("log_loss", lambda on: on.mean(-_log(np.where(on.truth == 1, on.scores, 1 - on.scores))), -1,
                 "probabilities"),
-        _Metric("calibration_slope", lambda on: recalibration_slope(on.y, on.scores, on.weights), 0, "probabilities",
+        Formula("calibration_slope", lambda on: recalibration_slope(on.y, on.scores, on.weights), 0, "probabilities",
                 ranks=True),
-        _Metric("calibration_intercept", lambda on: recalibration_intercept(on.y, on.scores, on.weights), 0,
+        Formula("calibration_intercept", lambda on: recalibration_intercept(on.y, on.scores, on.weights), 0,
                 "probabilities"),
-        _Metric("auc_within_fold", lambda on: _auc(on.y, on.scores, on.weights, on.folds), pooled_only=True),
+        Formula("auc_within_fold", lambda on: _auc(on.y, on.scores, on.weights, on.folds), pooled_only=True),
     ),
     "multiclass": (
-        _Metric("balanced_accuracy", lambda on: on.of_several(_mean_of_present(list(on.recalls.T))), needs="decisions"),
-        _Metric("auc", lambda on: on.over_classes(_auc), ranks=True),
-        _Metric("average_precision", lambda on: on.over_classes(_average_precision), ranks=True),
-        _Metric("accuracy", lambda on: on.mean((on.decisions == on.truth).astype(float)), needs="decisions"),
-        _Metric("top5_accuracy", lambda on: on.mean(top_hits(on.truth, on.scores))),
-        _Metric("brier", lambda on: on.mean(((on.scores - on.members) ** 2).sum(axis=1)), -1, "probabilities"),
-        _Metric("log_loss", lambda on: on.mean(-_log((on.scores * on.members).sum(axis=1))), -1, "probabilities"),
-        _Metric("calibration_slope", lambda on: on.over_classes(recalibration_slope), 0, "probabilities", ranks=True),
+        Formula("balanced_accuracy", lambda on: on.of_several(_mean_of_present(list(on.recalls.T))), needs="decisions"),
+        Formula("auc", lambda on: on.over_classes(_auc), ranks=True),
+        Formula("average_precision", lambda on: on.over_classes(_average_precision), ranks=True),
+        Formula("accuracy", lambda on: on.mean((on.decisions == on.truth).astype(float)), needs="decisions"),
+        Formula("top5_accuracy", lambda on: on.mean(top_hits(on.truth, on.scores))),
+        Formula("brier", lambda on: on.mean(((on.scores - on.members) ** 2).sum(axis=1)), -1, "probabilities"),
+        Formula("log_loss", lambda on: on.mean(-_log((on.scores * on.members).sum(axis=1))), -1, "probabilities"),
+        Formula("calibration_slope", lambda on: on.over_classes(recalibration_slope), 0, "probabilities", ranks=True),
     ),
     "continuous": (
-        _Metric("mae", lambda on: on.mean(np.abs(on.y - on.scores)), -1),
-        _Metric("r2", lambda on: 1 - on.weights @ (on.y - on.scores) ** 2 / _deviations(on.y[None], on.weights)[1]),
-        _Metric("rmse", lambda on: np.sqrt(on.mean((on.y - on.scores) ** 2)), -1),
-        _Metric("pearson", lambda on: _correlation(on.y[None], on.scores[None], on.weights)),
-        _Metric("spearman",
+        Formula("mae", lambda on: on.mean(np.abs(on.y - on.scores)), -1),
+        Formula("r2", lambda on: 1 - on.weights @ (on.y - on.scores) ** 2 / _deviations(on.y[None], on.weights)[1]),
+        Formula("rmse", lambda on: np.sqrt(on.mean((on.y - on.scores) ** 2)), -1),
+        Formula("pearson", lambda on: _correlation(on.y[None], on.scores[None], on.weights)),
+        Formula("spearman",
                 lambda on: _correlation(_ranks(on.y, on.weights), _ranks(on.scores, on.weights), on.weights)),
-        _Metric("age_bias_slope", lambda on: _error_slope(on.y[None], on.scores[None], on.weights), 0),
-        _Metric("bias", lambda on: on.mean(on.scores - on.y), 0, on_request=True),
+        Formula("age_bias_slope", lambda on: _error_slope(on.y[None], on.scores[None], on.weights), 0),
+        Formula("bias", lambda on: on.mean(on.scores - on.y), 0, on_request=True),
     ),
 }  # fmt: skip
 """All metrics, in the order in which they are written."""
@@ -218,7 +218,7 @@ def explain_value(name: str, reason: str | None) -> str:
 
 
 def finite_or_none(value: float) -> float | None:
-    """Return a number as JSON and tables hold it: None where it is not defined."""
+    """Return a number as JSON and tables hold it; None for NaN and infinity."""
     return float(value) if np.isfinite(value) else None
 
 
@@ -326,7 +326,7 @@ def recalibration_intercept(truth: Floats, scores: Floats, weights: Floats) -> F
 
 
 def _fit(truth: Floats, basis: Floats, offset: Floats, weights: Floats, fits: npt.NDArray[np.bool_]) -> Floats:
-    """Return coefficients (n resamples, k) of logistic regressions on a basis (n, k); NaN where they do not settle."""
+    """Return coefficients (n resamples, k) of logistic regressions on a basis (n, k); NaN if they do not converge."""
     found, rows = np.full((len(weights), basis.shape[1]), np.nan), np.flatnonzero(fits)
     size = max(1, _CHUNK_VALUES // max(len(truth), 1))
     for start in range(0, len(rows), size):

@@ -121,7 +121,7 @@ def _permuted_figures(model: Model, target: Target, splits: Sequence[Split], giv
 
 
 def _figures(target: Target, model: OutOfFold) -> dict[str, float]:
-    """Return the pooled metrics of which more, or less, is better."""
+    """Return the pooled metrics that have a better direction."""
     names = [name for name in target.metric_names if name not in DESCRIPTIVE]
     found = pooled_metrics(target, model, rows=model.tested, names=names)
     return {name: float(found[name][0]) for name in names}

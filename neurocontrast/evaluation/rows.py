@@ -128,10 +128,10 @@ def encoder_digest(info: Mapping[str, Any]) -> str | None:
     if not isinstance(digest, str):
         return None
     layer, precision = info.get("layer", "encoder"), info.get("precision", "32-true")
-    beside = [*([] if layer == "encoder" else [layer]), *([] if precision == "32-true" else [precision])]
+    more = [*([] if layer == "encoder" else [layer]), *([] if precision == "32-true" else [precision])]
     if info.get("read_out"):
-        beside.append("read out at " + " ".join(f"{key} {value}" for key, value in info["read_out"].items()))
-    return ", ".join([digest, *map(str, beside)])
+        more.append("read out at " + " ".join(f"{key} {value}" for key, value in info["read_out"].items()))
+    return ", ".join([digest, *map(str, more)])
 
 
 def check_same_encoder(
@@ -162,7 +162,7 @@ def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
     if len(wrong):
         found = ", ".join(f"{row_names(tidy, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
         raise DataError(
-            f"embeddings: column '{name}' must hold finite numbers, and n/a where it is not known; {len(wrong)} scans "
+            f"embeddings: column '{name}' must hold finite numbers, and n/a for unknown ones; {len(wrong)} scans "
             f"have something else ({found}). Correct them."
         )
     return numbers

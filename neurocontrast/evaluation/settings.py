@@ -43,127 +43,105 @@ Grid = Annotated[tuple[float, ...], AfterValidator(_check_grid)]
 
 
 class EvaluationSettings(Settings):
-    """Target, folds, probes and uncertainty of an evaluation.
-
-    Attributes
-    ----------
-    target, kind : str
-        Column to predict. ``kind`` is ``categorical``, ``continuous`` or ``auto``: text is categorical, a number with
-        two distinct values too, other numbers are continuous.
-    positive : str or None
-        Positive one of two classes. None: the one not called control, healthy, HC, CN …; else the last by alphabet.
-    where, test_where : dict
-        Rows to keep of the table, and of `test` (None: as `where` says): column → allowed values.
-    splits : {"stratified", "leave-site-out"}
-        How folds are made.
-    split_file, split_column : str or None
-        Folds to use instead: ``splits.tsv`` of another evaluation of the same scans; or a column of train, validation
-        (for the penalty) and test: the probe is fitted on train and validation, and every figure is of test rows.
-    n_folds, n_repeats, n_inner_folds : int
-        Folds of ``stratified``, how often they are drawn anew, and folds inside each training fold.
-    test : str or None
-        Embeddings table of other people, of the same encoder, to which the probe fitted on all scans is applied.
-    inner_splits : {"stratified", "leave-site-out"}
-        How inner folds are made: dealt by subject, or each leaving training sites out, so that the penalty is chosen
-        for unseen sites (dealt where a training fold has fewer than two sites of ten subjects or more).
-    seed : int
-        Seed of folds and bootstrap.
-    probe : {"auto", "logistic", "ridge", "svm", "knn"} or "package.module:Object"
-        Model of the features. ``auto``: ``logistic`` for classes, ``ridge`` for numbers. An import path names an
-        estimator of one's own, which `neurocontrast.evaluate` imports, and nothing else does.
-    C, alpha, k : tuple
-        Grids: inverse penalty of logistic regression and the SVM, penalty of ridge, number of neighbours.
-    n_components : tuple of int
-        Numbers of principal components of the standardised features to choose from on the inner folds, together with
-        the strength; none for all features.
-    clip : bool
-        Whether predicted numbers are kept within the range of the training scans' own.
-    threshold : {"half", "prevalence"} or float
-        Probability from which a scan is called positive: 0.5, the share of positives in training, or a number. Of
-        several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest against its share.
-    train_sizes, n_draws : tuple of int, int
-        Numbers of training subjects of a learning curve, and how often the subjects of each size are drawn in a fold.
-    covariates : tuple of str
-        Columns of the baseline; those that are absent, the target, and the site where sites are left out, are dropped.
-    voxels, scans : {"auto", "on", "input", "off"}, str or None
-        Whether principal components of the scans' voxels are a second baseline (``auto``: where the scans are at hand;
-        ``input``: of what the encoder is given, as ``encoder.name: pca`` would fit), and the table of the same scans,
-        where paths in the embeddings table do not lead to them.
-    regional : tuple of str
-        Columns of regional volumes, thicknesses or other measures, by name or pattern (``vol_*``): one more baseline.
-        Of an encoder of regional measures it is those that the encoder reads, unless ``voxels`` is ``off``.
-    confounds, new_site, outlyingness : bool
-        Whether to ask how well covariates can be read from the embedding; to leave every site out once besides; to say
-        how far each scan lies from the training scans.
-    outside_percentile : float
-        Percentile of the training scans' own distances beyond which a scan is called outside.
-    recentre, harmonise : {"none", "site"}, {"none", "combat"}
-        Whether every site's features are moved to a common centre, an unseen site by its own unlabelled scans
-        (transductive); whether site differences are taken out as estimated in the training folds.
-    recentre_preserve, harmonise_preserve, residualise : tuple of str
-        Columns in which recentred sites may go on to differ, whose effect ComBat keeps, and whose linear effect is
-        taken out of the features.
-    n_permutations, n_jobs : int
-        Repetitions of the procedure on labels permuted within site, and processes that fit probes.
-    large_table : int
-        With more training scans than this, features are in single precision, the strength is chosen on the first inner
-        fold alone (unless these leave sites out), solvers read the scans less often, and the map shows 2,000 of them.
-    n_bootstraps, confidence_level, bootstrap_unit : int, float, {"auto", "subject", "site"}
-        Resamples behind every interval, its level, and what is resampled (``auto``: whole sites where there are 20 or
-        more and every scan has one, else subjects).
-    min_site_n : int
-        Sites with fewer subjects are warned about, and have no interval, as have smaller groups.
-    age_bands : tuple of float
-        Edges, in years, of the groups of ``groups.tsv``; a band holds its lower edge.
-    allow_overlap : bool
-        Whether subjects of the pretraining cohort may be evaluated (said in the warnings).
-    """
+    """Target, folds, probes and uncertainty of an evaluation."""
 
     target: str = "diagnosis"
+    """Column to predict."""
     kind: Literal["auto", "categorical", "continuous"] = "auto"
+    """Kind of the target. ``auto``: text is categorical, a number with two values too, other numbers are continuous."""
     positive: str | None = None
+    """Positive class of two. None: the one not called control, healthy, HC, CN …; else the last by alphabet."""
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Rows of the table to keep: column → allowed values."""
     splits: Literal["stratified", "leave-site-out"] = "stratified"
+    """How folds are made."""
     split_file: str | None = None
+    """Folds to use instead: ``splits.tsv`` of another evaluation of the same scans."""
     split_column: str | None = None
+    """Column of train, validation and test to use instead: the penalty is chosen on validation, the probe is fitted on
+    train and validation, and every figure is of test."""
     n_folds: int = Field(5, ge=2)
+    """Number of stratified folds."""
     n_repeats: int = Field(1, ge=1)
+    """Number of times that stratified folds are dealt."""
     test: str | None = None
+    """Embeddings table of other people, of the same encoder, to which the probe fitted on all scans is applied."""
     test_where: dict[str, tuple[str, ...]] | None = None
+    """Rows of `test` to keep. None: as `where` says."""
     n_inner_folds: int = Field(5, ge=2)
+    """Number of folds inside each training fold, on which the penalty is chosen."""
     inner_splits: Literal["stratified", "leave-site-out"] = "stratified"
+    """How inner folds are made: dealt by subject, or each leaving training sites out, so that the penalty is chosen for
+    unseen sites (dealt in a training fold with fewer than two sites of ten subjects or more)."""
     seed: int = Field(0, ge=0)
+    """Seed of folds and bootstrap."""
     probe: str = "auto"
+    """Estimator of the embedding. ``auto``: ``logistic`` for classes, ``ridge`` for numbers. An import path
+    ``package.module:Object`` names an estimator of your own, which `neurocontrast.evaluate` imports."""
     C: Grid = tuple(10.0**power for power in range(-6, 4))
+    """Grid of the inverse penalty of logistic regression and the support vector machine."""
     alpha: Grid = tuple(10.0 ** (power / 2) for power in range(-2, 13))
+    """Grid of the penalty of ridge regression."""
     k: tuple[int, ...] = (3, 5, 10, 20, 50)
+    """Grid of the number of neighbours."""
     n_components: tuple[int, ...] = ()
+    """Numbers of principal components of the standardised features, chosen with the penalty. Empty: all features."""
     clip: bool = False
+    """Whether predicted numbers are kept within the range of the training scans' own."""
     threshold: Annotated[float | str, AfterValidator(_parse_threshold)] = "half"
+    """Probability from which a scan is positive: ``half``, ``prevalence`` (the share in training), or a number. Of
+    several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest relative to its share."""
     train_sizes: tuple[int, ...] = ()
+    """Numbers of training subjects of a learning curve."""
     n_draws: int = Field(5, ge=1)
+    """Number of times that the subjects of each size are drawn in a fold."""
     covariates: tuple[str, ...] = ("age", "sex", "site", "tiv")
+    """Columns of the baseline. Absent ones, the target, and the site if sites are left out, are dropped."""
     voxels: Literal["auto", "on", "input", "off"] = "auto"
+    """Whether principal components of the scans' voxels are a further baseline. ``auto``: if the scans are at hand;
+    ``on``: at 4 mm; ``input``: of what the encoder is given, as ``encoder.name: pca`` would fit."""
     scans: str | None = None
+    """Table of the same scans, if the paths in the embeddings table do not lead to them."""
     regional: tuple[str, ...] = ()
+    """Columns of regional volumes, thicknesses or other measures, by name or pattern (``vol_*``): a further baseline.
+    For an encoder of regional measures it is those that the encoder reads, unless ``voxels`` is ``off``."""
     confounds: bool = True
+    """Whether covariates are predicted from the embedding."""
     new_site: bool = True
+    """Whether every site is left out once in addition."""
     outlyingness: bool = True
+    """Whether each scan's distance from the training scans is measured."""
     outside_percentile: float = Field(97.5, ge=50.0, lt=100.0)
+    """Percentile of the training scans' own distances beyond which a scan is outside."""
     recentre: Literal["none", "site"] = "none"
+    """Whether every site's features are moved to a common centre, an unseen site by its own unlabelled scans."""
     recentre_preserve: tuple[str, ...] = ("age", "sex")
+    """Columns in which recentred sites may still differ."""
     harmonise: Literal["none", "combat"] = "none"
+    """Whether site differences are taken out as estimated in the training folds."""
     harmonise_preserve: tuple[str, ...] = ("age", "sex")
+    """Columns whose effect ComBat keeps."""
     residualise: tuple[str, ...] = ()
+    """Columns whose linear effect is taken out of the features."""
     n_permutations: int = Field(0, ge=0)
+    """Repetitions of the procedure on labels permuted within site."""
     n_jobs: int = Field(1, ge=1)
+    """Number of processes that fit probes."""
     large_table: int = Field(5000, ge=0)
+    """With more training scans, features are in single precision, the strength is chosen on the first inner fold alone
+    (unless these leave sites out), solvers are less exact, and the map shows 2,000 scans."""
     n_bootstraps: int = Field(2000, ge=0)
+    """Number of resamples of every interval."""
     bootstrap_unit: Literal["auto", "subject", "site"] = "auto"
+    """What is resampled. ``auto``: whole sites if there are 20 or more and every scan has one, else subjects."""
     confidence_level: float = Field(0.95, gt=0.0, lt=1.0)
+    """Level of every interval."""
     min_site_n: int = Field(10, ge=1)
+    """Sites with fewer subjects are warned about, and have no interval; nor have smaller groups."""
     age_bands: tuple[float, ...] = (18.0, 30.0, 45.0, 60.0, 75.0)
+    """Edges, in years, of the groups of ``groups.tsv``; a band holds its lower edge."""
     allow_overlap: bool = False
+    """Whether subjects of the pretraining cohort may be evaluated; a warning then says so."""
 
     @field_validator("probe")
     @classmethod

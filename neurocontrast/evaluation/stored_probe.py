@@ -323,7 +323,7 @@ def _read_description(path: Path) -> _Description:
 
 def _read_arrays(path: Path, about: _Description) -> dict[str, Floats]:
     if not path.is_file():
-        raise CheckpointError(f"{path}: missing beside {_DESCRIPTION}. {_REMEDY}")
+        raise CheckpointError(f"{path}: missing next to {_DESCRIPTION}. {_REMEDY}")
     if digest_of_file(path) != about.arrays.get("sha256"):
         raise CheckpointError(f"{path}: is not the file that {_DESCRIPTION} describes. {_REMEDY}")
     stored = read_arrays(path, error=CheckpointError, remedy=_REMEDY)

@@ -86,7 +86,7 @@ class Resamples:
         return float(low), float(high)
 
     def figure(self, *, level: float) -> dict[str, float | None]:
-        """Return ``value``, ``low`` and ``high``; None where they are not defined, or there are no resamples."""
+        """Return ``value``, ``low`` and ``high``; None for what is not defined, and for ends without resamples."""
         known = float(self.value) if np.isfinite(self.value) else None
         low, high = (None if known is None else self.interval(level=level)) or (None, None)
         return {"value": known, "low": low, "high": high}

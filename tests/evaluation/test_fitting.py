@@ -134,16 +134,6 @@ def test_other_probes_find_a_planted_signal_and_have_a_baseline_of_their_kind(ma
     assert set(result.tables["folds"][column]) <= set(study.settings.C if probe == "svm" else study.settings.k)
 
 
-def test_several_classes_have_probabilities_by_every_probe(make_cohort):
-    cohort = make_cohort(150, n_features=8, classes=("hc", "bd", "sz"), diagnosis=1.5)
-    for probe in ("logistic", "svm", "knn"):
-        settings = EvaluationSettings(probe=probe, **FAST)
-        result = run_study(plan_study(cohort.table, cohort.features, settings=settings))
-        scores = result.tables["predictions"][["score_hc", "score_bd", "score_sz"]].to_numpy()
-        np.testing.assert_allclose(scores.sum(axis=1), 1)
-        assert result.evaluation.content()["metrics"]["balanced_accuracy"]["pooled"] > 0.55
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -11,7 +11,6 @@ from sklearn.metrics import accuracy_score, log_loss, top_k_accuracy_score
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.evaluation.notices import MAX_MAP_SCANS
 from neurocontrast.evaluation.splits.inner import penalty_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
@@ -193,14 +192,6 @@ def test_a_number_is_predicted_in_the_fixed_design_too():
     assert result.evaluation.content()["metrics"]["r2"]["pooled"] > 0.3
 
 
-def test_two_classes_have_a_positive_one():
-    table, features = images(n_classes=2, signal=0.4)
-    result = measure(plan(table, features, threshold="prevalence", n_bootstraps=50))
-    assert result.evaluation.content()["positive"] == "class 1"
-    assert 0.55 < result.evaluation.content()["metrics"]["auc"]["pooled"] < 1
-    assert "top5_accuracy" not in result.evaluation.content()["metrics"]
-
-
 def test_without_validation_a_fifth_of_train_takes_its_place():
     table, features = images(sizes={"train": 300, "test": 100})
     study = plan(table, features)
@@ -258,13 +249,6 @@ def test_what_else_the_embedding_knows_is_asked_of_test_images():
     assert result.evaluation.content()["baseline_covariates"] == ["background_red"]
 
 
-def test_many_test_images_are_drawn_for_the_map():
-    table, features = images(n_classes=2, sizes={"train": 60, "test": MAX_MAP_SCANS + 50})
-    result = measure(plan(table, features, n_bootstraps=0, outlyingness=False, C=(0.1,)))
-    assert len(result.tables["map"]) == MAX_MAP_SCANS
-    assert len(result.tables["predictions"]) == MAX_MAP_SCANS + 50
-
-
 class TestLeaks:
     def test_a_test_image_of_pretraining_is_refused_and_named(self):
         table, features = images()
@@ -320,12 +304,6 @@ class TestRefusals:
         with pytest.raises(DataError, match=f"2 of 440 have something else .{names}") as caught:
             plan(table, features)
         assert "train, validation or test in every row" in str(caught.value)
-
-    def test_a_missing_value_is_refused(self):
-        table, features = images()
-        table["split"] = table["split"].where(table.index != 4, None)
-        with pytest.raises(DataError, match=r"1 of 440 have something else .*'n/a'"):
-            plan(table, features)
 
     @pytest.mark.parametrize("part", ["train", "test"])
     def test_an_empty_part_is_refused(self, part):

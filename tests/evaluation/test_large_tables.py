@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, distribution, plan_study, run_study, uncertainty
-from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.distribution import fit_distribution
 from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.fold_features import FoldFeatures
@@ -57,16 +56,6 @@ def test_the_strength_of_a_large_table_is_chosen_on_the_first_inner_fold(make_co
     assert asked == {(256, 64), (320, 80)}
 
 
-def test_features_of_a_large_table_are_single_and_never_those_of_the_table_itself():
-    features = np.ones((4, 2), dtype=np.float32)
-    rows = np.arange(4)
-    x_train, x_test = FeatureDesign(features, single=True)(rows, rows)
-    x_train += 1
-    assert x_train.dtype == x_test.dtype == np.float32
-    assert (features == 1).all()
-    assert (x_test == 1).all()
-
-
 @pytest.mark.parametrize("kind", ["binary", "continuous"])
 def test_the_stored_probe_of_a_large_table_says_what_the_one_in_memory_says(make_cohort, kind):
     study = study_of(make_cohort, kind, large_table=0)
@@ -82,11 +71,6 @@ def test_the_evaluation_says_what_a_large_table_has_otherwise(make_cohort):
     assert len(result.tables["map"]) == MAX_MAP_SCANS
     assert len(result.tables["predictions"]) == MAX_MAP_SCANS + 100
     assert "LogisticRegression(max_iter=1000, tol=1e-05)" in result.evaluation.probe.estimator
-
-
-def test_a_small_table_is_not_said_to_be_large(make_cohort):
-    study = study_of(make_cohort)
-    assert "large_table" not in {notice.code for notice in study.notices}
 
 
 def test_distances_of_many_scans_are_those_of_few(monkeypatch):

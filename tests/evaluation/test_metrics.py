@@ -12,7 +12,6 @@ from neurocontrast.evaluation.metrics import (
     decide,
     explain_undefined,
     explain_value,
-    metric_names,
     recalibration_slope,
     top_hits,
 )
@@ -122,24 +121,10 @@ def test_constant_targets_and_predictions_leave_correlations_undefined():
     assert np.isnan(compute_metrics("continuous", np.arange(6.0), truth)["pearson"][0])
 
 
-def test_what_each_metric_is():
-    assert {"brier", "log_loss", "mae", "rmse"} == metrics.LOWER_IS_BETTER
-    assert {"calibration_slope", "calibration_intercept", "age_bias_slope"} == metrics.DESCRIPTIVE
-    assert {"brier", "log_loss", "calibration_slope", "calibration_intercept"} == metrics.OF_PROBABILITIES
-    assert metrics.RANKED == ("auc", "average_precision", "calibration_slope")
-    assert metrics.POOLED_ONLY == ("auc_within_fold",)
-    assert metrics.ON_REQUEST == {"binary": (), "multiclass": (), "continuous": ("bias",)}
-
-
 def test_a_metric_that_is_not_defined_is_explained_by_the_scans_or_else_by_the_predictions():
     assert explain_value("pearson", "one scan") == "one scan"
     assert explain_value("calibration_slope", "one scan") == "one scan"
     assert explain_value("pearson", None) == "the predictions do not vary"
-
-
-def test_a_metric_that_is_not_named_is_not_computed(binary):
-    truth, scores = binary
-    assert list(compute_metrics("binary", truth, scores, names={"brier", "auc"})) == ["auc", "brier"]
 
 
 def test_the_threshold_can_follow_prevalence():
@@ -165,24 +150,6 @@ def test_the_share_among_the_five_likeliest_is_scikit_learns(n_classes):
 def test_ties_at_the_fifth_place_share_it():
     scores = np.array([[0.1] * 10, [0.3, 0.2, 0.1, 0.1] + [0.05] * 6, [0.3, 0.2, 0.1, 0.1] + [0.05] * 6])
     assert top_hits(np.array([3, 9, 0]), scores).tolist() == pytest.approx([0.5, 1 / 6, 1.0])
-
-
-def test_five_classes_have_no_five_likeliest():
-    assert "top5_accuracy" not in metric_names("multiclass", 5)
-    assert "top5_accuracy" in metric_names("multiclass", 6)
-    assert "top5_accuracy" not in compute_metrics("multiclass", np.arange(5), np.eye(5))
-
-
-def test_scores_that_are_all_equal_take_the_short_way_to_the_same_figures():
-    generator = np.random.default_rng(0)
-    truth, weights = generator.integers(2, size=40), generator.integers(3, size=(20, 40)).astype(float)
-    equal, nearly = np.full(40, 0.3), np.full(40, 0.3)
-    short = compute_metrics("binary", truth, equal, weights=weights, names=["auc", "average_precision"])
-    assert short["auc"] == pytest.approx(np.full(20, 0.5))
-    assert short["average_precision"] == pytest.approx((weights @ truth) / weights.sum(axis=1))
-    nearly[weights.sum(axis=0).argmin()] += 1e-12
-    long = compute_metrics("binary", truth, nearly, weights=weights, names=["auc", "average_precision"])
-    assert long["auc"] == pytest.approx(short["auc"], abs=0.1)
 
 
 def test_a_resample_that_separates_the_classes_has_no_recalibration_slope():

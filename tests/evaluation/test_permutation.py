@@ -158,18 +158,6 @@ def test_labels_that_cannot_move_are_warned_about(make_cohort):
     assert "permutation_moves_few" in [warning["code"] for warning in found["warnings"]]
 
 
-def test_progress_counts_every_fold_of_every_permutation():
-    features, target, sites, subjects = arrays("binary")
-    settings = EvaluationSettings(n_permutations=7, n_inner_folds=3, C=(0.1,))
-    splits = stratified(target, sites, subjects, n_folds=4, n_repeats=2, seed=0)
-    model, steps = ProbeModel("embedding", FeatureDesign(features)), []
-    predictions = cross_validate(model, target, splits, subjects=subjects, settings=settings)
-    permutation_test(
-        model, target, splits, predictions, sites=sites, subjects=subjects, settings=settings, advance=steps.append
-    )
-    assert sum(steps) == 7 * 4
-
-
 @pytest.mark.slow
 def test_the_number_of_processes_changes_nothing():
     cohort = arrays("binary", n=150)

@@ -65,11 +65,6 @@ def test_a_shift_of_the_features_is_undone_at_a_site_that_was_never_seen():
     assert result.evaluation.content()["new_site"]["models"] == ["embedding", "recentred", "baseline"]
 
 
-def test_without_a_shift_recentring_costs_little():
-    result = evaluate(*scans(shift=0.0), recentre="site")
-    assert mae_of(result, "unseen", "recentred") < 1.2 * mae_of(result, "unseen")
-
-
 def test_a_true_difference_in_the_target_is_lost_and_the_notice_says_so():
     table, features = scans(shift=0.0, age_by_site=25.0)
     result = evaluate(table, features, recentre="site")
@@ -179,11 +174,6 @@ def test_a_scan_without_a_site_cannot_be_recentred():
     table.loc[3, "site"] = None
     with pytest.raises(DataError, match="1 of 80 scans have no site"):
         plan(table, features, recentre="site")
-
-
-def test_permutations_go_through_the_same_procedure():
-    result = evaluate(*scans(90, n_sites=3), recentre="site", n_permutations=9, n_folds=3, new_site=False)
-    assert result.evaluation.content()["permutation"]["p_values"]["mae"] == pytest.approx(0.1)
 
 
 def test_ages_of_tested_people_do_not_move_what_is_learned():

@@ -125,7 +125,7 @@ def pickled(folder):
         (change("strength", "strong"), "'strength' missing or damaged"),
         (change("kind", "ternary"), "'kind'.* missing or damaged"),
         (change("classes", ["a", "b", "c"]), "do not fit probe.json"),
-        (lambda folder: (folder / "probe.npz").unlink(), "missing beside probe.json"),
+        (lambda folder: (folder / "probe.npz").unlink(), "missing next to probe.json"),
         (swap_arrays, "is not the file that probe.json describes"),
         (pickled, "allow_pickle=False"),
     ],

@@ -198,15 +198,6 @@ def test_imbalance_of_age_and_sex_is_warned_about(make_cohort):
     assert {"age_imbalance", "sex_imbalance"} <= codes(study)
 
 
-def test_a_balanced_cohort_has_no_such_warnings(make_cohort):
-    study = plan_study(
-        *(lambda cohort: (cohort.table, cohort.features))(make_cohort(300)),
-        settings=EvaluationSettings(**FAST),
-        info={"pretraining_subjects": []},
-    )
-    assert codes(study) == set()
-
-
 def test_rows_without_target_or_not_selected_are_counted(make_cohort):
     cohort = make_cohort(100)
     cohort.table.loc[:4, "diagnosis"] = None
@@ -245,12 +236,6 @@ def test_tables_without_any_covariate_still_have_a_baseline(make_cohort):
     assert result.evaluation.content()["baseline_covariates"] == []
     assert result.evaluation.content()["baseline"]["auc_within_fold"]["pooled"] == pytest.approx(0.5)
     assert "baseline_empty" in {warning["code"] for warning in result.evaluation.content()["warnings"]}
-
-
-def test_site_can_be_the_target(make_cohort):
-    result = evaluate(make_cohort(90, site=2.0), target="site")
-    assert result.evaluation.content()["baseline_covariates"] == ["age", "sex"]
-    assert result.evaluation.content()["metrics"]["balanced_accuracy"]["pooled"] > 0.8
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 from scipy.stats import bootstrap, norm
 from sklearn.metrics import roc_auc_score
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study, study, uncertainty
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import (
@@ -78,10 +75,6 @@ def test_the_interval_is_scipys(skewed):
     assert (abs(plain[1] - ends[1]) > 0.05 * width) == skewed  # where it differs from percentiles, it does so rightly
 
 
-def test_the_examples_in_the_documentation_hold():
-    assert doctest.testmod(uncertainty).failed == 0
-
-
 def test_units_are_left_out_one_by_one_or_in_groups():
     subjects = np.array(["a", "b", "a", "c"], dtype=object)
     (weights,) = leave_out(subjects)
@@ -127,21 +120,6 @@ def test_the_interval_of_a_published_accuracy_is_the_binomial_one():
     assert (0.936 - low, high - 0.936) == pytest.approx((reach, reach), rel=0.15)
 
 
-def test_the_interval_of_an_accuracy_holds_the_true_one():
-    generator, n_held, n = np.random.default_rng(0), 0, 150
-    for draw in range(200):
-        truth = generator.integers(6, size=n)
-        decisions = np.where(generator.random(n) < 0.85, truth, (truth + 1) % 6)
-        target = Target("label", "multiclass", truth, tuple("abcdef"))
-        drawn = bootstrap_metrics(
-            target, {"a": predictions_of(truth, decisions, 6)}, np.arange(n), n_bootstraps=300, seed=draw,
-            names=["accuracy"],
-        )  # fmt: skip
-        low, high = drawn["a"]["accuracy"].interval(level=0.95)
-        n_held += low <= 0.85 <= high
-    assert 0.90 <= n_held / 200 <= 0.985
-
-
 def test_plain_metrics_have_a_value_and_no_interval():
     target = Target("dx", "multiclass", np.arange(60) % 3, ("a", "b", "c"))
     models = {"a": predictions_of(target.values, np.roll(target.values, 7), 3)}
@@ -151,19 +129,6 @@ def test_plain_metrics_have_a_value_and_no_interval():
     assert drawn["accuracy"].value == both["accuracy"].value
     assert drawn["accuracy"].interval(level=0.95) is None
     np.testing.assert_array_equal(drawn["balanced_accuracy"].drawn, both["balanced_accuracy"].drawn)
-
-
-def test_of_many_images_of_many_classes_ranks_have_no_interval(make_cohort, monkeypatch):
-    cohort = make_cohort(90, classes=("a", "b", "c"), diagnosis=0.3)
-    cohort.table["part"] = np.where(np.arange(90) % 3 == 0, "test", "train")
-    settings = EvaluationSettings(split_column="part", n_bootstraps=50, outlyingness=False, C=(0.1,))
-    plan = plan_study(cohort.table, cohort.features, settings=settings)
-    assert run_study(plan).evaluation.metrics["auc"].interval is not None
-    monkeypatch.setattr(study, "MAX_RANKED", 50)
-    metrics = run_study(plan).evaluation.metrics
-    assert {name for name, metric in metrics.items() if metric.interval is None} == {
-        "auc", "average_precision", "calibration_slope",
-    }  # fmt: skip
 
 
 def test_a_figure_has_its_value_one_for_each_unit_left_out_and_the_resamples_asked_for():

@@ -119,15 +119,6 @@ def test_the_probe_of_the_voxels_is_the_default_one_whatever_the_embedding_s_is(
     assert measure(knn).evaluation.content()["voxels"] == measure(planned).evaluation.content()["voxels"]
 
 
-def test_several_classes_and_numbers_have_voxels_too(make_cohort):
-    for target, options in (("diagnosis", {"classes": ("a", "b", "c")}), ("age", {})):
-        cohort = make_cohort(90, **options)
-        planned = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(target=target, **FAST))
-        products = voxel_products(cohort.features.astype(np.float32))
-        summary = measure(planned.with_model(make(planned, products, {}))).evaluation.content()
-        assert summary["voxels"].keys() == summary["metrics"].keys()
-
-
 def test_sites_held_out_are_not_tested_over_folds():
     folds = pd.DataFrame({"n_train": [8, 8], "n_test": [2, 2], "auc": [0.7, 0.8], "voxels_auc": [0.6, 0.65]})
     folds["held_out_site"] = None

@@ -15,7 +15,7 @@ from neurocontrast.cli.app import run
 from neurocontrast.commands.evaluate import evaluate
 from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.evaluation import EvaluationSettings
-from neurocontrast.exceptions import ConfigError, DataError, LeakageError
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.provenance import subject_digest
 
 TABLES = (
@@ -185,12 +185,6 @@ def test_wrong_choices_end_with_exit_code_2_and_nothing_written(embeddings, tmp_
     assert not list(tmp_path.iterdir())
 
 
-def test_the_training_table_is_no_external_test_set(embeddings, tmp_path):
-    with pytest.raises(LeakageError, match="test: 60 of 60 subjects are in the training table too"):
-        evaluate(embeddings, out=tmp_path / "e", test=str(embeddings), **FAST)
-    assert not list(tmp_path.iterdir())
-
-
 def test_warnings_are_told_before_the_work(embeddings, tmp_path):
     told = []
 
@@ -242,14 +236,6 @@ def test_wrong_files_are_answered(embeddings, tmp_path):
         evaluate(tmp_path / "text.parquet", out=tmp_path / "e")
     with pytest.raises(ConfigError, match="must be a folder"):
         evaluate(embeddings, out=tmp_path / "text.parquet")
-
-
-def test_participants_of_pretraining_are_refused_unless_allowed(tmp_path):
-    path = write(tmp_path / "emb.parquet", pretraining_subjects=[subject_digest("sub-07"), subject_digest("sub-08")])
-    with pytest.raises(LeakageError, match=r"2 of 60 subjects .*\(sub-07, sub-08\)"):
-        evaluate(path, out=tmp_path / "e", **FAST)
-    out = evaluate(path, out=tmp_path / "e", allow_overlap=True, **FAST)
-    assert json.loads((out / "evaluation.json").read_text())["n_overlap"] == 2
 
 
 def test_an_evaluation_runs_without_torch(embeddings, tmp_path):

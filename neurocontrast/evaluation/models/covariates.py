@@ -29,7 +29,7 @@ Rows = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class CovariateDesign:
-    """Covariates as numbers; without any, one constant column, of which a probe learns the average."""
+    """Covariates as numbers; without any, one constant column, from which a probe learns the average."""
 
     table: pd.DataFrame
     names: tuple[str, ...]

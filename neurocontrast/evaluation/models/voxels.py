@@ -46,7 +46,7 @@ class ComponentsDesign:
 
 
 def voxel_products(values: npt.NDArray[np.float32]) -> Floats:
-    """Return the inner products (n, n) of rows of `values` (n, n_voxels), of which the mean row is taken off first."""
+    """Return the inner products (n, n) of the rows of `values` (n, n_voxels) minus the mean row."""
     products = np.zeros((len(values), len(values)))
     with one_thread():
         for start in range(0, values.shape[1], _BLOCK):
@@ -57,7 +57,7 @@ def voxel_products(values: npt.NDArray[np.float32]) -> Floats:
 
 
 def make(study: Study, products: Floats, about: Mapping[str, Any]) -> ProbeModel:
-    """Return the components of scans, of which only the inner products (n, n) are needed, with the default probe.
+    """Return the default probe on principal components of scans, from the inner products (n, n) of their voxels.
 
     `about` says how the voxels were read.
     """

@@ -246,7 +246,7 @@ def subject_values(
 ) -> npt.NDArray[np.float64]:
     """Return one value a subject, in sorted order of subjects: the mean, or the rarest value of the subject.
 
-    A rare class that subjects have beside a common one, as converters do, is then spread over folds like any other.
+    A rare class that subjects have in addition to a common one, as converters do, is then spread over folds too.
     """
     codes = np.unique(owners, return_inverse=True)[1]
     if average:

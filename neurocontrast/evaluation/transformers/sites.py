@@ -294,7 +294,7 @@ def describe_recentring(recentring: SiteRecentring) -> list[dict[str, Any]]:
 def restore_recentring(
     sites: Sequence[str], arrays: Mapping[str, Floats], columns: Sequence[Mapping[str, Any]]
 ) -> SiteRecentring:
-    """Return the fitted transformer of which `ARRAYS` and `describe_recentring` were stored."""
+    """Return the fitted transformer from its stored `ARRAYS` and what `describe_recentring` returned."""
     values: dict[str, list[Any]] = {}
     for column in columns:
         values.setdefault(column["name"], []).append(column.get("level", column.get("mean")))

@@ -44,8 +44,3 @@ def test_a_site_held_out_and_the_people_seen_there_are_never_trained_on(data):
         assert not set(groups[test, 1]) & set(groups[train, 1])
         assert not set(groups[test, 0]) & set(groups[train, 0])
     assert sorted(np.concatenate([test for _, test in splits])) == list(range(n))
-
-
-def test_a_row_without_a_site_is_named():
-    with pytest.raises(DataError, match=r"site is missing for 2 of 4 scans \(row 1, row 3\)"):
-        list(LeaveSiteOut().split(np.zeros(4), groups=np.array([["1", "a"], ["2", None], ["3", "b"], ["4", np.nan]])))

@@ -120,18 +120,3 @@ def test_an_array_of_numbers_has_its_side_columns_by_position(table):
 def test_what_is_wrong_is_said_as_scikit_learn_does(table, transformer, change, message):
     with pytest.raises(ValueError, match=message):
         transformer.fit(table.drop(columns="y").assign(**change))
-
-
-def test_other_columns_than_those_of_fit_are_refused(table):
-    x = table.drop(columns=["y", "sex"])
-    fitted = Residualiser(["age", "site"]).fit(x)
-    with pytest.raises(ValueError, match="feature names should match those that were passed during fit"):
-        fitted.transform(x.rename(columns={"age": "years"}))
-
-
-def test_it_can_be_cloned_and_no_argument_is_changed(table):
-    preserve = ["age"]
-    transformer = ComBat("site", preserve=preserve).fit(table.drop(columns="sex"))
-    assert preserve == ["age"]
-    assert clone(transformer).get_params() == transformer.get_params()
-    assert not hasattr(clone(transformer), "sites_")

@@ -4,6 +4,7 @@ import os
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
@@ -119,24 +120,14 @@ def test_tables_that_cannot_be_used_are_one_sentence(tmp_path):
 
 def test_damaged_workbooks_are_one_sentence(tmp_path):
     pytest.importorskip("openpyxl")
-    import pandas as pd
-
-    whole = tmp_path / "w.xlsx"
-    pd.DataFrame({"id": ["1", "2"], "age": ["3", "4"]}).to_excel(whole, index=False)
-    assert read_workbook(whole).to_dict("list") == {"id": ["1", "2"], "age": ["3", "4"]}
-    with zipfile.ZipFile(whole) as archive:
+    path = tmp_path / "w.xlsx"
+    pd.DataFrame({"id": ["1", "2"], "age": ["3", "4"]}).to_excel(path, index=False)
+    assert read_workbook(path).to_dict("list") == {"id": ["1", "2"], "age": ["3", "4"]}
+    with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
-    damaged, outcomes = tmp_path / "d.xlsx", set()
-    for name in parts:
-        for content in (None, b"", b"<a/>", parts[name][:-20], parts[name].replace(b"<", b"<x", 3)):
-            with zipfile.ZipFile(damaged, "w") as archive:
-                for other, own in parts.items():
-                    if other != name or content is not None:
-                        archive.writestr(other, own if other != name else content)
-            found = ""
-            try:
-                read_workbook(damaged)  # some parts may be absent
-            except DataError as error:
-                found = str(error)
-            outcomes.add(found.partition(" (")[0])
-    assert outcomes == {"", f"{damaged}: not readable as an Excel workbook"}
+    for damage in ("", "<a/>", parts["xl/workbook.xml"][:-20]):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in parts.items():
+                archive.writestr(name, damage if name == "xl/workbook.xml" else content)
+        with pytest.raises(DataError, match="not readable as an Excel workbook"):
+            read_workbook(path)

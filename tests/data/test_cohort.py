@@ -206,14 +206,6 @@ def test_a_large_table_is_read(tmp_path):
     assert len(read_cohort(path, check_images=False)) == 100_000
 
 
-def test_the_real_table_is_read(shared_folder):
-    cohort = read_cohort(shared_folder / "data" / "brains" / "participants.tsv")
-    assert len(cohort) == 209
-    assert not cohort.simulated
-    assert cohort.table["age"].isna().sum() == 2
-    assert set(cohort.table["sex"].dropna()) == {"F", "M"}
-
-
 def test_the_cohort_needs_no_torch():
     code = "import sys, neurocontrast.data.cohort; sys.exit(any(name in sys.modules for name in ('torch', 'monai')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,7 +8,7 @@ import torch
 from monai.data import DataLoader, Dataset, MetaTensor
 from monai.transforms import Compose, Lambdad, LoadImaged, MapTransform, RandFlipd, ScaleIntensityd, Transform
 
-from neurocontrast.data import CohortDataset, datasets, read_cohort
+from neurocontrast.data import CohortDataset, read_cohort
 from neurocontrast.data.batches import read_batches
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Categorical, Gaussian
@@ -170,14 +170,3 @@ def test_scans_that_differ_in_shape_and_transforms_that_fail_are_named(cohort, t
     (tmp_path / "s1.nii.gz").write_bytes(b"")
     with pytest.raises(DataError, match=r"s1\.nii\.gz: the file is empty"):
         dataset[1]
-
-
-def test_items_are_made_one_by_one_when_asked_for(cohort, monkeypatch):
-    read = []
-    monkeypatch.setattr(datasets, "text_of", lambda value: read.append(value) or str(value))
-    items = CohortDataset(cohort, Compose([])).data
-    assert read == []
-    assert items[-1] == items[3]
-    assert set(read) == {"s3", "", "F", "paris"}
-    assert [item["participant_id"] for item in items[1:3]] == ["s1", "s2"]
-    assert [item["participant_id"] for item in items] == ["s0", "s1", "s2", "s3"]

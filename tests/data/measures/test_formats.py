@@ -11,7 +11,6 @@ from neurocontrast.data.measures.names import region_of
 from neurocontrast.exceptions import DataError
 
 SAMPLE = Path(__file__).resolve().parents[3] / "sample" / "measures"
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "regions"
 
 
 @pytest.mark.parametrize(
@@ -173,17 +172,6 @@ def test_freesurfers_own_tables_of_226_people_are_read_whole():
     assert not found.values.isna().any(axis=None)
     assert [sum(kind == each for kind in found.kinds.values()) for each in ("thickness", "volume")] == [150, 61]
     assert found.notes == ()
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared tables are not here")
-def test_freesurfers_own_tables_are_those_of_the_pool():
-    raw, pool = read_tables(SAMPLE), read_tables(SHARED / "measures.tsv")
-    people = pd.read_csv(SHARED / "participants.tsv", sep="\t", dtype=str)
-    people = people.loc[people["source"] == "aomic-piop2", "participant_id"]
-    both = pool.values.xs("", level="session").loc[people]
-    mine = raw.values.xs("", level="session").loc[[f"sub-{name[-4:]}" for name in people], both.columns]
-    assert len(both) == 224
-    assert ((both.to_numpy() - mine.to_numpy()) / mine.to_numpy()).__abs__().max() < 1e-5
 
 
 class Semicolons:

@@ -1,7 +1,11 @@
-"""Words that readers stumble over are in no docstring, help text, recipe or page."""
+"""Words that readers stumble over are in no docstring, comment, help text, recipe or page."""
 
+import ast
 import re
 import subprocess
+import sys
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,3 +49,32 @@ def test_turns_are_found(text: str, n: int) -> None:
 def test_no_page_has_such_turns() -> None:
     problems = [f"{name}, {turn}" for name in pages() for turn in found_in((ROOT / name).read_text(encoding="utf-8"))]
     assert not problems, "\n".join(problems)
+
+
+def prose_of(path: Path) -> Iterator[str]:
+    """Give docstrings, help texts and messages, and comments of a Python file, each with its line."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield f"{path.relative_to(ROOT)}:{node.lineno}\n{node.value}"
+    with path.open(encoding="utf-8") as lines:
+        for token in tokenize.generate_tokens(lines.readline):
+            if token.type == tokenize.COMMENT:
+                yield f"{path.relative_to(ROOT)}:{token.start[0]}\n{token.string}"
+
+
+def linted(*paths: Path) -> str:
+    """Return what proselint finds, one line each, without the checks that tests/proselint.json turns off."""
+    command = [sys.executable, "-m", "proselint", "check", "--config", ROOT / "tests" / "proselint.json", *paths]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def test_a_linter_for_prose_has_no_complaint(tmp_path: Path) -> None:
+    written = tmp_path / "prose.txt"
+    code = [ROOT / name for name in pages() if name.endswith(".py")]
+    written.write_text("\n\n".join(text for path in code for text in prose_of(path)), encoding="utf-8")
+    assert not linted(written, *(ROOT / name for name in pages() if name.endswith(".md")))
+
+
+def test_a_linter_for_prose_finds_faults(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("At the end of the day it is very good, and an added bonus.", encoding="utf-8")
+    assert "redundancy" in linted(tmp_path / "page.md")

@@ -27,7 +27,7 @@ from neurocontrast.parallel.collectives import Processes, gather_samples
 
 __all__ = ["EMPTY", "Pairs", "Pool", "distances", "softplus_of"]
 
-AT_ONCE = 2**20
+AT_ONCE = 2**21
 """Largest number of similarities in a block; a larger pool is cut in blocks, so that memory grows with n, not n²."""
 
 FEWEST = 8
@@ -78,14 +78,12 @@ class Pairs:
         `weights` are the b ≥ 0 between samples, 1 by default. The sum is `without` the anchor, or all views of its
         sample.
         """
-        scores = self.s if weights is None else self.s + weights.log().clamp_min(EMPTY).unsqueeze(1)
-        sums = scores.masked_fill(self._mask(without), EMPTY).flatten(2).logsumexp(2)
-        return torch.where(sums > EMPTY / 2, sums, EMPTY)
+        return cast(Tensor, _LogSumExp.apply(self.s, weights, self, without))
 
     def mean(self, weights: Tensor) -> Tensor:
         """Return Σ_j w_ij s_ij / Σ_j w_ij of each anchor, (V, n_i); 0 where all w_ij are 0."""
         others, own, mass = self._of_others(weights), weights.diagonal(self.samples.start), self.mass(weights)
-        summed = (self.s * others.unsqueeze(1)).sum((2, 3))
+        summed = (self.s.sum(2) * others).sum(2)
         if self.pool.n_views > 1:
             summed = summed + (self.pool.n_views - 1) * own * self.twins()
         return torch.where(mass > 0, summed / torch.where(mass > 0, mass, 1), 0)
@@ -116,7 +114,7 @@ class Pairs:
         if self.pool.n_views != 2:
             return self.log_sum_exp() - self.mean(weights)
         twins, others, mass = self.twins(), self._of_others(weights), self.mass(weights)
-        nearer = (self.s * others.unsqueeze(1)).sum((2, 3)) - twins * (2 * others.sum(1))
+        nearer = (self.s.sum(2) * others).sum(2) - twins * (2 * others.sum(1))
         nearer = torch.where(mass > 0, nearer / torch.where(mass > 0, mass, 1), -twins)
         return softplus_of(self.log_sum_exp(without="sample") - twins) - nearer
 
@@ -134,12 +132,37 @@ class Pairs:
         others.diagonal(self.samples.start).zero_()
         return others
 
-    def _mask(self, without: str) -> Tensor:
-        if without == "anchor":
-            return self.itself
-        mask = torch.zeros(self.s.shape, dtype=torch.bool, device=self.s.device)
-        mask.diagonal(self.samples.start, 1, 3).fill_(True)
-        return mask
+    def leave_out(self, values: Tensor, without: str, value: float) -> Tensor:
+        """Set values (V, n_i, V, n) between an anchor and itself, or all views of its sample, in place."""
+        if without == "sample":
+            values.diagonal(self.samples.start, 1, 3).fill_(value)
+        elif not self.pool.is_across:
+            values.diagonal(0, 0, 2).diagonal(self.samples.start).fill_(value)
+        return values
+
+
+class _LogSumExp(torch.autograd.Function):
+    """log Σ_j b_ij exp s_ij, whose gradient is b_ij exp(s_ij − log Σ_j b_ij exp s_ij): each in one copy of s."""
+
+    @staticmethod
+    def forward(ctx: Any, s: Tensor, weights: Tensor | None, pairs: Pairs, without: str) -> Tensor:
+        b = None if weights is None else weights.unsqueeze(1)
+        scores = pairs.leave_out(s.clone() if b is None else torch.where(b > 0, s, EMPTY), without, EMPTY)
+        largest = scores.amax((2, 3), keepdim=True)
+        terms = scores.sub_(largest).exp_()
+        total = pairs.leave_out(terms if b is None else terms.mul_(b), without, 0).sum((2, 3))
+        sums = torch.where(total > 0, total.log() + largest[..., 0, 0], EMPTY)
+        ctx.pairs, ctx.without = pairs, without
+        ctx.save_for_backward(s, weights, sums)
+        return sums
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        s, weights, sums = ctx.saved_tensors
+        terms = (s - sums[..., None, None]).clamp_max_(80).exp_()  # 0 · exp 80 is 0, and not NaN
+        terms = ctx.pairs.leave_out(terms if weights is None else terms.mul_(weights.unsqueeze(1)), ctx.without, 0)
+        return terms.mul_(torch.where(sums > EMPTY / 2, gradient, 0)[..., None, None]), None, None, None
 
 
 Formula = Callable[..., tuple[Tensor, ...]]
@@ -286,9 +309,9 @@ class _InBlocks(torch.autograd.Function):
                 kept = [(each, part) for each, part in zip(found, parts, strict=True) if each.requires_grad]
                 outputs, upstream = zip(*kept, strict=True)
                 of_s, *of_rest = torch.autograd.grad(outputs, inputs, upstream)
-                of_s = of_s.reshape(-1, len(columns)).mul_(pool.scale)
-                of_anchors[:, i] += (of_s @ columns).view_as(anchors[:, i])
-                of_candidates.view_as(columns).addmm_(of_s.T, anchors[:, i].flatten(0, 1))
+                of_s = of_s.reshape(-1, len(columns))
+                of_anchors[:, i] += (of_s @ columns).mul_(pool.scale).view_as(anchors[:, i])
+                of_candidates.view_as(columns).addmm_(of_s.T, anchors[:, i].flatten(0, 1) * pool.scale)
                 for total, part in zip(of_learned, of_rest, strict=True):
                     total += part
         return None, None, None, of_anchors, None if candidates is None else of_candidates, *of_learned

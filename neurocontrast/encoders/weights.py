@@ -134,7 +134,7 @@ def misfits(tensors: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Te
     """Return a line for each tensor that a module needs and has not, that it does not know, or of another shape."""
     problems = [f"'{name}' is missing" for name in expected if name not in tensors]
     unknown = [name for name in tensors if name not in expected]
-    # Of very many names, suggestions would take long and help nobody.
+    # With more names than these, suggestions take long and help nobody.
     problems += [f"'{name}' is unknown.{suggestion(name, expected) if len(unknown) < 9 else ''}" for name in unknown]
     return problems + [
         f"'{name}' has shape {list(tensors[name].shape)}, the network needs {list(tensor.shape)}"

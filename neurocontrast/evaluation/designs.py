@@ -1,7 +1,8 @@
-"""Matrices that a probe is given: the features of the embedding, adjusted on request, as a whole or block by block."""
+"""Matrices that a probe is given: features, adjusted on request, standardised, along principal axes, once a fold."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -11,21 +12,28 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import scipy.linalg
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
+from neurocontrast.evaluation.probes import Probe
+from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.transformers import BlockScaler, SideColumnTransformer, SiteRecentring
 from neurocontrast.exceptions import DataError
 
-__all__ = ["Block", "Design", "FeatureDesign", "blocks_of", "check_same_blocks", "in_single_precision",
-           "one_thread", "scaler_of"]  # fmt: skip
+__all__ = ["Block", "Design", "FeatureDesign", "FoldFeatures", "blocks_of", "check_same_blocks", "one_thread",
+           "principal_axes", "probe_features", "scaler_of"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
 """Gives the matrices of training and test rows; everything in them is estimated on the training rows."""
+
+
+RANK_TOLERANCE, SINGLE_TOLERANCE = 1e-13, 1e-6
+"""Axes with a smaller share of the largest one's variance are rounding, in double and in single precision."""
 
 
 class Block(NamedTuple):
@@ -74,11 +82,6 @@ class FeatureDesign:
         recentring.estimate(values[train, None], self.table.iloc[train])
         values[train] = recentring.adjust(values[train, None], self.table.iloc[train])[:, 0]
         return replace(target, values=values)
-
-
-def in_single_precision(design: Design) -> Design:
-    """Return a design whose features are in single precision: half the memory, and twice as fast."""
-    return replace(design, single=True) if isinstance(design, FeatureDesign) else design
 
 
 def scaler_of(design: Design) -> StandardScaler:
@@ -135,3 +138,79 @@ def _listed(blocks: Sequence[Block]) -> str:
         for block in blocks
     ]
     return " + ".join(texts) or "features of one encoder"
+
+
+class Matrices(NamedTuple):
+    """Features of training and test rows, and the scaling and axes that the training rows gave."""
+
+    train: Floats
+    test: Floats
+    scaler: StandardScaler | None = None
+    axes: Floats | None = None
+
+
+class FoldFeatures:
+    """Features of training and test rows by a design, computed once for each pair; on request standardised.
+
+    `views` are the same features reduced to each of `n_components`, numbers of their first principal components.
+    """
+
+    def __init__(
+        self, design: Design, *, standardise: bool = False, rotate: bool = False, n_components: Sequence[int] = ()
+    ) -> None:
+        self._design, self._standardise, self._rotate = design, standardise, rotate
+        self._seen: dict[tuple[bytes, bytes], Matrices] = {}
+        self._choices, self.n_components = n_components, float("nan")
+
+    def views(self) -> list[FoldFeatures]:
+        """Return the features with each number of principal components; where none is asked for, as they are."""
+        found = [copy.copy(self) for _ in self._choices]  # each has the same memory of what was computed
+        for view, number in zip(found, self._choices, strict=True):
+            view.n_components = number
+        return found or [self]
+
+    def __call__(self, train: Rows, test: Rows) -> Matrices:
+        """Return the features, with everything estimated on the training rows."""
+        whole = self._whole(train, test)
+        if np.isnan(self.n_components) or whole.axes is None:
+            return whole
+        first = slice(-int(self.n_components), None)  # the variances of axes rise
+        return whole._replace(train=whole.train[:, first], test=whole.test[:, first], axes=whole.axes[:, first])
+
+    def _whole(self, train: Rows, test: Rows) -> Matrices:
+        key = train.tobytes(), test.tobytes()
+        if key in self._seen:
+            return self._seen[key]
+        (x_train, x_test), scaler, axes = self._design(train, test), None, None
+        if self._standardise:
+            scaler = scaler_of(self._design).set_params(copy=False)
+            x_train, x_test = scaler.fit_transform(x_train), scaler.transform(x_test)
+        if self._choices or (self._rotate and x_train.shape[1] > x_train.shape[0]):
+            axes, x_train = principal_axes(x_train)
+            x_test = x_test @ axes
+        self._seen[key] = Matrices(x_train, x_test, scaler, axes)
+        return self._seen[key]
+
+
+def principal_axes(x: Floats) -> tuple[Floats, Floats]:
+    """Return the directions (p, k) along which rows (n, p) extend, as columns, and the rows along these: (n, k)."""
+    n, p = x.shape
+    wide = p > n  # then the n × n matrix of inner products holds all there is to know
+    variances, axes = scipy.linalg.eigh(x @ x.T if wide else x.T @ x, check_finite=False, driver="evd")
+    kept = variances > variances[-1] * (RANK_TOLERANCE if x.dtype == np.float64 else SINGLE_TOLERANCE)
+    axes = np.ascontiguousarray(axes[:, kept])
+    if not wide:
+        return axes, x @ axes
+    lengths = np.sqrt(variances[kept])
+    return x.T @ (axes / lengths), axes * lengths
+
+
+def probe_features(probe: Probe, design: Design, settings: EvaluationSettings, *, n_train: int) -> FoldFeatures:
+    """Return features as a built-in probe takes them; principal components are chosen of an embedding only.
+
+    Of more training rows (`n_train`) than a large table has, they are in single precision.
+    """
+    if not isinstance(design, FeatureDesign):
+        return FoldFeatures(design, standardise=True, rotate=probe.rotates)
+    precise = replace(design, single=n_train > settings.large_table)
+    return FoldFeatures(precise, standardise=True, rotate=probe.rotates, n_components=settings.n_components)

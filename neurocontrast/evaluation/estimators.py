@@ -22,8 +22,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from neurocontrast.evaluation.designs import Design, scaler_of
-from neurocontrast.evaluation.fold_features import FoldFeatures
+from neurocontrast.evaluation.designs import Design, FoldFeatures, scaler_of
 from neurocontrast.evaluation.metrics import LOG_FLOOR
 from neurocontrast.evaluation.probes import Probe
 from neurocontrast.evaluation.settings import EvaluationSettings

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.designs import Design, FeatureDesign, one_thread
+from neurocontrast.evaluation.designs import Design, FeatureDesign, FoldFeatures, one_thread, probe_features
 from neurocontrast.evaluation.estimators import (
     EstimatorError,
     FittedModel,
@@ -18,7 +18,6 @@ from neurocontrast.evaluation.estimators import (
     fit_own,
     gives_probabilities,
 )
-from neurocontrast.evaluation.fold_features import FoldFeatures, probe_features
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.probes import PROBES, Probe
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name

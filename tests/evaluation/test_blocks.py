@@ -10,8 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import BlockScaler, EvaluationSettings, load_probe, plan_study, run_study, save_probe
-from neurocontrast.evaluation.designs import Block, blocks_of, check_same_blocks
-from neurocontrast.evaluation.fold_features import probe_features
+from neurocontrast.evaluation.designs import Block, blocks_of, check_same_blocks, probe_features
 from neurocontrast.evaluation.models import cross_validate
 from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.stored_probe import fit_on_all

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, distribution, plan_study, run_study, uncertainty
+from neurocontrast.evaluation.designs import FoldFeatures
 from neurocontrast.evaluation.distribution import fit_distribution
 from neurocontrast.evaluation.fitting import fit_probe
-from neurocontrast.evaluation.fold_features import FoldFeatures
 from neurocontrast.evaluation.models import cross_validate
 from neurocontrast.evaluation.notices import MAX_MAP_SCANS
 from neurocontrast.evaluation.stored_probe import fit_on_all

@@ -24,7 +24,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class MarkBraind(MapTransform):
-    """Add a mask of the voxels that are not 0, to be brought onto a new grid beside the image.
+    """Add a mask of the voxels that are not 0, which is resampled together with the image.
 
     Where more than 3 litres are not 0, a whole head, a DataError names the image.
 
@@ -72,8 +72,8 @@ class KeepBraind(MapTransform):
     """Keep the brain, less its edge; all else becomes 0.
 
     The brain is the largest piece of the mask, its holes filled. After resampling a voxel is brain when half of it is,
-    so that the edge does not depend on how far interpolation smears it. A DataError names an image of which fewer than
-    500 voxels are left.
+    so that the edge does not depend on how far interpolation smears it. An image with fewer than 500 voxels left is
+    refused by name.
 
     Parameters
     ----------

@@ -88,9 +88,9 @@ def is_same_spacing(spacing_mm: Sequence[float], other_mm: Sequence[float]) -> b
 class CheckFieldOfViewd(EachImage):
     """Refuse an image whose field of view differs too much from the box it is to fill.
 
-    A DataError names an image of which less than half of the box would be filled along an axis, or of which cropping
-    would take away more than 10 % of the voxels above the mean of a brain, or 20 % of those of a head, which may lose
-    its neck. More than half of the voxels of a skull-stripped brain are 0; any other image counts as a head.
+    An image is refused by name where it would fill less than half of the box along an axis, or where cropping would
+    take away more than 10 % of the voxels above the mean of a brain, or 20 % of those of a head, which may lose its
+    neck. More than half of the voxels of a skull-stripped brain are 0; any other image counts as a head.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ class ResampleByAread(EachImage):
                 made.append(boxed.numpy()[0])
             else:
                 made.append(resample(channel, own, shape, spacing, background=float(around)))
-        return image_like(image, np.stack(made), grid_affine(affine, source, shape, spacing))
+        return image_like(image, np.ascontiguousarray(np.stack(made)), grid_affine(affine, source, shape, spacing))
 
 
 def _corners(voxels: Volume) -> np.float32:

@@ -78,7 +78,7 @@ class RandMaskEdged(RandSignald):
 def cut_rim(
     s_CDHW: Tensor, brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array, below: float = math.inf
 ) -> tuple[Tensor, Tensor]:
-    """Return signal and brain without a rim of uneven depth, of which only what is darker than `below` is cut."""
+    """Cut the voxels darker than `below` from a rim of uneven depth; return signal and brain."""
     kept, _ = _depth_kept(brain_CDHW, depth_voxels=depth_voxels, coefficients=coefficients)
     if below != math.inf:
         kept = kept.maximum((s_CDHW - below).div_(_SOFT).add_(0.5).clamp_(0.0, 1.0))
@@ -88,10 +88,10 @@ def cut_rim(
 def leave_rim(
     s_CDHW: Tensor, brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array, rim: float
 ) -> tuple[Tensor, Tensor]:
-    """Return signal and brain with a rim of uneven depth around it, of `rim` times the mean signal beside it."""
+    """Leave a rim of uneven depth around the brain, `rim` times as bright as its edge; return signal and brain."""
     kept, inside = _depth_kept(brain_CDHW, depth_voxels=-depth_voxels, coefficients=coefficients)
-    beside = blur(s_CDHW, sigma_voxels=_mask_width(depth_voxels)).div_(inside.clamp_(min=1e-3))
-    return s_CDHW.where(brain_CDHW, beside.mul_(kept).mul_(rim)), brain_CDHW | (kept > 0.0)
+    nearby = blur(s_CDHW, sigma_voxels=_mask_width(depth_voxels)).div_(inside.clamp_(min=1e-3))
+    return s_CDHW.where(brain_CDHW, nearby.mul_(kept).mul_(rim)), brain_CDHW | (kept > 0.0)
 
 
 def _depth_kept(brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array) -> tuple[Tensor, Tensor]:

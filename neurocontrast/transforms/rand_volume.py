@@ -82,7 +82,7 @@ def _transform(transform: type[RandVolumed], operation: Any, key: str) -> RandVo
 
 
 def _flips(flip: Flip, key: str) -> list[Any]:
-    """Return flips of which one is taken; then a plain tensor, which is changed faster."""
+    """Return a choice of one flip, then a conversion to a plain tensor, which later steps change faster."""
     flips = [RandFlipd(key, prob=flip.probability, spatial_axis=axis) for axis in flip.axes]
     return [OneOf(flips), EnsureTyped(key, track_meta=False)]
 

@@ -22,7 +22,7 @@ _N_NAMED = 5
 
 
 def doubt_about_copies(images: Iterable[npt.NDArray[np.uint8]], names: Sequence[str], splits: Sequence[str]) -> str:
-    """Say what images that are there more than once mean for an evaluation; "" where there are none."""
+    """Say what repeated images mean for an evaluation, or return "" if no image is repeated."""
     first: dict[bytes, int] = {}
     n_images, across = 0, []
     for row, image in enumerate(images):

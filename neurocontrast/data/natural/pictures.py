@@ -61,7 +61,7 @@ class FileSet:
         return (self.folder / name).read_bytes()
 
     def called(self, last: str) -> str | None:
-        """Return the name of the only file whose last part is `last`, in whichever folder; None where none is."""
+        """Return the name of the file whose last part is `last`, in any folder, or None; two such files are refused."""
         found = [name for name in self.names if name.rpartition("/")[2] == last]
         if len(found) > 1:
             raise DataError(f"{self.source.name}: '{last}' is there more than once; name the folder of one of them.")

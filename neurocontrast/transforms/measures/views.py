@@ -61,7 +61,9 @@ class RandMeasureViewd(RandBatchTransform):
         """Return a view of the measures of each person (b, n_measures, 1), drawn from its seed, as float32."""
         values = images[..., 0].detach().cpu().float().numpy()
         if self.settings.corruption is not None and not self.learned.size:
-            raise DataError("learned: augment.corruption takes values from people learned from, and there are none.")
+            raise DataError(
+                "learned: augment.corruption takes values from the people of the training; give their measures."
+            )
         if self.learned.size and self.learned.shape[1] != values.shape[1]:
             raise DataError(
                 f"views of measures: the people learned from have {self.learned.shape[1]}, found {values.shape[1]}."

@@ -19,7 +19,6 @@ from lightning_fabric import Fabric
 from monai.transforms import Compose, Transform
 
 from neurocontrast.commands.evaluate import write_evaluation
-from neurocontrast.commands.finetune_plan import FinetunePlan, check_machine, choose_settings, plan_finetuning
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.batches import Images
 from neurocontrast.encoders import build_encoder
@@ -34,6 +33,7 @@ from neurocontrast.files import check_output_folder, write_json
 from neurocontrast.findings import measure
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.runs.finetuning import FinetunePlan, check_machine, choose_settings, plan_finetuning
 from neurocontrast.runs.folder import LOCK, hold, read_json
 from neurocontrast.seeds import derive_seed
 from neurocontrast.training import TrainingData

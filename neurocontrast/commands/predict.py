@@ -105,7 +105,7 @@ def predict(
     if run is None:
         tidy, features, origin, doubts = _read_features(fitted, path)
     else:
-        from neurocontrast.commands.predict_scans import open_scans
+        from neurocontrast.runs.incoming import open_scans
 
         scans = open_scans(Path(run), path, fitted, out=target, images_root=images_root, config=config)
         tidy, doubts = scans.tidy, list(scans.cohort.warnings)

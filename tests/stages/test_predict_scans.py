@@ -12,8 +12,8 @@ import pytest
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
-from neurocontrast.commands import predict_scans
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.runs import incoming
 
 FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "C": (1e-2, 1.0)}
 
@@ -75,7 +75,7 @@ def test_one_scan_can_be_given_by_its_file(whole, evaluation, inbox, tmp_path):
     nc.predict(evaluation, inbox, run=whole, out=tmp_path / "all.tsv")
     one, three = (pd.read_csv(tmp_path / f"{name}.tsv", sep="\t") for name in ("one", "all"))
     assert one["participant_id"].tolist() == ["sub-new1"]
-    assert one["mahalanobis"].tolist() == [three["mahalanobis"][1]]
+    assert one["mahalanobis"].tolist() == pytest.approx([three["mahalanobis"][1]])
 
 
 def test_a_scan_outside_the_training_distribution_is_marked(whole, evaluation, inbox, tmp_path):
@@ -117,7 +117,7 @@ def test_a_path_to_no_file_fails_for_that_scan_alone_and_none_is_an_error(whole,
 def test_a_call_that_was_killed_continues_with_the_same_scans(whole, evaluation, inbox, tmp_path, monkeypatch):
     before = nc.predict(evaluation, inbox, run=whole, out=tmp_path / "whole.tsv").read_text()
     out, embedded = tmp_path / "p.tsv", []
-    extract = predict_scans.extract_features
+    extract = incoming.extract_features
 
     def counted(*arguments, **options):
         if len(embedded) == 2:
@@ -125,7 +125,7 @@ def test_a_call_that_was_killed_continues_with_the_same_scans(whole, evaluation,
         embedded.append(1)
         return extract(*arguments, **options)
 
-    monkeypatch.setattr(predict_scans, "extract_features", counted)
+    monkeypatch.setattr(incoming, "extract_features", counted)
     with pytest.raises(KeyboardInterrupt):
         nc.predict(evaluation, inbox, run=whole, out=out)
     embedded.clear()

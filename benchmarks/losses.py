@@ -4,7 +4,7 @@ Every case runs in a process of its own: CPU time of the process, and peak memor
 was imported and no tensor made. Peers that are not installed are left out; one that needs more than the memory limit
 is reported as such.
 
-    python benchmarks/losses.py                       # tables, and docs/images/losses_cost.svg
+    python benchmarks/losses.py                       # a table
     python benchmarks/losses.py --large               # ours at 131,072 embeddings as well: minutes
     python benchmarks/losses.py --paired              # ours and the plain expression in alternation, in one process
 """
@@ -35,7 +35,6 @@ LIMIT_GIB = 14
 FEW = 2048
 SIZES = (128, 1024, 4096, 16384)
 LARGE = 131072
-FIGURE = Path(__file__).resolve().parent.parent / "docs" / "images" / "losses_cost.svg"
 
 OURS = (
     "NTXent", "InfoNCE", "YAwareInfoNCE", "ConditionalAlignmentUniformity", "AlignmentUniformity", "SupCon", "SINCERE",
@@ -298,31 +297,6 @@ def table(results: list[dict], sizes: list[int]) -> str:
     return "\n".join(lines)
 
 
-def plot(results: list[dict]) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "losses"
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    drawn = ("NTXent", "YAwareInfoNCE", "ConditionalAlignmentUniformity", "SINCERE", *PEERS)
-    for name in drawn:
-        points = [
-            (r["n"], r["seconds"], r["mib"]) for r in results if r["name"] == name and r["fits"] and r["n"] > FEW // 2
-        ]
-        if points:
-            n, seconds, mib = zip(*sorted(points), strict=True)
-            style = {"marker": "o", "linestyle": "-" if name in OURS else "--", "label": name}
-            axes[0].loglog(n, seconds, **style)
-            axes[1].loglog(n, mib, **style)
-    axes[0].set(xlabel="embeddings", ylabel="CPU seconds, forward + backward")
-    axes[1].set(xlabel="embeddings", ylabel="peak MiB above the interpreter")
-    axes[1].legend(fontsize="small")
-    FIGURE.parent.mkdir(exist_ok=True)
-    figure.savefig(FIGURE, metadata={"Date": None})
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--case", nargs=2, metavar=("NAME", "N"), help=argparse.SUPPRESS)
@@ -353,7 +327,6 @@ def main() -> None:
             with arguments.results.open("a") as file:
                 file.write(json.dumps(results[-1]) + "\n")
     print(table(results, sorted({result["n"] for result in results})))
-    plot(results)
 
 
 if __name__ == "__main__":

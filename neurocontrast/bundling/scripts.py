@@ -16,7 +16,7 @@ from neurocontrast.provenance import version
 
 __all__ = ["MODULES", "as_target", "sources_of"]
 
-MODULES = tuple(f"neurocontrast.bundling.{name}" for name in ("inference", "network", "probe"))
+MODULES = tuple(f"neurocontrast.bundling.{name}" for name in ("inference", "models"))
 """What the configuration of every bundle of scans names."""
 _ROOT = Path(__file__).resolve().parents[1]
 _ALLOWED = {"torch", "monai", "numpy", "scipy", "nibabel", "isal"}

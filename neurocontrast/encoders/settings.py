@@ -40,14 +40,6 @@ N_BLOCKS = {"lenet": 3} | {name: 4 for name in NAMES_OF_DIMS[3] if name.startswi
 class ReadOut(Settings):
     """Choose the feature maps that make the representation, and the grid over which each of them is averaged.
 
-    Parameters
-    ----------
-    blocks : tuple of int or None
-        Blocks of the network, counted from 1; None for the last one, as published. Earlier blocks keep finer places.
-    grid : tuple of int
-        Cells to the right, to the front and upwards; (1, 1, 1) is global average pooling, as published. A mean over the
-        whole brain forgets where something is, and with it most of what tells the sexes apart.
-
     Examples
     --------
     >>> from neurocontrast.encoders import ReadOut
@@ -56,7 +48,10 @@ class ReadOut(Settings):
     """
 
     blocks: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] | None = None
+    """Blocks of the network, counted from 1; None for the last one, as published. Earlier blocks keep finer places."""
     grid: tuple[_Cells, _Cells, _Cells] = (1, 1, 1)
+    """Cells to the right, to the front and upwards; (1, 1, 1) is global average pooling, as published. A mean over the
+    whole brain forgets where something is, and with it most of what tells the sexes apart."""
 
     @property
     def n_cells(self) -> int:
@@ -74,58 +69,12 @@ class ReadOut(Settings):
             raise ValueError(f"read_out.blocks: {name} has blocks 1 to {N_BLOCKS[name]}, found {beyond[0]}")
 
 
+_OWNERS = {"widths": ("mlp",), "n_components": _LINEAR, "shrinkage": ("lda",), "stem": ("resnet18", "resnet50")}
+"""Settings that some networks alone read."""
+
+
 class EncoderSettings(Settings):
     """The encoder and the projection head that is put on it for pretraining.
-
-    Parameters
-    ----------
-    name : str
-        Of volumes: ``densenet121`` is MONAI's 3D DenseNet with blocks of 6, 12, 24 and 16 layers, growth 32 and 64
-        first features: 1024 features. ``densenet_small`` has blocks of 4, 5, 8 and 6 layers, growth 16 and 32 first
-        features: 192 features, a thirteenth of the weights and a fifth of the time, for cohorts of hundreds and
-        machines without a GPU. ``resnet10_3d``, ``resnet18_3d``, ``resnet34_3d`` and ``resnet50_3d`` are the ResNets of
-        MedicalNet (Chen et al. 2019), dilated in their last two stages: 512 features, the last one 2048. ``lenet`` is a
-        three-layer network for tests and first steps on tiny volumes, not for results. ``pca`` is linear: the principal
-        components of the training scans' voxels, which no loss, views or epochs take part in, and which any network has
-        to beat. ``lda`` is linear too: of these components, those combinations by which people differ most beside what
-        scans of one person differ by (Fisher's discriminants, as in Belhumeur et al. 1997). It needs several scans of a
-        subject: from several scanners, or imitated by ``prepare --imitations``. Of images: ``resnet18`` and
-        ``resnet50`` are MONAI's: 512 and 2048 features. ``resnet_small`` is ResNet18 with widths of 16 to 128 and a
-        first convolution of stride 2: 128 features, a sixteenth of the weights, for machines without a GPU. ``lenet5``
-        is LeNet-5 for colours, 84 features; it resizes images to 32×32. Of regional measures: ``mlp`` is linear layers
-        of `widths`, each with batch normalisation and a rectifier; ``pca`` and ``lda`` are the same as of volumes.
-    widths : tuple of int or None
-        Of ``mlp``: the size of each layer, the last one that of the representation; None: 512 and 128.
-    n_components : int or None
-        Features of ``pca`` and ``lda``; None: 60.
-    shrinkage : float or None
-        Of ``lda``: how far the covariance within people is moved towards a multiple of the identity, from 0 to 1; None:
-        0.3.
-    norm : {'batch', 'group', 'instance'}
-        What the encoder normalises its feature maps over. ``batch``: the samples that pass together, as published.
-        ``group``: groups of channels of one sample (32 of them, Wu & He 2018; 16 in ``densenet_small``, 8 in
-        ``resnet_small``, 4 in ``lenet``, 2 in ``lenet5``); ``instance``: each channel of one sample. With the last two
-        a representation does not depend on the other samples, so micro-batches change nothing but memory.
-        ``instance`` takes out each map's mean, which is what is pooled: with DenseNets, set `final_norm` to false.
-    final_norm : bool
-        Whether DenseNet normalises its last feature maps before they are pooled.
-    stem : {'cifar', 'imagenet'} or None
-        How ``resnet18`` and ``resnet50`` begin. ``cifar``: a 3×3 convolution, for images of 32 pixels, as in SimCLR's
-        appendix B.9; ``imagenet``: a 7×7 convolution of stride 2 and max-pooling. None: ``cifar``.
-    read_out : ReadOut
-        Of networks of volumes: the blocks, and the grid, that features are read out at.
-    centre_input : bool
-        Of networks of volumes: whether the mean volume of the training scans is taken from every volume first, so that
-        the network sees how a person deviates from the cohort. It is fitted once before training and travels with the
-        weights.
-    projection : tuple of int
-        Sizes of the projection head's layers after the encoder's features; the last is the size of the embedding that
-        the loss sees. Evaluation uses the features before the head, and what the loss makes the embedding forget, such
-        as the site, they may keep: with ``[]`` there is no head, and the loss sees the features.
-    projection_norm : {'batch', 'layers', 'none'}
-        ``batch``: the head standardises the features over the batch first, which lets short trainings learn sooner;
-        the y-Aware authors' head does not. ``layers``: batch normalisation after each layer but the last, before its
-        rectifier, as in SimCLR.
 
     Examples
     --------
@@ -135,38 +84,65 @@ class EncoderSettings(Settings):
     """
 
     name: Literal[_OfVolumes, _OfImages, _OfMeasures] = "densenet121"
+    """The network. Of volumes: ``densenet121`` is MONAI's 3D DenseNet with 1024 features; ``densenet_small`` has
+    blocks of 4, 5, 8 and 6 layers, growth 16 and 32 first features: 192 features, a thirteenth of the weights and a
+    fifth of the time, for cohorts of hundreds and machines without a GPU. ``resnet10_3d`` to ``resnet50_3d`` are
+    the ResNets of MedicalNet (Chen et al. 2019), dilated in their last two stages: 512 features, the last one 2048.
+    ``lenet`` is a three-layer network for tests and first steps on tiny volumes, not for results. ``pca`` is
+    linear: the principal components of the training scans' voxels, which no loss, views or epochs take part in, and
+    which any network has to beat. ``lda`` is linear too: those combinations of the components by which people
+    differ most, compared with how much scans of one person differ (Fisher's discriminants, as in Belhumeur et al.
+    1997). It needs several scans of a subject: from several scanners, or imitated by ``prepare --imitations``. Of
+    images: ``resnet18`` and ``resnet50`` are MONAI's: 512 and 2048 features; ``resnet_small`` is ResNet18 with
+    widths of 16 to 128 and a first convolution of stride 2: 128 features; ``lenet5`` is LeNet-5 for colours, 84
+    features, and resizes images to 32×32. Of regional measures: ``mlp`` is linear layers of `widths`, each with
+    batch normalisation and a rectifier; ``pca`` and ``lda`` are the same as of volumes."""
     widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] | None = None
+    """Of ``mlp``: the size of each layer, the last one that of the representation; None: 512 and 128."""
     n_components: Annotated[int, Field(ge=1)] | None = None
+    """Features of ``pca`` and ``lda``; None: 60."""
     shrinkage: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    """Of ``lda``: how far the covariance within people is moved towards a multiple of the identity; None: 0.3."""
     norm: Literal["batch", "group", "instance"] = "batch"
+    """What the encoder normalises its feature maps over. ``batch``: the samples that pass together, as published.
+    ``group``: groups of channels of one sample (32 of them, Wu & He 2018; 16 in ``densenet_small``, 8 in
+    ``resnet_small``, 4 in ``lenet``, 2 in ``lenet5``); ``instance``: each channel of one sample. With the last two
+    a representation does not depend on the other samples, so micro-batches change nothing but memory. ``instance``
+    takes out each map's mean, which is what is pooled: with DenseNets, set `final_norm` to false."""
     final_norm: bool = True
+    """Whether DenseNet normalises its last feature maps before they are pooled."""
     stem: Literal["cifar", "imagenet"] | None = None
+    """How ``resnet18`` and ``resnet50`` begin. ``cifar``: a 3×3 convolution, for images of 32 pixels, as in
+    SimCLR's appendix B.9; ``imagenet``: a 7×7 convolution of stride 2 and max-pooling. None: ``cifar``."""
     read_out: ReadOut = ReadOut()
+    """Of networks of volumes: the blocks, and the grid, that features are read out at."""
     centre_input: bool = False
+    """Of networks of volumes: whether the mean volume of the training scans is taken from every volume first, so
+    that the network sees how a person deviates from the cohort. It is fitted once before training and travels with
+    the weights."""
     projection: tuple[Annotated[int, Field(ge=1)], ...] = (512, 128)
+    """Sizes of the projection head's layers after the encoder's features; the last is the size of the embedding
+    that the loss sees. Evaluation uses the features before the head, and what the loss makes the embedding forget,
+    such as the site, they may keep: with ``[]`` there is no head, and the loss sees the features."""
     projection_norm: Literal["batch", "layers", "none"] = "batch"
+    """``batch``: the head standardises the features over the batch first, which lets short trainings learn sooner;
+    the y-Aware authors' head does not. ``layers``: batch normalisation after each layer but the last, before its
+    rectifier, as in SimCLR."""
 
     @model_validator(mode="after")
     def _read_by_their_networks_only(self) -> EncoderSettings:
         self.read_out.check(self.name)
-        if self.n_components is not None and not self.is_linear:
-            raise ValueError(
-                f"n_components belongs to pca and lda, and nothing reads it with name: {self.name}; remove it"
-            )
-        if self.shrinkage is not None and self.name != "lda":
-            raise ValueError(f"shrinkage belongs to lda, and nothing reads it with name: {self.name}; remove it")
-        if self.widths is not None and self.name != "mlp":
-            raise ValueError(f"widths belongs to mlp, and nothing reads it with name: {self.name}; remove it")
+        for key, owners in _OWNERS.items():
+            if getattr(self, key) is not None and self.name not in owners:
+                raise ValueError(
+                    f"{key} belongs to {' and '.join(owners)}, and nothing reads it with name: {self.name}; remove it"
+                )
         if self.name == "mlp" and self.norm == "instance":
             raise ValueError("norm: instance needs samples with space, and mlp has none; take batch or group")
         if self.centre_input and (self.is_linear or self.n_dims < 3):
             given = f"is given standardised {'colours' if self.n_dims == 2 else 'measures'}"
             why = "centres its input by itself" if self.is_linear else given
             raise ValueError(f"centre_input belongs to networks of volumes, and {self.name} {why}; remove it")
-        if self.stem is not None and self.name not in ("resnet18", "resnet50"):
-            raise ValueError(
-                f"stem belongs to resnet18 and resnet50, and nothing reads it with name: {self.name}; remove it"
-            )
         return self
 
     @property

@@ -1,26 +1,28 @@
-"""What every loss is, and how its inputs become a pool."""
+"""What every loss is, how its inputs become a pool, and sums of losses."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
+from pydantic import Field, PlainValidator, ValidationInfo, field_validator
 from torch import Tensor, nn
 
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.kernels import Categorical, Kernel, Kind, Metadata, Product
 from neurocontrast.kernels.base import column_of
 from neurocontrast.kernels.column import listed
 from neurocontrast.kernels.factors import build_kernel
 from neurocontrast.losses.core import Pool
+from neurocontrast.losses.registry import read_objective
 from neurocontrast.parallel.collectives import Processes, gather_samples, gather_sizes, is_distributed
-from neurocontrast.settings import Configurable, Positive, Settings
+from neurocontrast.settings import Configurable, NonNegative, Positive, Settings
 
-__all__ = ["LossSettings", "Objective", "check_complete", "normalise"]
+__all__ = ["LossSettings", "Objective", "SumOfObjectives", "check_complete", "normalise"]
 
 _KERNELS = ("kernel", "negatives")
 _Result = TypeVar("_Result")
@@ -174,6 +176,117 @@ class Objective(Configurable, nn.Module):
     def extra_repr(self) -> str:
         names = [name for name in self.__signature__.parameters if name not in _KERNELS]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+
+
+_Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+def _single(given: Any, info: ValidationInfo) -> Any:
+    if isinstance(given, nn.Module):
+        if not isinstance(given, Objective) or not given.contrasts:
+            raise ValueError(f"must be a contrastive loss of neurocontrast.losses, got {given!r}")
+        return given
+    return read_objective(given, from_json=info.mode == "json", sums=False)
+
+
+class SumOfObjectives(Configurable, nn.Module):
+    """Weighted sum of objectives on the same two views, each with its own kernel.
+
+    For instance conditional alignment and uniformity on age, plus a fair loss on the site, which is forgotten.
+
+    Parameters
+    ----------
+    objectives : mapping of str to Objective
+        Each under the name its terms are logged with.
+    weights : mapping of str to float, optional
+        At least 0, by the same names; 1 where not given.
+
+    Examples
+    --------
+    >>> from neurocontrast import losses
+    >>> from neurocontrast.kernels import Categorical, Gaussian
+    >>> both = losses.SumOfObjectives(
+    ...     {
+    ...         "learn": losses.ConditionalAlignmentUniformity(Gaussian("age", sigma=5.0)),
+    ...         "forget": losses.FairCCLK(Categorical("site")),
+    ...     },
+    ...     weights={"forget": 0.5},
+    ... )
+    >>> sorted(both.columns)
+    ['age', 'site']
+    """
+
+    contrasts = True
+    tag = "loss"
+
+    class Settings(LossSettings):
+        objectives: Annotated[dict[_Name, Annotated[Any, PlainValidator(_single)]], Field(min_length=1)]
+        weights: dict[str, NonNegative] = Field(default_factory=dict)
+
+        @field_validator("weights")
+        @classmethod
+        def _of_objectives(cls, weights: dict[str, float], info: ValidationInfo) -> dict[str, float]:
+            names = info.data.get("objectives", {})
+            for name in weights.keys() - names.keys() if names else ():
+                near = suggestion(name, names)
+                raise ValueError(f"must be by the objectives' names, {one_of(names)}, got '{name}'.{near}")
+            return weights
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__()
+        self.configure(*arguments, **keywords)
+        _ = self.columns
+
+    def accept(self, name: str, value: Any) -> None:
+        """Keep a value of the settings; an objective without a weight has the weight 1."""
+        if name == "objectives":
+            self.objectives = nn.ModuleDict(value)
+        else:
+            self.weights = {name: float(value.get(name, 1.0)) for name in self.objectives}
+
+    @property
+    def columns(self) -> dict[str, Kind]:
+        """The metadata columns that any of them needs."""
+        found: dict[str, Kind] = {}
+        for name, objective in self._parts():
+            for column, kind in objective.columns.items():
+                if found.setdefault(column, kind) != kind:
+                    raise ConfigError(
+                        f"Column '{column}' is read as {kind} by '{name}' and as {found[column]} by another objective; "
+                        "choose one."
+                    )
+        return found
+
+    def forward(
+        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
+    ) -> Tensor:
+        """Return the weighted sum, a scalar; the arguments are those of `Objective`."""
+        first, *others = (self.weights[name] * objective(z1, z2, metadata) for name, objective in self._parts())
+        return sum(others, first)
+
+    def terms(
+        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
+    ) -> dict[str, Tensor]:
+        """Return the weighted parts of every objective, as ``name/part``; they sum to the loss."""
+        return {
+            f"{name}/{part}": self.weights[name] * value
+            for name, objective in self._parts()
+            for part, value in objective.terms(z1, z2, metadata).items()
+        }
+
+    def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
+        for _, objective in self._parts():
+            objective.check(metadata, names=names)
+
+    def fit(self, metadata: Metadata) -> None:
+        for _, objective in self._parts():
+            objective.fit(metadata)
+
+    def extra_repr(self) -> str:
+        return f"weights={self.weights}"
+
+    def _parts(self) -> list[tuple[str, Objective]]:
+        return [(name, part) for name, part in self.objectives.items() if isinstance(part, Objective)]
 
 
 def normalise(*views: Tensor) -> Tensor:

@@ -15,8 +15,7 @@ from lightning_fabric import Fabric
 from neurocontrast.data.batches import Batches, Images, even_batches, read_batches
 from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.losses.objective import Objective
-from neurocontrast.losses.sum import SumOfObjectives
+from neurocontrast.losses.objective import Objective, SumOfObjectives
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.launch import launch
 from neurocontrast.training.batchnorm import is_synchronised, layers_of, still_statistics, synchronise

@@ -111,25 +111,6 @@ def test_missing_weights_are_named(saved):
         load_encoder(folder)
 
 
-def test_norm_travels_with_the_weights(tmp_path):
-    volumes = torch.randn(2, 1, 16, 16, 16, generator=torch.Generator().manual_seed(0))
-    encoder = build_encoder(EncoderSettings(name="lenet", norm="group"), seed=5)
-    save_encoder(tmp_path, encoder, CONTRACT)
-    loaded, contract = load_encoder(tmp_path)
-    assert contract["encoder"]["norm"] == "group"
-    assert torch.equal(loaded(volumes), encoder(volumes))
-
-
-def test_description_from_before_there_were_norms_is_read_as_batch(saved):
-    folder, encoder = saved
-    contract = json.loads((folder / "encoder.json").read_text())
-    del contract["encoder"]["norm"]
-    (folder / "encoder.json").write_text(json.dumps(contract))
-    loaded, _ = load_encoder(folder)
-    assert loaded.settings == encoder.settings
-    assert loaded.settings.norm == "batch"
-
-
 @pytest.fixture
 def with_head(tmp_path):
     settings = EncoderSettings(name="lenet5", projection=(16, 8), projection_norm="layers")
@@ -149,19 +130,6 @@ def test_the_head_is_loaded_with_its_encoder_and_gives_the_same_embeddings(with_
     assert contract["head"] == {"file": "head.safetensors", "sha256": digest_of_file(folder / "head.safetensors")}
     encoder, _ = load_encoder(folder)
     assert torch.equal(encoder(images), model.encoder(images))
-
-
-def test_standardisation_travels_with_the_weights(with_head):
-    encoder, _ = load_encoder(with_head[0])
-    torch.testing.assert_close(encoder.mean, torch.tensor([0.5, 0.4, 0.3]))
-    torch.testing.assert_close(encoder.std, torch.tensor([0.2, 0.3, 0.4]))
-
-
-def test_the_encoder_s_bytes_do_not_depend_on_whether_the_head_is_kept(with_head, tmp_path):
-    folder, model = with_head
-    save_encoder(tmp_path / "without", model.encoder, CONTRACT)
-    assert (tmp_path / "without/encoder.safetensors").read_bytes() == (folder / "encoder.safetensors").read_bytes()
-    assert not (tmp_path / "without/head.safetensors").exists()
 
 
 def test_a_folder_without_head_says_what_can_be_embedded(saved):
@@ -212,25 +180,3 @@ def test_a_damaged_head_is_refused(with_head, how, problem):
     change_head(folder, how)
     with pytest.raises(CheckpointError, match=problem):
         load_model(folder)
-
-
-def test_description_from_before_there_were_images_is_read(saved):
-    folder, encoder = saved
-    contract = json.loads((folder / "encoder.json").read_text())
-    assert contract["encoder"].pop("stem") is None
-    contract.pop("head", None)
-    (folder / "encoder.json").write_text(json.dumps(contract))
-    loaded, _ = load_encoder(folder)
-    assert loaded.settings == encoder.settings
-    assert loaded.n_dims == 3
-
-
-def test_weights_of_volumes_are_no_weights_of_images(with_head):
-    folder, _ = with_head
-    contract = json.loads((folder / "encoder.json").read_text())
-    contract["encoder"]["name"] = "lenet"
-    (folder / "encoder.json").write_text(json.dumps(contract))
-    with pytest.raises(
-        CheckpointError, match=r"encoder\.safetensors: the weights do not fit the network that encoder\.json"
-    ):
-        load_encoder(folder)

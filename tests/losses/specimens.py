@@ -88,16 +88,6 @@ SPECIMENS = [
         lambda N, a, b, m: N.yaware(a, b, _age_by_sex(N, m), 0.1),
     ),
     Specimen(
-        "yaware-vector",
-        lambda: losses.YAwareInfoNCE(kernels.Gaussian("scores", sigma=[0.5, 2.0]), temperature=0.2),
-        lambda N, a, b, m: N.yaware(a, b, N.gaussian(m["scores"], [0.5, 2.0]), 0.2),
-    ),
-    Specimen(
-        "yaware-laplacian",
-        lambda: losses.YAwareInfoNCE(kernels.Laplacian("age", sigma=7.0), temperature=0.2),
-        lambda N, a, b, m: N.yaware(a, b, N.laplacian(m["age"], 7.0), 0.2),
-    ),
-    Specimen(
         "exponential-yaware",
         lambda: losses.ExponentialYAware(kernels.Gaussian("age", sigma=5.0), temperature=0.1),
         lambda N, a, b, m: N.exponential_yaware(a, b, _age(N, m), 0.1),
@@ -108,13 +98,6 @@ SPECIMENS = [
             2.0 * kernels.Gaussian("age", sigma=5.0) + kernels.Categorical("sex"), temperature=0.05
         ),
         lambda N, a, b, m: N.exponential_yaware(a, b, _age_or_sex(N, m), 0.05, 3.0),
-    ),
-    Specimen(
-        "exponential-yaware-linear",
-        lambda: losses.ExponentialYAware(kernels.Linear("age"), temperature=0.2),
-        lambda N, a, b, m: N.exponential_yaware(
-            a, b, N.linear(m["age"]), 0.2, N.largest(N.linear(m["age"]), len(m["age"]))
-        ),
     ),
     Specimen(
         "rank-n-contrast",
@@ -135,11 +118,6 @@ SPECIMENS = [
         "conditional-uniformity",
         lambda: losses.ConditionalUniformity(kernels.Gaussian("age", sigma=5.0), temperature=0.1),
         lambda N, a, b, m: N.conditional_uniformity(a, b, _age(N, m), 1.0, 0.1),
-    ),
-    Specimen(
-        "conditional-uniformity-classes",
-        lambda: losses.ConditionalUniformity(kernels.Categorical("label"), temperature=0.2),
-        lambda N, a, b, m: N.conditional_uniformity(a, b, N.categorical(m["label"]), 1.0, 0.2),
     ),
     Specimen(
         "conditional-uniformity-of-a-sum",
@@ -175,13 +153,6 @@ SPECIMENS = [
         ),
     ),
     Specimen(
-        "yaware-across-sites",
-        lambda: losses.YAwareInfoNCE(
-            kernels.Gaussian("age", sigma=15.0) * kernels.Different("cluster"), temperature=0.1
-        ),
-        lambda N, a, b, m: N.yaware(a, b, N.product(N.gaussian(m["age"], 15.0), N.different(m["cluster"], 0.0)), 0.1),
-    ),
-    Specimen(
         "yaware-across-sites-some-missing",
         lambda: losses.YAwareInfoNCE(
             kernels.Gaussian("age", sigma=5.0) * kernels.Different("partial", within=0.3, missing="marginal"),
@@ -210,15 +181,6 @@ SPECIMENS = [
             N.categorical(m["cluster"]),
             0.2,
         ),
-    ),
-    Specimen(
-        "yaware-among-graded-negatives",
-        lambda: losses.YAwareInfoNCE(
-            2.0 * kernels.Gaussian("age", sigma=5.0) + kernels.Categorical("sex"),
-            temperature=0.1,
-            negatives=kernels.Laplacian("age", sigma=20.0),
-        ),
-        lambda N, a, b, m: N.yaware_among(a, b, _age_or_sex(N, m), N.laplacian(m["age"], 20.0), 0.1, supremum=3.0),
     ),
     Specimen(
         "conditional-uniformity-within-site",
@@ -258,11 +220,6 @@ SPECIMENS = [
         "alignment-uniformity",
         lambda: losses.AlignmentUniformity(alpha=2.0, t=2.0, uniformity_weight=0.5),
         lambda N, a, b, m: N.wang_isola(a, b, 2.0, 2.0, 0.5),
-    ),
-    Specimen(
-        "alignment-uniformity-alpha3",
-        lambda: losses.AlignmentUniformity(alpha=3.0, t=1.0, uniformity_weight=2.0),
-        lambda N, a, b, m: N.wang_isola(a, b, 3.0, 1.0, 2.0),
     ),
     Specimen(
         "supcon",
@@ -322,33 +279,9 @@ SPECIMENS = [
         lambda N, a, b, m: N.both_directions(N.weakly_supervised_cclk, a, b, N.laplacian(m["age"], 5.0), 0.2, 0.1),
     ),
     Specimen(
-        "cclk-weak-categorical",
-        lambda: losses.WeaklySupervisedCCLK(kernels.Categorical("label"), temperature=0.1, ridge=0.01),
-        lambda N, a, b, m: N.weakly_supervised_cclk(a, b, N.categorical(m["label"]), 0.1, 0.01),
-    ),
-    Specimen(
-        "cclk-fair-product",
-        lambda: losses.FairCCLK(
-            kernels.Gaussian("age", sigma=5.0) * kernels.Categorical("sex"), temperature=0.1, ridge=0.01
-        ),
-        lambda N, a, b, m: N.fair_cclk(a, b, _age_by_sex(N, m), 0.1, 0.01),
-    ),
-    Specimen(
-        "cclk-fair-cosine",
-        lambda: losses.FairCCLK(kernels.Cosine("scores"), temperature=0.2, ridge=0.1),
-        lambda N, a, b, m: N.fair_cclk(a, b, N.cosine(m["scores"]), 0.2, 0.1),
-    ),
-    Specimen(
         "cclk-fair-linear",
         lambda: losses.FairCCLK(kernels.Linear("scores"), temperature=0.2, ridge=0.1),
         lambda N, a, b, m: N.fair_cclk(a, b, N.linear(m["scores"]), 0.2, 0.1),
-    ),
-    Specimen(
-        "cclk-fair-polynomial",
-        lambda: losses.FairCCLK(
-            kernels.Polynomial("scores", degree=2, gamma=0.5, coef0=2.0), temperature=0.2, ridge=0.1
-        ),
-        lambda N, a, b, m: N.fair_cclk(a, b, N.polynomial(m["scores"], 2, 0.5, 2.0), 0.2, 0.1),
     ),
     Specimen(
         "cclk-hard-gaussian",

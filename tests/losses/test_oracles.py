@@ -128,18 +128,6 @@ def test_uniformity_of_one_view():
     oracle.assert_equals(losses.AlignmentUniformity(t=2.0)(oracle.views[0], oracle.views[0]))
 
 
-@pytest.mark.parametrize("loss", ["debiased", "hard-negative"])
-def test_no_positive_prior_and_no_concentration_is_ntxent(loss):
-    """The released code without its correction ('debiased=False') is plain NT-Xent, and so is ours."""
-    oracle = Oracle("dcl_debiasedFalse_tau0.5_tp0.1")
-    plain = (
-        losses.DebiasedInfoNCE(temperature=0.5, positive_prior=0.0)
-        if loss == "debiased"
-        else losses.HardNegativeInfoNCE(temperature=0.5, positive_prior=0.0, concentration=0.0)
-    )
-    oracle.assert_equals(plain(*oracle.views))
-
-
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("cclk")])
 def test_operator_of_the_condition(name):
     oracle = Oracle(name)

@@ -163,20 +163,6 @@ def test_one_view_is_a_tensor_alone(random_batch):
     assert torch.equal(losses.SupCon("label")(z, None, metadata), losses.SupCon("label")([z], None, metadata))
 
 
-def test_equal_metadata_are_grouped_in_any_number_of_views(random_batch, hold):
-    for n_views in (1, 2, 3, 4):
-        views, metadata = _views(random_batch, n_views, n=12)
-        loss = losses.SupCon("label", temperature=TAU)
-        hold(None)
-        expected = loss(views, None, metadata)
-        wanted = torch.autograd.grad(expected, views)
-        hold(4)
-        value = loss(views, None, metadata)
-        torch.testing.assert_close(value, expected, **TIGHT)
-        for got, each in zip(torch.autograd.grad(value, views), wanted, strict=True):
-            torch.testing.assert_close(got, each, **TIGHT)
-
-
 def test_one_scan_of_one_view_has_no_positive_and_no_loss(random_batch):
     (z,), metadata = _views(random_batch, 1, n=1)
     for name, (build, _, fewest) in FORMULAS.items():

@@ -270,17 +270,6 @@ def test_nearest_neighbours_have_no_map(study, tmp_path):
     assert not (evaluation / "explanation").exists()
 
 
-def test_an_explanation_is_replaced_on_request_only(study, tmp_path):
-    few = {"n_subjects": 2, "patch_mm": 60}
-    folder = study.explain(tmp_path / "map", **few)
-    before = (folder / "saliency.tsv").read_text()
-    with pytest.raises(ConfigError, match="--overwrite"):
-        study.explain(tmp_path / "map", seed=4, **few)
-    assert (folder / "saliency.tsv").read_text() == before
-    study.explain(tmp_path / "map", seed=4, overwrite=True, **few)
-    assert (folder / "saliency.tsv").read_text() != before
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

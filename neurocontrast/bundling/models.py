@@ -13,7 +13,7 @@ from torch import nn
 
 from neurocontrast.encoders.encoder import Encoder
 from neurocontrast.encoders.networks import build_network
-from neurocontrast.evaluation.distribution import TrainingDistribution
+from neurocontrast.evaluation.distances import TrainingDistribution
 
 __all__ = ["Probe", "build_encoder", "load_probe"]
 

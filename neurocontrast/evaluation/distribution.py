@@ -18,20 +18,19 @@ from scipy import stats
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.decomposition import PCA
 
+from neurocontrast.evaluation.distances import LEVELS, TrainingDistribution
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import NO_SITE, cell_texts, draw_subjects
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = ["COVARIANCE", "LEVELS", "Reference", "TrainingDistribution", "count_outside", "fit_distribution",
-           "fit_shape", "outside_message", "place", "training_reference"]  # fmt: skip
+__all__ = ["COVARIANCE", "Reference", "count_outside", "fit_distribution", "fit_shape", "outside_message",
+           "training_reference"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 Sites = Sequence[str | None] | npt.NDArray[np.object_]
 
-LEVELS = np.linspace(0.0, 100.0, 201)
-"""Percentiles at which the distances of training scans are kept."""
 MIN_SUBJECTS = 20
 """Fewer training subjects cannot say what is usual."""
 MIN_SITE_SUBJECTS = 5
@@ -45,42 +44,6 @@ RARE = 0.001
 """More scans outside than chance gives with this probability are warned about."""
 COVARIANCE = f"within sites, {MAX_AXES} principal axes, Ledoit-Wolf"
 _OTHER = "(other sites)"
-_BLOCK_ROWS = 4096
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingDistribution:
-    """Centres, spread and usual distances of training scans; nothing of a single person.
-
-    `centres` (n sites, p); `scale` (p,) is the standard deviation within sites, infinite for a feature that does not
-    vary there. `axes` (p, k) and `variances` (k,) are of the principal axes of the scaled features within sites,
-    `remainder` of every direction orthogonal to them. `usual` (n sites, 201) are distances of training scans at
-    percentiles 0, 0.5 … 100, the same for every site.
-    """
-
-    sites: tuple[str, ...]
-    centres: Floats
-    scale: Floats
-    axes: Floats
-    variances: Floats
-    remainder: float
-    usual: Floats
-
-    def distances(self, x: npt.NDArray[np.floating]) -> Floats:
-        """Return the distance of each scan (n, p) to the nearest centre (n,)."""
-        blocks = [np.asarray(x[start : start + _BLOCK_ROWS]) for start in range(0, max(1, len(x)), _BLOCK_ROWS)]
-        return np.concatenate([np.min([self._distance(rows - each) for each in self.centres], 0) for rows in blocks])
-
-    def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
-        """Return the distance of each scan, and its percentile among usual distances."""
-        distances = self.distances(x)
-        return distances, np.array([place(distance, self.usual[0]) for distance in distances], dtype=float)
-
-    def _distance(self, deviations: Floats) -> Floats:
-        scaled = deviations / self.scale
-        along = scaled @ self.axes
-        rest = np.einsum("ij,ij->i", scaled, scaled) - np.einsum("ij,ij->i", along, along)
-        return np.sqrt((along**2 / self.variances).sum(axis=1) + np.maximum(rest, 0.0) / self.remainder)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,14 +60,6 @@ class Reference:
     def usual(self, rows: Rows) -> Floats:
         """Return the distances of some rows at `LEVELS`, (1, 201)."""
         return np.percentile(self.distances[np.isin(self.rows, rows)], LEVELS)[None]
-
-
-def place(distance: float, usual: Floats) -> float:
-    """Return the percentile of a distance among usual ones, ties in their middle."""
-    low, high = (np.searchsorted(usual, distance, side=side) for side in ("left", "right"))
-    if low < high:
-        return float((LEVELS[low] + LEVELS[high - 1]) / 2)
-    return float(np.interp(distance, usual, LEVELS))
 
 
 def training_reference(study: Study) -> Reference | str | None:

@@ -15,7 +15,7 @@ from scipy.special import expit, softmax
 from sklearn.compose import TransformedTargetRegressor
 
 from neurocontrast.evaluation.designs import Block
-from neurocontrast.evaluation.distribution import TrainingDistribution
+from neurocontrast.evaluation.distances import TrainingDistribution
 from neurocontrast.evaluation.estimators import FittedModel
 from neurocontrast.evaluation.fitting import Prediction, fit_probe, value_range
 from neurocontrast.evaluation.metrics import decide

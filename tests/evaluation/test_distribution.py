@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn.covariance import ledoit_wolf_shrinkage
 
-from neurocontrast.evaluation.distribution import LEVELS, fit_distribution, place
+from neurocontrast.evaluation.distances import LEVELS, place
+from neurocontrast.evaluation.distribution import fit_distribution
 
 
 def names(n: int) -> np.ndarray:

@@ -14,8 +14,7 @@ from monai.transforms import Compose, Transform
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.batches import Images
 from neurocontrast.data.sources import source_of_run
-from neurocontrast.embedding.extract import extract_features
-from neurocontrast.embedding.partial import FinishedBatches
+from neurocontrast.embedding.extract import FinishedBatches, extract_features
 from neurocontrast.embedding.scan_embedder import load_network
 from neurocontrast.embedding.settings import EmbeddingSettings
 from neurocontrast.embedding.table import write_embeddings
@@ -23,7 +22,7 @@ from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.parallel.launch import after_first, joined
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.runs.description import describe_embedded, warn_of_imitations
+from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 
 __all__ = ["embed"]
 

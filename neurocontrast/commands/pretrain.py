@@ -22,7 +22,7 @@ from neurocontrast.parallel.launch import after_first, joined
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.runs.folder import check_new
 from neurocontrast.runs.initial import restore_initial
-from neurocontrast.runs.opening import contract_of, fit_in_one_pass, follow_run, open_run
+from neurocontrast.runs.parts import contract_of, fit_in_one_pass, follow_run, open_run
 from neurocontrast.training import fit
 from neurocontrast.training.loop import suspending
 

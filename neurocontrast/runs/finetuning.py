@@ -26,7 +26,7 @@ from neurocontrast.parallel.devices import launched, usable_accelerator
 from neurocontrast.parallel.launch import launch
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import version
-from neurocontrast.runs.description import describe_embedded, warn_of_imitations
+from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
 from neurocontrast.training import FinetuneSettings

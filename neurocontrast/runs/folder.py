@@ -1,4 +1,4 @@
-"""Check, lock, write and read a run directory."""
+"""Check, lock, write and read a run directory, and describe what was embedded by its encoder."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ __all__ = [
     "check_can_continue",
     "check_new",
     "continue_run",
+    "describe_embedded",
     "hold",
     "is_finished",
     "read_json",
@@ -36,6 +37,7 @@ __all__ = [
     "read_preprocessing",
     "read_provenance",
     "start_run",
+    "warn_of_imitations",
 ]
 
 LOCK = ".lock"
@@ -268,3 +270,39 @@ def read_json(path: Path) -> dict[str, Any]:
     """Return the object of a JSON file that belongs to a run."""
     content: dict[str, Any] = reading.read_json(path, error=CheckpointError, remedy="Copy the run again.")
     return content
+
+
+def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
+    """Warn of scans that are no real acquisitions; `key` of the configuration selects others."""
+    if "acquisition" in cohort.table and cohort.table["acquisition"].astype(str).str.startswith("imitated").any():
+        progress.warning(
+            f"{cohort.source.name}: holds imitated acquisitions, from which to learn. Evaluate the real scans: "
+            f"participants.tsv next to it, or {key}={{acquisition: [real]}}."
+        )
+
+
+def describe_embedded(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:
+    """Return the description stored with the features, such as the subjects of pretraining."""
+    if run.resolve().parent.name == "checkpoints":  # weights of a run that is not finished: the run above knows
+        run = run.resolve().parent.parent
+    provenance = read_provenance(run) if (run / "provenance.json").is_file() else None
+    if provenance is None:
+        progress.warning(
+            f"{run}: there is no provenance.json, so nobody can tell whether these participants were in pretraining."
+        )
+    elif not (provenance.get("init") or {}).get("subjects_known", True):
+        progress.warning(
+            f"{run}: started from weights that do not say who was in their pretraining, so nobody can tell whether "
+            "these participants were."
+        )
+    return {
+        "run": {"name": run.resolve().name, **contract},
+        "pretraining_subjects": None if provenance is None else provenance["pretraining_subjects"],
+        "simulated": cohort.simulated or bool(contract.get("simulated")),
+        "objective": contract.get("objective"),
+        "training_metrics": read_metrics(run),
+        "environment": describe_environment(),
+        "cohort_source": cohort.source.name,
+        "cohort_digest": cohort.digest(),
+        "simulation": read_simulation(cohort),
+    }

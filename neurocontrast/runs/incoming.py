@@ -19,7 +19,7 @@ from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding import extract_features
-from neurocontrast.embedding.partial import FinishedBatches
+from neurocontrast.embedding.extract import FinishedBatches
 from neurocontrast.embedding.scan_embedder import load_network
 from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.evaluation import FittedProbe

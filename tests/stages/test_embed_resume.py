@@ -46,7 +46,7 @@ def embedded(monkeypatch):
             yield of_batch, samples
 
     monkeypatch.setattr(extract, "read_batches", reading)
-    stage = importlib.import_module("neurocontrast.runs.description")
+    stage = importlib.import_module("neurocontrast.runs.folder")
     environment = stage.describe_environment()  # its time would differ between two files
     monkeypatch.setattr(stage, "describe_environment", lambda: environment)
     return rows

@@ -104,7 +104,7 @@ def test_marginal_keeps_scans_without_volumes(chosen, volumes, tmp_path):
         ({"vectors": "{anatomy: []}"}, ConfigError, "must have at least 1 item, found"),
         ({"kernel": "[{column: anatomy, type: categorical}]"}, DataError, "is a vector and is used as categorical"),
         ({"kernel": KERNEL.replace("1.0", "scott")}, ConfigError, "standardise: is for a sigma that is a number"),
-        ({"kernel": KERNEL.replace("true", "maybe")}, ConfigError, "standardise: must be true or false"),
+        ({"kernel": KERNEL.replace("true", "maybe")}, ConfigError, "standardise: must be a valid boolean"),
         ({"kernel": KERNEL.replace("1.0", "[1, 2, 3]")}, DataError, "sigma has 3 numbers, but column 'anatomy' has 2"),
         ({"kernel": "[{column: anatomy, type: cosine, standardise: true}]"}, ConfigError, "standardise: unknown key"),
     ],

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from neurocontrast.embedding.partial import FinishedBatches
+from neurocontrast.embedding.extract import FinishedBatches
 
 FEATURES = np.random.default_rng(0).standard_normal((10, 3)).astype(np.float32)
 

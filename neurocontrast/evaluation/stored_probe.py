@@ -33,7 +33,7 @@ from neurocontrast.files import atomic_path, digest_of_file, write_json
 from neurocontrast.provenance import subject_digest, version
 from neurocontrast.reading import DAMAGE, read_arrays, read_json
 
-__all__ = ["FOLDER", "FittedProbe", "digest_of_probe", "fit_on_all", "load_probe", "save_probe"]
+__all__ = ["FOLDER", "FittedProbe", "fit_on_all", "load_probe", "save_probe"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -238,11 +238,6 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
     if not fits:
         raise CheckpointError(f"{folder / _ARRAYS}: arrays are missing, or do not fit {_DESCRIPTION}. {_REMEDY}")
     return probe
-
-
-def digest_of_probe(path: str | os.PathLike[str]) -> str:
-    """Return the digest of a stored probe, which changes with any of its numbers."""
-    return digest_of_file(_find(Path(path)) / _DESCRIPTION)  # which has the digest of the arrays
 
 
 def _restored(about: _Description, arrays: Mapping[str, Floats]) -> FittedProbe:

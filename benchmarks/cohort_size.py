@@ -66,7 +66,7 @@ def simulate(n: int, *, seed: int, site_seed: int, spacing_mm: float) -> Cohort:
         volume = render_scan(settings, person).astype(np.float32)
         inside = volume[volume > 0]
         volumes.append(np.where(volume > 0, (volume - inside.mean()) / inside.std(), 0.0).astype(np.float32))
-    age, sex = [person.ages[0] for person in people], [person.sex == "M" for person in people]
+    age, sex = [person.age for person in people], [person.sex == "M" for person in people]
     return Cohort(torch.from_numpy(np.stack(volumes))[:, None], torch.tensor(age), torch.tensor(sex).long())
 
 

@@ -41,10 +41,7 @@ from neurocontrast.transforms.compose import load_volume
 ROOT = Path(__file__).resolve().parent
 DESIGNS = {"transfer": ("novosibirsk",), "left-out": ("london", "ucla"), "simulated": ("four scanners",)}
 N_HELD_OUT_OF = 40
-SIMULATED = {
-    "n_subjects": 480, "n_sites": 10, "spacing_mm": 5.0, "patients": 0.0, "site_contrast": 0.12, "site_bias": 0.1,
-    "site_noise": 0.03, "site_blur_mm": 1.5, "site_fluid": 0.1, "site_stripping_mm": 2.0, "site_slice_mm": 6.0,
-}  # fmt: skip
+SIMULATED = {"n_subjects": 480, "n_sites": 10, "spacing_mm": 5.0, "patients": 0.0}
 N_KNOWN_SITES = 6
 
 

@@ -13,22 +13,22 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.data.simulation import SimulationSettings, draw_person, render_scan
+from neurocontrast.data.simulation import Scanner, SimulationSettings, draw_person, draw_scanner, render_scan
 from neurocontrast.transforms.images import to_image
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["CAUSES", "INPUTS", "simulate_causes", "summarise"]
 
-CAUSES: dict[str, dict[str, float]] = {
-    "contrast": {"site_contrast": 0.12},
-    "bias field": {"site_bias": 0.1},
-    "noise": {"site_noise": 0.03},
-    "blur": {"site_blur_mm": 1.5},
-    "thick slices": {"site_slice_mm": 6.0},
-    "fluid's brightness": {"site_fluid": 0.1},
-    "skull-stripping": {"site_stripping_mm": 2.0},
+CAUSES: dict[str, tuple[str, ...]] = {
+    "contrast": ("gamma", "white_shift"),
+    "bias field": ("bias", "own_bias"),
+    "noise": ("noise",),
+    "blur": ("blur_mm",),
+    "thick slices": ("slice_mm",),
+    "fluid's brightness": ("fluid",),
+    "skull-stripping": ("stripping_mm",),
 }
-"""As strong as in `new_site.py`; each a standard deviation, or a mean, over scanners."""
+"""What of a scanner is as the simulator draws it; all else is a clean scanner's."""
 
 ERODED = {"normalise": "zscore-brain", "erode_mm": 6.0}
 INPUTS: dict[str, tuple[dict[str, Any], bool]] = {
@@ -37,7 +37,10 @@ INPUTS: dict[str, tuple[dict[str, Any], bool]] = {
     "the same, slow field divided out before": (ERODED, True),
 }
 """Settings of the package's preprocessing, and whether `without_bias` comes before."""
-CLEAN = dict.fromkeys((name for cause in CAUSES.values() for name in cause), 0.0)
+Fault = tuple[tuple[str, ...], float]
+"""What of a scanner is drawn, and how strongly."""
+CLEAN: Fault = ((), 1.0)
+ALL_ON: Fault = (tuple(name for cause in CAUSES.values() for name in cause), 1.0)
 SPACING_MM = 6.0
 SPACING = (SPACING_MM,) * 3
 N_SCANNERS = 8
@@ -47,19 +50,18 @@ N_KNOWN_SCANNERS = 6
 def simulate_causes(seed: int, *, n_train: int, n_test: int) -> list[dict[str, Any]]:
     """Return a row for each fault, scanner and input: the error at the scanner beside the same people's at home."""
     rows: list[dict[str, Any]] = []
-    all_on = {name: value for cause in CAUSES.values() for name, value in cause.items()}
     trained = {
         "one clean scanner": (CLEAN, 1),
-        f"{N_KNOWN_SCANNERS} scanners with all faults": (all_on, N_KNOWN_SCANNERS),
+        f"{N_KNOWN_SCANNERS} scanners with all faults": (ALL_ON, N_KNOWN_SCANNERS),
     }
-    for known, (faults, n_sites) in trained.items():
+    for known, (usual, n_sites) in trained.items():
         make = {"seed": seed, "site_seed": 1000 + seed}
-        train, ages, _ = _scans(range(n_train), faults, n_sites=n_sites, **make)
+        train, ages, _ = _scans(range(n_train), usual, n_sites=n_sites, **make)
         test = range(n_train, n_train + n_test)
-        home, truth, _ = _scans(test, faults, n_sites=n_sites, **make)
+        home, truth, _ = _scans(test, usual, n_sites=n_sites, **make)
         altered = {"none, as at home": (home, np.zeros(n_test, dtype=int))}
-        for name, fault in _faults(all_on, only_all=n_sites > 1):
-            scans, _, scanner = _scans(test, {**CLEAN, **fault}, n_sites=N_SCANNERS, seed=seed, site_seed=2000 + seed)
+        for name, fault in _faults(only_all=n_sites > 1):
+            scans, _, scanner = _scans(test, fault, n_sites=N_SCANNERS, seed=seed, site_seed=2000 + seed)
             altered[name] = scans, scanner
         for label, made_by in INPUTS.items():
             errors = _errors(train, ages, truth, {name: scans for name, (scans, _) in altered.items()}, *made_by)
@@ -77,25 +79,30 @@ def simulate_causes(seed: int, *, n_train: int, n_test: int) -> list[dict[str, A
     return rows
 
 
-def _faults(all_on: dict[str, float], *, only_all: bool) -> Iterator[tuple[str, dict[str, float]]]:
+def _faults(*, only_all: bool) -> Iterator[tuple[str, Fault]]:
     if not only_all:
-        for name, fault in CAUSES.items():
-            yield name, fault
+        for name, drawn in CAUSES.items():
+            yield name, (drawn, 1.0)
             if name in ("contrast", "fluid's brightness"):
-                yield f"{name}, twice as strong", {key: 2 * value for key, value in fault.items()}
-    yield "all together", all_on
+                yield f"{name}, twice as strong", (drawn, 2.0)
+    yield "all together", ALL_ON
 
 
 def _scans(
-    people: range, faults: dict[str, float], *, n_sites: int, seed: int, site_seed: int
+    people: range, fault: Fault, *, n_sites: int, seed: int, site_seed: int
 ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    names, strength = fault
     settings = SimulationSettings(
         n_subjects=people.stop, n_sites=n_sites, spacing_mm=SPACING_MM, seed=seed, site_seed=site_seed, patients=0.0,
-        age_site_shift_years=0.0, **faults,
+        site_effects=strength,
     )  # fmt: skip
-    drawn = [draw_person(settings, i) for i in people]
-    volumes = [render_scan(settings, person) for person in drawn]
-    return volumes, np.array([person.ages[0] for person in drawn]), np.array([person.site for person in drawn])
+    # People and their ages are those of one site, wherever they are scanned.
+    drawn = [draw_person(settings.model_copy(update={"n_sites": 1, "site_seed": seed}), i) for i in people]
+    sites = [draw_person(settings, i).site for i in people]
+    scanners = [draw_scanner(settings, site) for site in range(n_sites)]
+    scanners = [Scanner(gain=each.gain, **{name: getattr(each, name) for name in names}) for each in scanners]
+    volumes = [render_scan(settings, person, scanners[site]) for person, site in zip(drawn, sites, strict=True)]
+    return volumes, np.array([person.age for person in drawn]), np.array(sites)
 
 
 def _errors(

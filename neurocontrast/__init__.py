@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from neurocontrast.commands.evaluate import evaluate
     from neurocontrast.commands.explain import explain
     from neurocontrast.commands.finetune import finetune
+    from neurocontrast.commands.images import prepare_images
     from neurocontrast.commands.index import index
     from neurocontrast.commands.join import join
     from neurocontrast.commands.predict import predict
     from neurocontrast.commands.pretrain import pretrain
     from neurocontrast.commands.qc import qc
     from neurocontrast.commands.report import report
+    from neurocontrast.commands.simulate import simulate
     from neurocontrast.commands.weights import export_weights, import_weights
     from neurocontrast.config import load_config
-    from neurocontrast.stages.make_data import prepare_images, simulate
 
 __all__ = [
     "bundle",
@@ -63,17 +64,18 @@ _PLACES = {
     "commands.compare": ["compare"],
     "commands.convert": ["convert"],
     "commands.doctor": ["doctor"],
+    "commands.images": ["prepare_images"],
     "commands.index": ["index"],
     "commands.predict": ["predict"],
     "commands.qc": ["qc"],
     "commands.report": ["report"],
     "commands.bundle": ["bundle"],
+    "commands.simulate": ["simulate"],
     "commands.embed": ["embed"],
     "commands.evaluate": ["evaluate"],
     "commands.explain": ["explain"],
     "commands.finetune": ["finetune"],
     "commands.join": ["join"],
-    "stages.make_data": ["prepare_images", "simulate"],
     "commands.pretrain": ["pretrain"],
     "commands.weights": ["export_weights", "import_weights"],
 }

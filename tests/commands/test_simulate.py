@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from neurocontrast.commands.simulate import simulate
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.stages.make_data import simulate
 
 SMALL = SimulationSettings(n_subjects=6, n_sites=2, spacing_mm=8.0, seed=3)
 
@@ -80,16 +80,6 @@ def test_a_larger_cohort_begins_with_the_same_people(cohort, tmp_path):
 def test_workers_change_nothing(cohort, tmp_path):
     simulate(tmp_path / "parallel", SMALL, n_workers=2)
     assert contents(tmp_path / "parallel") == contents(cohort)
-
-
-def test_a_second_session_has_its_own_row_and_file(tmp_path):
-    participants = simulate(tmp_path / "repeated", SMALL, repeat_fraction=1.0, n_subjects=2)
-    table = pd.read_csv(participants, sep="\t", dtype=str)
-    assert list(table["session"]) == ["1", "2", "1", "2"]
-    assert table["path"].is_unique
-    assert table["path"][1].endswith("_ses-2_T1w.nii.gz")
-    assert float(table["age"][1]) > float(table["age"][0])
-    assert table["site"][0] == table["site"][1]
 
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path):

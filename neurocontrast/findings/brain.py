@@ -36,29 +36,6 @@ _FACTS = {
     "shape": "Voxels",
     "seed": "Seed",
 }
-METHODS = """
-## Where in the brain.
-{% set about = files.explanation.about %}
-{% if about and about.n_measures %}
-Each regional measure of {{ about.n_subjects }} subjects was replaced by the mean of those learned from, and the change
-of the predicted score was regressed on the score; intervals are percentiles of {{ about.n_resamples }} resamples of
-{{ about.resampled }}s. Such a ranking shows what the model used, not what causes the condition.
-{% elif about %}
-{% if about.method == "occlusion" %}
-Patches{% if about.patch_mm %} of {{ about.patch_mm|value }} mm{% endif %} of each volume were replaced, one after
-another, and the change of the predicted score was put where the patch was {{ cite("Zeiler MD, Fergus R. Visualizing "
-"and understanding convolutional networks. ECCV 2014:818–833.") }}
-{% else %}
-The map was made by another method ({{ about.method or "not recorded" }})
-{% endif %}; maps
-{% set who = about.n_subjects ~ " subjects" if about.n_subjects else "subjects" %}
-{% if (about.quantity or "").startswith("share") %}of {{ who }} were regressed on their scores
-{% else %}were averaged over {{ who }}{% endif %}
-and are shown on the MNI152 template {{ cite("Fonov V, Evans AC, Botteron K, et al. Unbiased average age-appropriate "
-"atlases for pediatric studies. NeuroImage 2011;54:313–327.") }} with nilearn {{ cite(NILEARN) }}. Such a
-map shows what the model used, not what causes the condition.
-{% endif %}
-"""
 
 
 def show_brain(files: EvaluationFolder) -> Section | None:
@@ -231,4 +208,4 @@ def _about_colours(explanation: Explanation) -> str:
     )
 
 
-BRAIN = Finding("brain", show_brain, methods=METHODS, of=("scans",))
+BRAIN = Finding("brain", show_brain, methods="methods_brain.j2", of=("scans",))

@@ -241,13 +241,6 @@ def show_worst(files: EvaluationFolder) -> Section:
 
 
 _OPEN_ROWS = 24
-METHODS = """
-## Single classes.
-{% if files.by_class is not none %}
-Intervals of the recall and precision of single classes are Wilson's {{ cite("Wilson EB. Probable inference, the law "
-"of succession, and statistical inference. J Am Stat Assoc 1927;22:209–212.") }}.
-{% endif %}
-"""
 
 
 def show_classes(files: EvaluationFolder) -> Section | None:
@@ -278,6 +271,6 @@ def _class_table(by_class: pd.DataFrame) -> Table:
     return make_table(caption, rows, columns, folded=len(rows) > _OPEN_ROWS, note=about)
 
 
-CLASSES = Finding("classes", show_classes, methods=METHODS, kinds=("multiclass",))
+CLASSES = Finding("classes", show_classes, methods="methods_classes.j2", kinds=("multiclass",))
 ERRORS = Finding("errors", show_errors)
 WORST = Finding("worst", show_worst, of=("scans",))

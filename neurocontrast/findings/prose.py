@@ -82,7 +82,7 @@ def head_facts(files: EvaluationFolder) -> list[tuple[str, str]]:
 def count_texts(n: Any) -> list[str]:
     """Write how many scans, subjects and sites there are, those that are recorded: "120 scans"."""
     counts = {"scans": n.scans, "subjects": n.subjects, "sites": n.sites}
-    return [f"{count:,} {key}" for key, count in counts.items() if count is not None]
+    return [wording.count_text(count, key[:-1]) for key, count in counts.items() if count is not None]
 
 
 def dataset_name(files: EvaluationFolder) -> str:
@@ -253,6 +253,7 @@ _JINJA.filters |= {
     "value": value_text,
     "listed": join_words,
     "cap": wording.capitalise,
+    "counted": lambda n, noun: wording.count_text(n, noun) if n else f"unrecorded {noun}s",
 }
 _JINJA.globals |= {
     "metric": wording.describe_metric,

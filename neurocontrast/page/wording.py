@@ -6,7 +6,10 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from typing import Any
+
+import yaml
 
 DASH = "–"
 """Printed for an absent value, beside its reason."""
@@ -56,49 +59,9 @@ class Named:
         return lower_first(self.label) if "." in self.short else self.short
 
 
-_RATIO = (0.0, 1.0)
-_ERROR: Any = {"higher_is_better": False, "limits": (0.0, None)}
-_KNOWN = (
-    Named("auc", "Area under the ROC curve", "AUC", "Over pairs of {items} of different classes, how often the right "
-           "one gets the higher score; 0.5 is chance, 1 is perfect. With several classes, the mean over classes.",
-           chance=0.5, limits=_RATIO),
-    Named("balanced_accuracy", "Balanced accuracy", "Bal. acc.",
-           "Share of {items} classified rightly, each class counting the same whatever its size.", limits=_RATIO),
-    Named("average_precision", "Average precision", "Avg. prec.",
-           "Area under the precision–recall curve; chance is the share of the class.", limits=_RATIO),
-    Named("accuracy", "Accuracy", "Accuracy", "Share of {items} classified rightly.", limits=_RATIO),
-    Named("top5_accuracy", "Top-5 accuracy", "Top-5 acc.", "Share of {items} whose true class is among the five that "
-           "were given the highest probability.", limits=_RATIO),
-    Named("brier", "Brier score", "Brier",
-           "Mean squared distance between predicted probability and outcome; 0 is perfect.", False, limits=_RATIO),
-    Named("log_loss", "Log-loss", "Log-loss", "Mean surprise of the predicted probabilities; 0 is perfect.", **_ERROR),
-    Named("sensitivity", "Sensitivity", "Sens.",
-           "Share of the positive class that is found, at the threshold used.", limits=_RATIO),
-    Named("specificity", "Specificity", "Spec.",
-           "Share of the other class that is left alone, at the threshold used.", limits=_RATIO),
-    Named("mae", "Mean absolute error", "MAE", "How far predictions lie from the truth on average, in the unit of the "
-           "target; 0 is perfect.", **_ERROR),
-    Named("r2", "Variance explained (R²)", "R²", "Share of the target's variance that the prediction explains; 0 is "
-           "no better than the mean, 1 is perfect.", chance=0.0, limits=(None, 1.0)),
-    Named("pearson", "Pearson correlation", "Pearson r", "Linear correlation of predicted and true values.",
-           chance=0.0, limits=(-1.0, 1.0)),
-    Named("spearman", "Spearman correlation", "Spearman ρ", "Correlation of the ranks of predicted and true values.",
-           chance=0.0, limits=(-1.0, 1.0)),
-    Named("auc_within_fold", "AUC within folds", "AUC in folds", "Like the AUC, over pairs of the same test fold "
-           "only, so that models of different folds are not compared.", chance=0.5, limits=_RATIO),
-    Named("rmse", "Root mean squared error", "RMSE",
-           "Like the mean absolute error, large errors counting more.", **_ERROR),
-    Named("calibration_slope", "Calibration slope", "Cal. slope", "Slope of the outcome on the logit of the predicted "
-           "probability; 1 is perfect, below 1 probabilities are too extreme.", ideal=1.0),
-    Named("calibration_intercept", "Calibration intercept", "Cal. intercept", "What must be added to the logit so "
-           "that predicted and observed share agree; 0 is perfect, below 0 the share is predicted too high.",
-           ideal=0.0),
-    Named("bias", "Mean error (predicted − true)", "Bias",
-           "How far predictions lie above (+) or below (−) the truth on average; 0 is none.", ideal=0.0),
-    Named("age_bias_slope", "Slope of the error on the true value", "Bias slope", "How the error (predicted − true) "
-           "changes with the truth; 0 is none, −1 a prediction that is always the mean.", ideal=0.0),
-)  # fmt: skip
-_BY_KEY = {metric.key: metric for metric in _KNOWN}
+_METRICS: dict[str, dict[str, Any]] = yaml.safe_load(
+    resources.files("neurocontrast.page").joinpath("templates/metrics.yaml").read_text("utf-8")
+)
 _LEADING = {
     "binary": ("auc", "balanced_accuracy", "average_precision"),
     "multiclass": ("balanced_accuracy", "auc", "accuracy"),
@@ -129,7 +92,8 @@ def join_words(words: Sequence[str]) -> str:
 def describe_metric(key: str, words: Words = SCANS) -> Named:
     """Return the description of a metric; one that is not known keeps its own name."""
     name = key.replace("_", " ")
-    found = _BY_KEY.get(key) or Named(key, name, name, "")
+    about = _METRICS.get(key, {"label": name, "short": name, "meaning": ""})
+    found = Named(key, **about | {"limits": tuple(about.get("limits", (None, None)))})
     if words is IMAGES and key == "accuracy":
         found = replace(found, label="Top-1 accuracy", short="Top-1 acc.")
     return replace(found, meaning=found.meaning.replace("{items}", words.items))

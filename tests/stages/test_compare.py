@@ -154,13 +154,6 @@ def test_other_targets_can_be_compared(folder, tmp_path, kind):
         assert models.loc[(f"weak-{kind}", metric), "value"] == pytest.approx(values["pooled"]), metric
 
 
-def test_a_model_does_not_differ_from_itself(folder, tmp_path):
-    out = compare([folder / "weak"] * 3, names=["a", "b", "c"], out=tmp_path / "c", n_bootstraps=50)
-    differences = pd.read_csv(out / "differences.tsv", sep="\t")
-    assert (differences["difference"] == 0).all()
-    assert (differences[["p_value", "p_adjusted"]] == 1).all().all()
-
-
 def test_held_out_sites_are_no_random_folds(folder, tmp_path):
     out = compare([folder / "weak-sites", folder / "strong-sites"], out=tmp_path / "c", n_bootstraps=50)
     differences = pd.read_csv(out / "differences.tsv", sep="\t")

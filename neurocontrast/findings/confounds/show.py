@@ -9,7 +9,7 @@ from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.page.blocks import Block, Column, Facts, Section, Table, make_table, note
 from neurocontrast.page.wording import describe_metric, estimate_text, number_text, value_text
 
-__all__ = ["METHODS", "show_confounds"]
+__all__ = ["show_confounds"]
 
 _HARMONISE = {
     "none": "none: features were used as the encoder gave them",
@@ -24,18 +24,6 @@ _OPENBHB = {
     "site_chance": "That of chance",
 }
 _ABSENT = "Not shown: how well site, age and sex can be read off the embedding. confounds.tsv is absent or empty."
-METHODS = """
-## Confounds.
-{% if files.confounds is not none %}
-We asked how well {{ files.confounds["column"].dropna().unique()|list|listed }} can be predicted from the embedding by
-linear probes, over all scans and within classes.
-{% endif %}
-{% if s.confounds.openbhb %}
-The OpenBHB score is the mean absolute error of age at unseen sites times the balanced accuracy of site, raised to the
-power of 0.3; lower is better {{ cite("Dufumier B, Grigis A, Victor J, et al. OpenBHB: a large-scale multi-site brain "
-"MRI data-set for age prediction and debiasing. NeuroImage 2022;263:119637.") }}.
-{% endif %}
-"""
 
 
 def show_confounds(files: EvaluationFolder) -> Section:
@@ -79,10 +67,16 @@ def _openbhb(about: Confounds) -> list[Block]:
     facts = [] if score.score is None else [("Score (lower is better)", estimate_text(score.score, score.interval))]
     values = {label: getattr(score, key) for key, label in _OPENBHB.items()}
     facts += [(label, number_text(value, digits=2)) for label, value in values.items() if value is not None]
+    n, where = score.n, ""
+    if score.n_site_folds and n.scans and n.sites:
+        where = (
+            f" It is of {n.scans:,} scans of {n.sites} sites, held out in {score.n_site_folds} folds, and not of the"
+        )
+        where += " sites and folds of the result above."
     text = (
         "Mean absolute error of age at sites that were not trained on, times the balanced accuracy of site to the "
         "power of 0.3: age should be known, the scanner not. It is comparable with published scores only on the data "
-        "of that challenge."
+        "of that challenge." + where
     )
     return [Facts(facts, title="OpenBHB score"), note(text)]
 

@@ -19,20 +19,7 @@ from neurocontrast.findings.result import table_metrics
 from neurocontrast.page.blocks import Block, Facts, Items, Pictures, Section, note, pictures
 from neurocontrast.page.style import Picture
 
-__all__ = ["METHODS", "external_part", "show_external"]
-
-METHODS = """
-## External test set.
-{% if s.external %}
-{% set n = s.external.n or {} %}
-A probe of the same form, fitted on all evaluated scans, was applied once to an external test set of
-{{ n.scans or "unrecorded" }} scans of {{ n.subjects or "unrecorded" }} subjects at {{ n.sites or "unrecorded" }} sites,
-none of which had a part in any choice.
-{% if "delong" in (s.external.metrics or {}).values()|map(attribute="interval_method")|list %}
-The interval of its AUC is DeLong's {{ cite(DELONG) }}.
-{% endif %}
-{% endif %}
-"""
+__all__ = ["external_part", "show_external"]
 
 
 def show_external(files: EvaluationFolder) -> Section | None:

@@ -22,7 +22,7 @@ from neurocontrast.page.wording import (
     number_text,
 )
 
-__all__ = ["METHODS", "constant_estimate", "draw_new_sites", "judge_constant", "recentred", "say_new_site",
+__all__ = ["constant_estimate", "draw_new_sites", "judge_constant", "recentred", "say_new_site",
            "show_new_site"]  # fmt: skip
 
 _TITLE = "At a site it has not seen"
@@ -47,31 +47,6 @@ _RECENTRED = (
     "result above, and what is said of other test sets, is of recentred features as well; “known” and “unseen” without "
     "the word are not."
 )
-METHODS = """
-## Unseen sites.
-{% set block = s.new_site %}
-{% if block and block.unseen %}
-To estimate what happens at a site that was not trained on,
-{% if (block.design or "leave-one-site-out") == "leave-one-site-out" %}each site was left out in turn
-{% else %}sites were left out ({{ block.design }}){% endif %}
-(internal–external cross-validation {{ cite(INTERNAL_EXTERNAL) }}): everything that is fitted after
-the encoder, from standardisation to the choice of the penalty, used the other sites only. These predictions are set
-beside those of the main cross-validation for the same people, where other people of their site were trained on, and
-beside a constant guess, {{ {"continuous": "the median of", "binary": "the share of positives at",
-"multiclass": "the shares of the classes at"}[files.kind] }} the training sites, the same for everybody.
-{% if block.ratio.embedding %}
-{% set errors = [] %}
-{% for key in block.ratio.embedding %}{% do errors.append(metric(key).name) %}{% endfor %}
-The ratio of unseen to known is given for {{ errors|listed }}, with a paired bootstrap interval.
-{% endif %}
-{% if block.unseen.recentred %}
-In a second, transductive analysis each site's own mean was taken out of its features, for the left-out site the mean of
-its unlabelled scans; it is in the spirit of adapting a network's normalisation to an unlabelled domain {{ cite("Li Y, "
-"Wang N, Shi J, Hou X, Liu J. Adaptive batch normalization for practical domain adaptation. Pattern Recognit "
-"2018;80:109–117.") }}.
-{% endif %}
-{% endif %}
-"""
 
 
 def show_new_site(files: EvaluationFolder) -> Section:

@@ -2,10 +2,10 @@
 
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.outside.measure import Outlyingness, measure_outlyingness
-from neurocontrast.findings.outside.show import METHODS, show_outside
+from neurocontrast.findings.outside.show import show_outside
 
 __all__ = ["OUTSIDE"]
 
 OUTSIDE = Finding(
-    "outlyingness", show_outside, measure_outlyingness, record=Outlyingness, methods=METHODS, of=("scans",)
+    "outlyingness", show_outside, measure_outlyingness, record=Outlyingness, methods="methods_outside.j2", of=("scans",)
 )

@@ -13,7 +13,7 @@ from neurocontrast.findings.outside.measure import Outlyingness, SiteOutside
 from neurocontrast.page.blocks import Block, Column, Facts, Section, Table, make_table, note
 from neurocontrast.page.wording import number_text
 
-__all__ = ["METHODS", "furthest_outside", "outlyingness_blocks", "show_outside", "stand_out"]
+__all__ = ["furthest_outside", "outlyingness_blocks", "show_outside", "stand_out"]
 
 _TITLE = "Scans unlike those it learned from"
 _MARK, _SURPRISING = "▲", 0.01
@@ -22,23 +22,6 @@ _REFERENCES = {
     "probe": "the scans that the probe was fitted on",
     "pretraining": "the scans of pretraining",
 }
-METHODS = """
-## Scans outside.
-{% set block = s.outlyingness %}
-{% if block %}
-{% set known = {"training folds": "the scans of the training folds",
-"probe": "the scans that the probe was fitted on"} %}
-How far each scan lies from {{ known.get(block.reference, block.reference) or "a reference that is not recorded" }} was
-measured by its Mahalanobis distance, to the nearest of their sites in the covariance within sites
-{{ cite("Lee K, Lee K, Lee H, Shin J. A simple unified framework for detecting out-of-distribution samples and "
-"adversarial attacks. NeurIPS 2018:7167–7177.", "Ledoit O, Wolf M. A well-conditioned estimator for large-dimensional "
-"covariance matrices. J Multivar Anal 2004;88:365–411.") }},
-as a percentile among those of the reference, each measured without its own subject
-{% if block.threshold_percentile %}
-; beyond percentile {{ block.threshold_percentile|value }} it is called outside
-{% endif %}.
-{% endif %}
-"""
 
 
 def show_outside(files: EvaluationFolder) -> Section | None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.metrics import mean_absolute_error, roc_auc_score
 
@@ -114,9 +113,3 @@ def test_too_few_sites_are_not_resampled(make_cohort):
         evaluate(cohort, bootstrap_unit="site")
     with pytest.raises(ConfigError, match="cannot be resampled to predict the site"):
         evaluate(make_cohort(120, n_sites=8), bootstrap_unit="site", target="site")
-
-
-def test_predictions_of_one_site_only_make_no_table_of_groups_wrong(make_cohort):
-    groups = evaluate(make_cohort(80, n_sites=8, diagnosis=0.3), bootstrap_unit="site", min_site_n=2).tables["groups"]
-    assert isinstance(groups, pd.DataFrame)
-    assert groups.loc[groups["group"] == "F", "auc_low"].notna().all()

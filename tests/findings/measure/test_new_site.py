@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.cli.evaluation_commands import new_site_lines
-from neurocontrast.evaluation import Evaluation, EvaluationSettings, plan_study
+from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.models import ConstantModel
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
@@ -214,18 +213,6 @@ def test_too_few_people_have_no_score(make_cohort):
     assert evaluate(make_cohort(40), outlyingness=False, new_site=False).evaluation.content()["outlyingness"] is None
 
 
-def test_the_terminal_is_told_in_two_lines(shifted):
-    lines = list(new_site_lines(shifted.evaluation))
-    assert len(lines) == 2
-    assert "at known sites" in lines[0]
-    assert "times as large (3 sites left out)" in lines[0]
-    assert "of 150." in lines[1]
-    least = {"format": 1, "target": "age", "kind": "continuous", "splits": "stratified", "n": {}, "metrics": {}}
-    alone = Evaluation(**least, new_site_note="one site only")
-    assert list(new_site_lines(alone)) == ["New site: not measured: one site only."]
-    assert list(new_site_lines(Evaluation(**least))) == []
-
-
 def test_clipped_predictions_stay_within_the_ages_of_training(make_cohort):
     cohort = make_cohort(120, age=2.0, site=20.0)
     wild = evaluate(cohort, target="age", outlyingness=False, n_bootstraps=0)
@@ -254,19 +241,6 @@ def test_inner_folds_leave_sites_out(make_cohort):
         assert not set(study.sites[fit]) & set(study.sites[tried])
         assert not set(study.subjects[fit]) & set(study.subjects[tried])
     assert all(np.isin(travelled, study.subjects[tried]).any() for _, tried in pairs)
-
-
-def test_two_sites_of_enough_people_are_left_out_in_turn_and_small_ones_are_fitted_on(make_cohort):
-    study = plan(make_cohort(90, n_sites=2))
-    sites = study.sites
-    sites[:5] = "small"
-    rows = np.arange(90)
-    pairs = inner_folds(study.target, rows, study.subjects, n_folds=5, seed=0, sites=sites)
-    assert sorted("+".join(set(sites[tried])) for _, tried in pairs) == ["site-0", "site-1"]
-    assert all(set(rows[:5]) <= set(fit) for fit, _ in pairs)
-    sites[rows[sites == "site-1"][9:]] = "small"
-    pairs = inner_folds(study.target, rows, study.subjects, n_folds=5, seed=0, sites=sites)
-    assert sorted("+".join(set(sites[tried])) for _, tried in pairs) == ["site-0", "small"]
 
 
 def test_too_few_sites_fall_back_to_dealt_inner_folds_and_say_so(make_cohort):

@@ -66,14 +66,6 @@ def test_errors_that_grow_are_worse(comparisons, files, parse):
     assert "<b>yaware is worse: MAE +0.100" in parse.Page(render_comparison(files, build_comparison(files))).text
 
 
-def test_without_learning_curves_and_tests(comparisons, files, parse):
-    untested = files.differences.assign(p_value=None, p_adjusted=None)
-    files = comparisons.make(learning_curves=files.learning_curves.iloc[:0], differences=untested)
-    page = parse.Page(render_comparison(files, build_comparison(files)))
-    assert "learning" not in page.headings()
-    assert "not tested over folds" in page.text
-
-
 def test_a_warning_names_each_model_once(comparisons, parse):
     twice = [{"code": "few_subjects", "explanation": "x"}] * 2
     models = [{"name": name, "warnings": twice if name == "ntxent" else []} for name in comparisons.NAMES]
@@ -104,14 +96,3 @@ def test_models_at_new_sites_stand_in_a_table(comparisons, parse):
     assert rows["a"] == ["0.950.90 to 0.99", "0.25", "5.004.50 to 5.50", "12.0011.00 to 13.00", "2.001.50 to 2.50",
                          "10.00", "10.0%8 of 80"]  # fmt: skip
     assert "<i>b" in rows
-
-
-@pytest.mark.parametrize("names", [("unseen", "ratio", "constant"), ("site", "n", "n_outside")])
-def test_what_is_not_known_of_new_sites_has_a_dash(comparisons, parse, names):
-    gone = {name: None for name in NEW_SITES if name.startswith(names) and name != "site_balanced_accuracy"}
-    files = comparisons.make(
-        kind="continuous", classes=[], tradeoff=pd.DataFrame({"model": ["a", "b"]} | NEW_SITES | gone)
-    )
-    page = parse.Page(render_comparison(files, build_comparison(files)))
-    assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text)
-    assert any(row[0] == "a" and "–" in row for row in page.rows if row)

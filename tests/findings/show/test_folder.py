@@ -20,16 +20,6 @@ def rewrite(folder, **keys):
     path.write_text(json.dumps(json.loads(path.read_text()) | keys))
 
 
-def test_reads_what_is_there(folder):
-    files = open_folder(folder)
-    assert files.kind == "binary"
-    assert files.positive == "patient"
-    assert files.negative == "control"
-    assert files.summary.simulated
-    assert len(files.predictions) == 120
-    assert files.scans is None
-
-
 def test_text_stays_text(folder):
     table = pd.read_csv(folder / "predictions.tsv", sep="\t", dtype=str)
     table["site"], table["participant_id"] = "007", [f"{i:03d}" for i in range(len(table))]
@@ -53,11 +43,6 @@ def test_a_run_is_told_apart(tmp_path):
     (tmp_path / "encoder.json").write_text("{}")
     with pytest.raises(ConfigError, match="run 'embed' and 'evaluate' first"):
         open_folder(tmp_path)
-
-
-def test_the_json_itself(folder):
-    with pytest.raises(ConfigError, match="Give the folder that holds it"):
-        open_folder(folder / "evaluation.json")
 
 
 @pytest.mark.parametrize("name", ["predictions.tsv", "folds.tsv", "sites.tsv"])

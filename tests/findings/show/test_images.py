@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.findings import FINDINGS, build_sections, open_folder, render_report
+from neurocontrast.findings import build_sections, open_folder, render_report
 from neurocontrast.findings.comparison.show import build_comparison, render_comparison
 from neurocontrast.findings.methods import write_methods
 from neurocontrast.page.blocks import Citations, list_pictures
@@ -75,13 +75,6 @@ def test_it_leads_with_top_1_its_interval_and_chance(page, image_folder: Path):
     assert page.rows[1][0].strip() == "Top-1 accuracy"
 
 
-def test_with_few_classes_there_is_no_top_5(tmp_path, make_images, parse):
-    text = _section(make_images(tmp_path / "few", classes=("a", "b", "c")), "result", parse)
-    assert "Top-1 accuracy" in text
-    assert "op-5" not in text
-    assert "five likeliest" not in text
-
-
 def test_warnings_about_what_images_do_not_have_are_left_out(page):
     assert "Read this first: 1 warning" in page.text
     assert "Class 'cat' has 2% of the images" in page.text
@@ -100,31 +93,12 @@ def test_methods_say_what_was_done_and_cite_only_that(image_folder: Path, tmp_pa
     assert "fitted to its optimum by Newton's method" in text
 
 
-def test_features_after_the_head_are_not_said_to_be_before_it(image_folder: Path, tmp_path):
-    assert "taken before the projection head" in _methods(image_folder)[0]
-    head = _changed(image_folder, tmp_path / "head", embeddings={"file": "emb.parquet", "layer": "head"})
-    assert "taken after the projection head" in _methods(head)[0]
-
-
 def test_an_evaluation_with_folds_says_so(image_folder: Path, tmp_path):
     folds = _changed(image_folder, tmp_path / "folds", splits="stratified", n_folds=5, split=None)
     text, _ = _methods(folds)
     assert "by Newton's method, inside each training fold, C = 0.01 chosen there" in text
     assert "Cross-validation used 5 folds, stratified by the target" in text
     assert "test images" not in text.split("Sensitive")[0].replace("No test image", "")
-
-
-def test_views_are_described_where_the_run_records_them(image_folder: Path, tmp_path, image_maker):
-    augment = {"kind": "images", "crop": {"probability": 1.0, "scale": [0.2, 1.0]}, "flip": {"probability": 0.5},
-               "blur": None}  # fmt: skip
-    text, _ = _methods(_changed(image_folder, tmp_path / "views", run={**image_maker.RUN, "augment": augment}))
-    assert "crop (probability 1 and scale 0.2, 1); flip (probability 0.5)." in text
-    assert "blur" not in text
-
-
-def test_methods_say_so_where_the_store_is_gone(tmp_path, make_images):
-    folder = make_images(tmp_path / "gone", store=False)
-    assert "The data set is not recorded" in _methods(folder)[0]
 
 
 def test_many_classes_become_a_heat_map(tmp_path, make_images):
@@ -146,13 +120,6 @@ def test_many_classes_become_a_heat_map(tmp_path, make_images):
 def test_a_damaged_summary_is_refused_by_name(changes, named, image_folder: Path, tmp_path):
     with pytest.raises(DataError, match=re.escape(named)):
         open_folder(_changed(image_folder, tmp_path / "damaged", **changes))
-
-
-def test_names_of_classes_are_escaped(tmp_path, make_images):
-    files = open_folder(make_images(tmp_path / "odd", classes=("<script>", "$x_1$", "ß")))
-    html = render_report(files, [each.show(files) for each in FINDINGS if each.name in ("classes", "errors")])
-    assert "<script>" not in html
-    assert "&lt;script&gt;" in html
 
 
 def test_a_binary_and_a_continuous_target_have_pages_too(image_folder: Path, tmp_path, render):

@@ -82,17 +82,6 @@ def test_confusion_follows_the_decisions_of_the_evaluation(tmp_path, make):
     assert count_confusion(files)[:, 0].sum() == 0
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_classes_that_look_like_numbers(tmp_path, make, render, parse):
-    folder = make.make_binary(tmp_path / "e", classes=("0", "1"), n_boot=5)
-    table = pd.read_csv(folder / "predictions.tsv", sep="\t", dtype=str)
-    table["y_pred"] = (table["y_score"].astype(float) >= 0.5).astype(int).astype(str)
-    table.to_csv(folder / "predictions.tsv", sep="\t", index=False)
-    files = open_folder(folder)
-    assert count_confusion(files).sum() == files.summary.n.scans
-    assert "“1” against “0”" in parse.Page(render(folder)).text
-
-
 def test_each_repeat_has_its_curve(tmp_path, make):
     files = open_folder(make.make_binary(tmp_path / "e", n_repeats=3, n_boot=5))
     roc = next(p for p in list_pictures(build_sections(files)) if p.name == "roc")
@@ -102,13 +91,6 @@ def test_each_repeat_has_its_curve(tmp_path, make):
         [roc_auc_score(rows["y_true"] == "patient", rows["y_score"]) for _, rows in files.predictions.groupby("repeat")]
     )
     assert "a line for each repeat" in roc.caption
-
-
-@pytest.mark.parametrize("n_sites", [1, 20])
-def test_few_and_many_sites(tmp_path, make, n_sites):
-    sites = [f"University Hospital of a Town with a Very Long Name, department {i}" for i in range(n_sites)]
-    folder = make.make_binary(tmp_path / "e", n=max(60, 8 * n_sites), sites=sites, n_boot=5)
-    assert "sites_auc" in names_of_figures(folder) or n_sites == 1
 
 
 def test_nothing_defined(tmp_path, make, render, parse):
@@ -138,15 +120,3 @@ def test_nothing_defined(tmp_path, make, render, parse):
     assert "No figure of merit could be computed" in page.text
     assert "No curve is defined" in page.text
     assert "single class" in page.text
-
-
-def test_missing_metadata(tmp_path, make, render, parse):
-    folder = make.make_binary(tmp_path / "e", n_boot=5)
-    for name in ("map", "predictions"):
-        table = pd.read_csv(folder / f"{name}.tsv", sep="\t").assign(age=None)
-        table.loc[::3, "sex"] = None
-        table.loc[::4, "site"] = None
-        table.to_csv(folder / f"{name}.tsv", sep="\t", index=False)
-    alts = " ".join(image["alt"] for image in parse.Page(render(folder)).all("img"))
-    assert "coloured by age" not in alts
-    assert "not stated" in alts

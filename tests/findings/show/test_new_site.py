@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.exceptions import DataError
 from neurocontrast.findings import FINDINGS, open_folder, render_report
 from neurocontrast.findings.methods import write_methods
 from neurocontrast.findings.new_site.show import (
@@ -18,7 +15,6 @@ from neurocontrast.findings.new_site.show import (
     draw_new_sites,
     judge_constant,
     say_new_site,
-    site_rows,
 )
 from neurocontrast.page.blocks import Citations, Table, list_pictures
 
@@ -119,10 +115,6 @@ def test_the_constant_guess_has_no_order(folder):
     assert constant_estimate(files, "mae").value == 9.5
 
 
-def test_few_sites_are_said_to_be_few(folder):
-    assert "so few sites cannot say what another site would bring" in texts(build(open_folder(folder)))
-
-
 def recentre(folder):
     table = read(folder)
     moved = table[table["model"] == "embedding"].assign(model="recentred", mae=8.0, mae_low=7.5, mae_high=8.5)
@@ -190,72 +182,6 @@ def test_where_there_is_none_it_says_why(folder, parse, keys, says):
     assert says in texts(section)
     assert not list_pictures([section])
     assert "Unseen sites." not in dict(write_methods(files, Citations()))
-
-
-@pytest.mark.parametrize("gone", ["home", "unseen", "ratio", "site_predictability", "left_out", "metric", "skipped"])
-def test_each_part_of_the_block_may_be_missing(folder, parse, gone):
-    files = change(folder, **{gone: None})
-    page = parse.Page(render_report(files, [build(files)]))
-    assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text)
-    assert page.images()
-
-
-def test_the_block_without_the_table(folder):
-    (folder / "new_sites.tsv").unlink()
-    assert "new_sites.tsv is absent or empty" in texts(build(open_folder(folder)))
-
-
-def test_sites_of_any_number_size_and_name(make, add_new_sites, tmp_path, parse):
-    """One scan at a site, no interval, one class, names that are long, alike or hostile."""
-    sites = [f"{'Universitätsklinikum ' * 4}{number}" for number in range(3)] + ["<b>x</b>", "$y_1$", "one scan"]
-    folder = add_new_sites(make.make_continuous(tmp_path / "e", n=60, sites=sites))
-    table = read(folder)
-    at = table["site"] == "one scan"
-    table.loc[at, "n"] = 1
-    table.loc[at, [name for name in table if name.endswith(("_low", "_high")) or "spearman" in name]] = np.nan
-    nothing = (table["site"] == "$y_1$") & (table["model"] == "embedding")
-    table.loc[nothing, [name for name in table if name not in ("site", "model", "n", "n_train")]] = np.nan
-    table["note"] = np.where(table["site"] == "$y_1$", "not left out: too few", "")
-    files = change(folder, table)
-    page = parse.Page(render_report(files, [build(files)]))
-    assert not page.all("b")
-    assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text + " ".join(image["alt"] for image in page.all("img")))
-    row = next(row for row in page.rows if row and row[0] == "one scan")
-    assert row[1].startswith("1trained on")
-    assert row[2].endswith("no interval")
-    assert "not left out: too few" in next(row for row in page.rows if row and row[0] == "$y_1$")[-1]
-    labels = [label.get_text() for label in draw_new_sites(files, "mae").figure.axes[0].get_yticklabels()]
-    assert len(set(labels)) == len(labels) == 7
-    rows = site_rows(files, "mae")
-    assert rows["n"][:-1].is_monotonic_decreasing
-
-
-@pytest.mark.parametrize(
-    ("keys", "says"),
-    [
-        ({"home": 3}, "'new_site.home' must be a section of keys"),
-        ({"unseen__embedding": []}, "'new_site.unseen.embedding' must be a section of keys"),
-        ({"unseen__embedding__mae": 9.0}, "'new_site.unseen.embedding.mae' must be a section of keys"),
-        ({"unseen__embedding__mae": {"value": "far"}}, "'new_site.unseen.embedding.mae.value' must be a number"),
-        ({"ratio__embedding__mae": {"value": 2, "low": "x"}}, "'new_site.ratio.embedding.mae.low' must be a number"),
-        ({"site_predictability": {"balanced_accuracy": "high"}}, "'new_site.site_predictability.balanced_accuracy'"),
-        ({"left_out": "london"}, "'new_site.left_out' must be a list"),
-        ({"skipped": [3]}, "'new_site.skipped.0' must be a section of keys"),
-        ({"metric": 3}, "'new_site.metric' must be text"),
-    ],
-)
-def test_a_block_that_holds_something_else(folder, keys, says):
-    with pytest.raises(DataError, match=re.escape(says)):
-        change(folder, **keys)
-
-
-def test_a_table_that_holds_something_else(folder):
-    table = read(folder).astype(object)
-    table.loc[1, "mae"] = "far"
-    with pytest.raises(DataError, match=r"new_sites\.tsv, column 'mae': must be numbers, found row 3: 'far'"):
-        change(folder, table)
-    with pytest.raises(DataError, match=r"new_sites\.tsv: missing columns: 'model'"):
-        change(folder, read(folder).drop(columns="model"))
 
 
 def test_the_table_tells_bias_and_spread_apart_and_what_ten_labelled_scans_leave(folder):

@@ -15,8 +15,6 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.findings import build_sections, open_folder, render_report
 from neurocontrast.findings.brain import read_map, share_outside
 from neurocontrast.findings.cohort import list_steps
-from neurocontrast.findings.errors import count_confusion
-from neurocontrast.findings.external.show import external_part
 from neurocontrast.findings.prose import threshold_text
 from neurocontrast.page.blocks import list_pictures
 
@@ -100,13 +98,6 @@ def test_flow_counts_and_tells(full_folder, binary_folder):
     assert ("Left out: Target missing", "4") in older.blocks[0].facts
 
 
-def test_the_external_set_is_read_as_one_of_its_own(full_folder):
-    part = external_part(open_folder(full_folder))
-    assert part.metrics["auc"].pooled == 0.7
-    assert part.sites["site"].tolist() == ["elsewhere"]
-    assert count_confusion(part).sum() == len(part.predictions)
-
-
 def test_names_in_newer_files_are_escaped(folder, render, parse):
     bad = "<script>alert(1)</script>"
     for name, column in (("groups", "group"), ("confounds", "column"), ("flow", "reason"),
@@ -121,24 +112,6 @@ def test_names_in_newer_files_are_escaped(folder, render, parse):
     page = parse.Page(render(folder))
     assert not page.all("script")
     assert bad in page.text
-
-
-@pytest.mark.parametrize(
-    ("name", "column", "value"),
-    [("calibration", "observed", "often"), ("flow", "n_scans", "some"), ("confounds", "value", "x")],
-)
-def test_a_number_that_is_none(folder, name, column, value):
-    table = pd.read_csv(folder / f"{name}.tsv", sep="\t", dtype=str)
-    table.loc[1, column] = value
-    table.to_csv(folder / f"{name}.tsv", sep="\t", index=False)
-    with pytest.raises(DataError, match=rf"{name}\.tsv, column '{column}': must be numbers, found row 3: '{value}'"):
-        open_folder(folder)
-
-
-def test_a_missing_column(folder):
-    pd.read_csv(folder / "groups.tsv", sep="\t").drop(columns="group").to_csv(folder / "groups.tsv", sep="\t")
-    with pytest.raises(DataError, match=r"groups\.tsv: missing columns: 'group'"):
-        open_folder(folder)
 
 
 @pytest.mark.parametrize(
@@ -167,12 +140,6 @@ def test_a_map_is_only_looked_for_in_its_folder(folder):
     path = folder / "explanation" / "explain.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"map": "../../../elsewhere/saliency.nii.gz"}))
     assert open_folder(folder).explanation.map_path == folder / "explanation" / "saliency.nii.gz"
-
-
-def test_why_there_is_no_openbhb_score(folder):
-    files = change(folder, confounds={"harmonise": "none", "openbhb": None, "openbhb_reason": "age does not vary"})
-    said = " ".join(b.text for b in build("confounds", files).blocks if b.block == "paragraph")
-    assert "age does not vary" in said
 
 
 @pytest.mark.parametrize("maker", ["make_multiclass", "make_continuous"])
@@ -212,10 +179,3 @@ def test_what_lies_outside_the_brain_is_told(full_folder):
 def test_parts_that_hold_something_else(folder, keys, says):
     with pytest.raises(DataError, match=re.escape(says)):
         change(folder, **keys)
-
-
-def test_an_explanation_of_another_version(folder):
-    path = folder / "explanation" / "explain.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
-    with pytest.raises(DataError, match=r"explain\.json: format must be 1, found 2"):
-        open_folder(folder)

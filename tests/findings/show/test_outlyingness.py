@@ -13,11 +13,9 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.findings import open_folder, render_report
 from neurocontrast.findings.errors import list_errors
 from neurocontrast.findings.external.show import external_part
-from neurocontrast.findings.methods import write_methods
 from neurocontrast.findings.outside.measure import Outlyingness, SiteOutside
 from neurocontrast.findings.outside.show import furthest_outside, stand_out
 from neurocontrast.findings.result import list_warnings
-from neurocontrast.page.blocks import Citations
 
 
 @pytest.fixture
@@ -88,28 +86,12 @@ def test_the_furthest_are_listed_under_the_pseudonyms_of_worst_errors(folder, pa
     assert set(table["participant_id"]) >= set(re.findall(r"sub-\d{4}", shown)) != set()
 
 
-def test_as_many_as_chance_gives_are_no_warning(folder):
-    calm = read(folder).assign(outside="false", mahalanobis_percentile=50.0)
-    calm.loc[0, ["outside", "mahalanobis_percentile"]] = ["true", 99.5]
-    files = change(folder, calm, outlyingness=counted(calm, threshold_percentile=97.5))
-    assert "▲" not in [row[2].text for row in next(b for b in build(files).blocks if b.block == "table").rows]
-    none = change(folder, calm.assign(outside="false"))
-    assert "No scan is outside." in [block.text for block in build(none).blocks if block.block == "paragraph"]
-
-
 def test_one_site_far_out_is_seen_among_many():
     sites = [SiteOutside(site=f"site {number}", n=100, n_outside=1) for number in range(40)]
     sites.append(SiteOutside(site="far", n=6, n_outside=5))
     counted = Outlyingness(n=4006, n_outside=45, threshold_percentile=99.0, by_site=sites)
     assert counted.n_outside < 1.2 * 0.01 * counted.n
     assert [site.site for site in stand_out(counted)] == ["far"]
-
-
-def test_warnings_of_the_evaluation_name_nobody(folder):
-    told = [{"code": "outside_distribution", "message": "Many are outside: sub-0001."},
-            {"code": "external_outside_distribution", "message": "There too."}]  # fmt: skip
-    files = change(folder, warnings=told, new_site=None)
-    assert [message for message, _ in list_warnings(files)] == ["Many are outside: [id].", "There too."]
 
 
 def test_external_people_are_not_named_either(folder):
@@ -129,13 +111,6 @@ def test_the_external_part_has_its_own(folder, parse):
     assert f"{counted.n_outside} of {counted.n} scans" in text
 
 
-@pytest.mark.parametrize("gone", ["mahalanobis_percentile", "participant_id", "session", "reference"])
-def test_each_column_may_be_missing(folder, parse, gone):
-    files = change(folder, read(folder).drop(columns=gone))
-    page = parse.Page(render_report(files, [build(files)]))
-    assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text)
-
-
 def test_scans_without_a_score(folder, parse):
     """Where a fold is too small no distance can be had: such a scan is neither inside nor outside."""
     table = read(folder).astype(object)
@@ -148,16 +123,6 @@ def test_scans_without_a_score(folder, parse):
     assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text)
 
 
-def test_sites_of_one_scan_without_name_and_many(folder, parse):
-    table = read(folder)
-    table["site"] = [f"site {number}" for number in range(40)] * 3
-    table.loc[:2, "site"] = ["", "<b>long</b>" * 10, "$single$"]
-    files = change(folder, table, outlyingness=counted(table, threshold_percentile=99))
-    page = parse.Page(render_report(files, [build(files)]))
-    assert not page.all("b")
-    assert "not stated" in page.text
-
-
 def test_what_is_no_flag_or_number_is_named(folder):
     with pytest.raises(
         DataError, match=r"outlyingness\.tsv, column 'outside': must be true or false, found row 3: 'far'"
@@ -167,27 +132,3 @@ def test_what_is_no_flag_or_number_is_named(folder):
         change(folder, read(folder).assign(mahalanobis="x"))
     with pytest.raises(DataError, match=r"outlyingness\.tsv: missing columns: 'outside'"):
         change(folder, read(folder).drop(columns="outside"))
-
-
-@pytest.mark.parametrize(
-    ("keys", "says"),
-    [
-        ({"outlyingness": [3]}, "'outlyingness' must be a section of keys"),
-        ({"outlyingness": {"n": "many"}}, "'outlyingness.n' must be a whole number"),
-        ({"outlyingness": {"by_site": [{"n": 3}]}}, "'outlyingness.by_site.0.site' is missing"),
-        ({"external": {"outlyingness": 3}}, "'external.outlyingness' must be a section of keys"),
-        (
-            {"external": {"outlyingness": {"n_outside": "x"}}},
-            "'external.outlyingness.n_outside' must be",
-        ),
-    ],
-)
-def test_a_block_that_holds_something_else(folder, keys, says):
-    with pytest.raises(DataError, match=re.escape(says)):
-        change(folder, **keys)
-
-
-def test_a_reference_that_is_not_recorded_is_named_so(folder):
-    block = json.loads((folder / "evaluation.json").read_text())["outlyingness"] | {"reference": None}
-    text = dict(write_methods(change(folder, outlyingness=block), Citations()))["Scans outside."]
-    assert "lies from a reference that is not recorded" in text

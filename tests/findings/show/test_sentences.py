@@ -10,7 +10,7 @@ from neurocontrast.findings.methods import list_silences, write_methods
 from neurocontrast.findings.prose import kernel_text, loss_citations, objective_text
 from neurocontrast.findings.result import list_warnings, say_result
 from neurocontrast.page.blocks import Citations
-from neurocontrast.page.wording import DASH, describe_metric, interval_text, leading_metrics, number_text, shorten_paths
+from neurocontrast.page.wording import DASH, interval_text, number_text, shorten_paths
 
 
 def methods_of(files) -> str:
@@ -70,10 +70,6 @@ def test_pairs_for_a_clinician(changed):
 def test_patients_are_not_spoken_of_where_data_are_simulated(changed):
     assert "no diagnosis of any one person" in say_plainly(changed(simulated=False))
     assert "says nothing about patients" in say_plainly(changed())
-
-
-def test_overlap_is_told(changed):
-    assert "3 of the subjects had also been" in methods_of(changed(n_overlap=3, allow_overlap=True))
 
 
 def test_what_was_done_to_volumes_is_told(changed):
@@ -163,11 +159,3 @@ def test_numbers(value, text):
 def test_intervals():
     assert interval_text([0.1, 0.25], digits=2) == "0.10 to 0.25"
     assert interval_text(None) == interval_text([1.0, 1.0]) == interval_text([None, 1.0]) == DASH
-
-
-def test_headline_metric():
-    assert leading_metrics("binary", ["brier", "auc"])[0] == "auc"
-    assert leading_metrics("continuous", ["r2", "mae"])[0] == "mae"
-    assert leading_metrics("binary", ["own_metric"])[0] == "own_metric"
-    assert leading_metrics("binary", []) == []
-    assert describe_metric("own_metric").label == "own metric"

@@ -7,7 +7,6 @@ import shutil
 
 import pytest
 
-from neurocontrast.exceptions import DataError
 from neurocontrast.findings import build_sections, open_folder, render_report
 from neurocontrast.findings.external.show import external_part
 from neurocontrast.findings.groups.show import table_folds
@@ -93,19 +92,6 @@ def test_tables_and_methods_have_them(with_voxels):
     assert "compared over folds" not in methods_of(with_voxels(p_value=None))
 
 
-def test_the_page_is_whole(with_voxels):
-    files = with_voxels()
-    page = render_report(files, build_sections(files))
-    assert "Voxels only" in page
-
-
-def test_without_voxels_nothing_is_said_of_them(full_folder):
-    files = open_folder(full_folder)
-    said = say_plainly(files) + say_for_reviewer(files) + methods_of(files)
-    assert "principal components of the voxels" not in said
-    assert "Voxels only" not in table_metrics(files).header
-
-
 def test_regional_measures_stand_beside_them(changed, full_folder):
     metrics = json.loads((full_folder / "evaluation.json").read_text())["metrics"]
     increment = {"difference": 0.05, "interval": [0.01, 0.09], "p_value": 0.02}
@@ -119,12 +105,6 @@ def test_regional_measures_stand_beside_them(changed, full_folder):
     assert "used 12 regional measures (vol_0, " in methods_of(files)
     assert "Regions only" in render_report(files, build_sections(files))
     assert not external_part(files).summary.regional
-
-
-def test_the_external_test_set_has_none(with_voxels):
-    part = external_part(with_voxels())
-    assert part is not None
-    assert not part.summary.voxels
 
 
 def test_nilearn_is_named_only_where_it_ran(changed, binary_folder, tmp_path):
@@ -143,8 +123,3 @@ def test_a_splitter_of_the_user_s_is_named(changed):
     files = changed(splits="custom", splitter="StratifiedGroupKFold(n_splits=5)")
     assert splits_text(files) == "5 folds, made by StratifiedGroupKFold(n_splits=5)"
     assert "5 folds, made by StratifiedGroupKFold(n_splits=5)" in methods_of(files)
-
-
-def test_voxels_that_are_no_section_are_refused(changed):
-    with pytest.raises(DataError, match="'voxels' must be a section of keys"):
-        changed(voxels=[1])

@@ -30,13 +30,6 @@ def test_a_list_of_two_views_is_two_views(random_batch):
     assert torch.equal(losses.InfoNCE()([a, b]), losses.InfoNCE()(a, b))
 
 
-def test_terms_of_ntxent_name_the_decomposition(random_batch):
-    a, b, _ = random_batch(6, 4)
-    terms = losses.NTXent().terms(a, b)
-    torch.testing.assert_close(terms["uniformity"], losses.GlobalUniformity()(a, b))
-    assert terms["log_candidates"].item() == pytest.approx(math.log(11))
-
-
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_raw_inner_products_are_those_of_the_embeddings_as_they_are(hold, random_batch, symmetric, temperature):

@@ -14,18 +14,6 @@ PATHS = pytest.mark.parametrize("tile", [None, 3])
 
 
 @PATHS
-def test_without_prior_and_concentration_it_is_ntxent(hold, random_batch, tile):
-    hold(tile)
-    z1, z2, _ = random_batch(7, 4)
-    expected = losses.NTXent(temperature=0.5)(z1, z2)
-    for loss in (
-        losses.DebiasedInfoNCE(temperature=0.5, positive_prior=0.0),
-        losses.HardNegativeInfoNCE(temperature=0.5, positive_prior=0.0, concentration=0.0),
-    ):
-        torch.testing.assert_close(loss(z1, z2), expected, rtol=1e-12, atol=1e-12)
-
-
-@PATHS
 def test_the_floor_of_the_correction(hold, tile):
     """Twins that agree leave no room for negatives: each counts e^(−1/τ), and pushes no further."""
     hold(tile)

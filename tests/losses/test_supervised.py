@@ -12,18 +12,6 @@ PATHS = pytest.mark.parametrize("tile", [None, 3])
 
 
 @PATHS
-def test_a_label_of_one_scan_has_its_twin(hold, random_batch, naive, tile):
-    hold(tile)
-    z1, z2, _ = random_batch(6, 4)
-    label = torch.tensor([0, 0, 1, 2, 2, 2])
-    for loss, expected in (
-        (losses.SupCon("label"), naive.supcon(z1, z2, label.tolist(), 0.1)),
-        (losses.SINCERE("label"), naive.sincere(z1, z2, label.tolist(), 0.1)),
-    ):
-        torch.testing.assert_close(loss(z1, z2, {"label": label}), expected, rtol=1e-10, atol=1e-10)
-
-
-@PATHS
 def test_without_another_label_nothing_is_left_to_learn(hold, random_batch, tile):
     hold(tile)
     z1, z2, _ = random_batch(5, 4)

@@ -11,7 +11,7 @@ from numpydoc.validate import validate
 import neurocontrast
 
 PACKAGES = ("config", "data", "embedding", "encoders", "evaluation", "explanation", "findings", "kernels", "losses")
-PACKAGES += ("datasets", "page", "training", "transforms")
+PACKAGES += ("datasets", "training", "transforms")
 NOT_ASKED = {
     "ES01",  # an extended summary
     "SA01",  # See Also

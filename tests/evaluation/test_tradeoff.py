@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 
 from neurocontrast.evaluation.record import Evaluation
 from neurocontrast.findings.comparison.measure import Evaluated, tradeoff_table
+from neurocontrast.findings.folder import EvaluationFolder
 
 OUTSIDE = {"n": 50, "n_outside": 4}
 
 
-def evaluated(name: str, **summary: object) -> Evaluated:
+def evaluated(name: str, confounds: pd.DataFrame | None = None, **summary: object) -> Evaluated:
     content = {"splits": "stratified", **summary}
     base = {"format": 1, "target": "age", "kind": "continuous", "n": {}, "metrics": {}}
-    return Evaluated(name, Evaluation.model_validate(base | content), pd.DataFrame(), pd.DataFrame())
+    empty, found = pd.DataFrame(), Evaluation.model_validate(base | content)
+    return Evaluated(name, EvaluationFolder(Path(name), found, empty, empty, empty, confounds=confounds), empty)
 
 
 def block(unseen: float) -> dict:
@@ -37,8 +39,8 @@ def test_the_table_takes_what_each_evaluation_has():
         columns=["model", "metric", "value", "low", "high"],
     )
     full = evaluated("a", new_site=block(10.0), outlyingness=OUTSIDE)
-    old = evaluated("b")
-    old = replace(old, site={"balanced_accuracy": 0.6, "chance": 0.5})
+    site = {"column": "site", "within": "all", "metric": "balanced_accuracy", "value": 0.6, "chance": 0.5}
+    old = evaluated("b", pd.DataFrame([site]))
     left = evaluated("c", new_site=block(11.0) | {"unseen": None}, splits="leave-site-out")
     table = tradeoff_table([full, old, left], models, metric="mae").set_index("model")
     assert table.loc["a", ["known", "unseen", "ratio", "constant", "n_outside"]].tolist() == [

@@ -35,7 +35,7 @@ def test_evaluation_reporting_and_the_command_line_load_without_torch():
 
 
 @pytest.mark.parametrize(
-    "package", ["commands", "stages", "data", "embedding", "config", "transforms", "encoders", "training"]
+    "package", ["commands", "runs", "data", "embedding", "config", "transforms", "encoders", "training"]
 )
 def test_importing_a_package_does_not_load_torch(package):
     program = f"import sys, neurocontrast.{package}; print('torch' in sys.modules)"

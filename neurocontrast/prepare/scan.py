@@ -116,7 +116,8 @@ def _imitate(out: Path, stem: str, options: PrepareOptions, owner: int) -> None:
     if not options.imitations:
         return
     source = out / f"{stem}_brain.nii.gz"
-    given, voxels = describe_input(str(source), "", str(out)), None
+    # Records are the same wherever the folder is.
+    given, voxels = describe_input(str(source), "", str(out)) | {"place": ""}, None
     for number in range(1, options.imitations + 1):
         name = imitated_stem(stem, number)
         if read_record(out, name, given, options) is not None:

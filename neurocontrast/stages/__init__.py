@@ -1,1 +1,0 @@
-"""Commands and what runs share, on their way to ``commands/`` and ``runs/``."""

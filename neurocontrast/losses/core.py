@@ -151,7 +151,7 @@ class _LogSumExp(torch.autograd.Function):
         largest = scores.amax((2, 3), keepdim=True)
         terms = scores.sub_(largest).exp_()
         total = pairs.leave_out(terms if b is None else terms.mul_(b), without, 0).sum((2, 3))
-        sums = torch.where(total > 0, total.log() + largest[..., 0, 0], EMPTY)
+        sums = torch.where(total <= 0, EMPTY, total.log() + largest[..., 0, 0])  # NaN stays
         ctx.pairs, ctx.without = pairs, without
         ctx.save_for_backward(s, weights, sums)
         return sums
@@ -162,7 +162,7 @@ class _LogSumExp(torch.autograd.Function):
         s, weights, sums = ctx.saved_tensors
         terms = (s - sums[..., None, None]).clamp_max_(80).exp_()  # 0 · exp 80 is 0, and not NaN
         terms = ctx.pairs.leave_out(terms if weights is None else terms.mul_(weights.unsqueeze(1)), ctx.without, 0)
-        return terms.mul_(torch.where(sums > EMPTY / 2, gradient, 0)[..., None, None]), None, None, None
+        return terms.mul_(torch.where(sums <= EMPTY / 2, 0, gradient)[..., None, None]), None, None, None
 
 
 Formula = Callable[..., tuple[Tensor, ...]]

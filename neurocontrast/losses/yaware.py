@@ -72,7 +72,7 @@ class YAwareInfoNCE(Objective):
             return pairs.log_sum_exp(self._candidates(pairs, w)) - pairs.mean(w), pairs.mass(w)
 
         values, mass = pool.each_anchor(contrast)
-        return pool.mean(torch.where(values > EMPTY / 2, values, 0), mass)
+        return pool.mean(torch.where(values <= EMPTY / 2, 0, values), mass)  # NaN stays
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:

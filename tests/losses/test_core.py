@@ -223,3 +223,10 @@ def test_compiled(specimen, random_batch, hold, tile):
         _value_and_gradients(torch.compile(loss, backend="aot_eager"), z1, z2, metadata), expected, strict=True
     ):
         torch.testing.assert_close(got, wanted)
+
+
+def test_embeddings_that_are_not_finite_give_no_finite_loss():
+    z = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
+    broken = z.index_fill(0, torch.tensor([1]), torch.nan)
+    loss = losses.YAwareInfoNCE(Gaussian("age", sigma=3.0), temperature=0.5)
+    assert loss(broken, z, {"age": torch.arange(4.0)}).isnan()

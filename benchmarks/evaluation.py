@@ -50,7 +50,10 @@ from threadpoolctl import threadpool_limits
 sys.path.append(sys.argv[1])
 from evaluation import simulate
 from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.findings import measure
+try:
+    from neurocontrast.findings import measure
+except ImportError:  # a checkout of before findings
+    from neurocontrast.evaluation import run_study as measure
 table, features = simulate(int(sys.argv[2]), int(sys.argv[3]))
 study = plan_study(table, features, settings=EvaluationSettings(target=sys.argv[4]))
 with threadpool_limits(limits=1):

@@ -1,4 +1,4 @@
-"""Images with a given test set through the stages: evaluate, predict, an external set, compare."""
+"""Images with a given test set through the commands: evaluate, predict, an external set, compare."""
 
 from __future__ import annotations
 

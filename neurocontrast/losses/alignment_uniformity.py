@@ -203,7 +203,7 @@ def _uniformity(sums: Tensor, mass: Tensor) -> Tensor:
 
     d_ij / Σ_k d_ik is the formula's (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)) where v is 1.
     """
-    n_anchors = (mass > 0).to(mass.dtype).sum()
+    n_anchors = (~(mass <= 0)).to(mass.dtype).sum()  # those of NaN as well, so that it stays
     smallest = torch.finfo(mass.dtype).tiny
     value = (sums - mass.clamp_min(smallest).log()).flatten().logsumexp(0) - n_anchors.clamp_min(1).log()
     return torch.where(n_anchors > 0, value, 0.0)

@@ -86,7 +86,7 @@ class Pairs:
         summed = (self.s.sum(2) * others).sum(2)
         if self.pool.n_views > 1:
             summed = summed + (self.pool.n_views - 1) * own * self.twins()
-        return torch.where(mass > 0, summed / torch.where(mass > 0, mass, 1), 0)
+        return torch.where(mass <= 0, 0, summed / torch.where(mass <= 0, 1, mass))  # NaN stays
 
     def mass(self, weights: Tensor) -> Tensor:
         """Return Σ_j w_ij of each anchor, (V, n_i)."""
@@ -115,7 +115,7 @@ class Pairs:
             return self.log_sum_exp() - self.mean(weights)
         twins, others, mass = self.twins(), self._of_others(weights), self.mass(weights)
         nearer = (self.s.sum(2) * others).sum(2) - twins * (2 * others.sum(1))
-        nearer = torch.where(mass > 0, nearer / torch.where(mass > 0, mass, 1), -twins)
+        nearer = torch.where(mass <= 0, -twins, nearer / torch.where(mass <= 0, 1, mass))  # NaN stays
         return softplus_of(self.log_sum_exp(without="sample") - twins) - nearer
 
     @cached_property
@@ -270,7 +270,8 @@ class Pool:
         """
         if mass is None or self.n_views > 1:
             return values.mean()
-        return torch.where(mass > 0, values, 0).sum() / (mass > 0).sum().clamp_min(1)
+        absent = mass <= 0  # false for NaN, which stays
+        return torch.where(absent, 0, values).sum() / (~absent).sum().clamp_min(1)
 
 
 class _InBlocks(torch.autograd.Function):

@@ -137,13 +137,15 @@ class Triplet(Objective):
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         def of_anchors(pairs: Pairs) -> tuple[Tensor, Tensor]:
             apart = distances(pairs.s).flatten(2)
-            alike = (pairs.weights(self.kernel) > 0).unsqueeze(1).expand_as(pairs.s)
+            same = pairs.weights(self.kernel)
+            alike = (same > 0).unsqueeze(1).expand_as(pairs.s)
             # The sum over active triplets is linear in the distances: each counts once for every active triplet in
             # which it pulls, minus once for every one in which it pushes.
             counts, n_active = _counts(
                 apart.detach(), (alike & ~pairs.itself).flatten(2), ~alike.flatten(2), self.margin
             )
-            return (counts * apart).sum(2) + self.margin * n_active, n_active
+            # Weights that are NaN, of a label missing on an accelerator, stay.
+            return (counts * apart).sum(2) + self.margin * n_active + 0 * pairs.mass(same), n_active
 
         totals, n_triplets = pool.each_anchor(of_anchors)
         return {"triplet": totals.sum() / n_triplets.sum().clamp_min(1)}

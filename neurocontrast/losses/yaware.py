@@ -81,10 +81,10 @@ class YAwareInfoNCE(Objective):
             return pairs.mean(w), pairs.log_sum_exp(b), pairs.mass(b), pairs.mass(w)
 
         similarity, sums, n_candidates, mass = pool.each_anchor(of_anchors)
-        log_candidates = pool.mean(torch.where(n_candidates > 0, n_candidates, 1).log(), mass)
+        log_candidates = pool.mean(torch.where(n_candidates <= 0, 1, n_candidates).log(), mass)
         return {
             "alignment": -pool.mean(similarity, mass),
-            "uniformity": pool.mean(torch.where(n_candidates > 0, sums, 0), mass) - log_candidates,
+            "uniformity": pool.mean(torch.where(n_candidates <= 0, 0, sums), mass) - log_candidates,
             "log_candidates": log_candidates,
         }
 

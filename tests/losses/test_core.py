@@ -12,6 +12,7 @@ import torch
 from neurocontrast import losses
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Categorical, Gaussian, Linear
+from neurocontrast.losses.core import Pool
 
 AGE = Gaussian("age", sigma=5.0)
 
@@ -230,3 +231,38 @@ def test_embeddings_that_are_not_finite_give_no_finite_loss():
     broken = z.index_fill(0, torch.tensor([1]), torch.nan)
     loss = losses.YAwareInfoNCE(Gaussian("age", sigma=3.0), temperature=0.5)
     assert loss(broken, z, {"age": torch.arange(4.0)}).isnan()
+
+
+def _build_on_labels(name):
+    return lambda kernel: getattr(losses, name)("site")  # noqa: ARG005
+
+
+@pytest.mark.parametrize("n_views", [1, 2, 3])
+@pytest.mark.parametrize(
+    "build",
+    [
+        losses.YAwareInfoNCE,
+        losses.ExponentialYAware,
+        losses.ConditionalAlignment,
+        losses.ConditionalUniformity,
+        losses.ConditionalAlignmentUniformity,
+        lambda kernel: losses.ConditionalUniformity(AGE, negatives=kernel),
+        lambda kernel: losses.YAwareInfoNCE(AGE, negatives=kernel),
+        *map(_build_on_labels, ("SupCon", "SINCERE", "EpsilonSupInfoNCE", "Triplet")),
+    ],
+)
+def test_weights_that_are_not_known_give_no_finite_loss(build, n_views, monkeypatch):
+    """On an accelerator nothing looks at metadata: a missing value makes NaN weights, and these a NaN loss."""
+    bind = Pool.bind
+
+    def bind_with_missing(pool, kernel):
+        block = bind(pool, kernel)
+        missing = (torch.arange(6) == 2).unsqueeze(1) | (torch.arange(6) == 2)
+        return lambda i, j: block(i, j).masked_fill(missing[i, j], torch.nan)
+
+    monkeypatch.setattr(Pool, "bind", bind_with_missing)
+    views = list(torch.randn(n_views, 6, 4, generator=torch.Generator().manual_seed(0)))
+    metadata = {"age": torch.arange(20.0, 80.0, 10.0), "site": torch.tensor([0, 1, 0, 0, 1, 0])}
+    loss = build(AGE)
+    assert loss(views, None, metadata).isnan()
+    assert any(part.isnan() for part in loss.terms(views, None, metadata).values())

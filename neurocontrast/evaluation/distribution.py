@@ -68,7 +68,8 @@ def training_reference(study: Study) -> Reference | str | None:
         return None
     fitted, seed = study.fitted_rows, derive_seed("outlyingness", study.settings.seed)
     rows = fitted[draw_subjects(study.subjects[fitted], seed=seed, n_scans=MAX_REFERENCE)[0]]
-    x = study.design()(rows, rows)[1]
+    design = study.design()
+    x = design(fitted if design.steps else rows, rows)[1]  # steps are estimated on all scans, as those of the probe
     found = fit_distribution(x, study.sites[rows], study.subjects[rows], seed=seed)
     return found if isinstance(found, str) else Reference(found[0], rows, found[1])
 

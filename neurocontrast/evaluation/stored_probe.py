@@ -230,7 +230,9 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
         with np.errstate(all="ignore"):  # arrays that do not fit fail on one row
             row = np.zeros((1, probe.n_features))
             n_scores = len(about.classes) if about.kind == "multiclass" else 1
-            fits = len(probe.shares) == len(about.classes) and probe.predict(row).size == n_scores
+            # Intercepts of several probes, which an earlier version averaged, would be added up.
+            fits = len(probe.shares) == len(about.classes) and probe.intercept.shape == (n_scores,)
+            fits = fits and probe.coefficients.shape == (probe.n_features, n_scores) and probe.predict(row).size > 0
             if probe.distribution is not None:
                 probe.distribution.percentiles(row)
     except DAMAGE:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -137,8 +138,17 @@ def test_a_damaged_probe_is_named(make_cohort, tmp_path, damage, message):
         load_probe(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["inside_centres", "inside_axes", "inside_usual", "inside_remainder"])
-@pytest.mark.parametrize("change", [None, np.zeros((7, 3)), np.zeros(0)])
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        *product(
+            ("inside_centres", "inside_axes", "inside_usual", "inside_remainder"),
+            (None, np.zeros((7, 3)), np.zeros(0)),
+        ),
+        ("intercept", np.zeros(2)),  # of two blocks, each with a probe, which an earlier version averaged
+        ("coefficients", np.zeros((20, 2))),
+    ],
+)
 def test_further_arrays_that_are_missing_or_do_not_fit_are_refused(make_cohort, tmp_path, name, change):
     cohort = make_cohort(80, n_features=20, classes=CLASSES["binary"])
     settings = EvaluationSettings(target="diagnosis", **{**FAST, "probe": "svm"})

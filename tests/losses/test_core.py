@@ -234,7 +234,7 @@ def test_embeddings_that_are_not_finite_give_no_finite_loss():
 
 
 def _build_on_labels(name):
-    return lambda kernel: getattr(losses, name)("site")  # noqa: ARG005
+    return lambda kernel: getattr(losses, name)("site")
 
 
 @pytest.mark.parametrize("n_views", [1, 2, 3])

@@ -11,11 +11,19 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import StrictFloat, StrictInt
 
-from neurocontrast.evaluation.distribution import COVARIANCE, Reference, count_outside, fit_shape, outside_message
+from neurocontrast.evaluation.distribution import (
+    COVARIANCE,
+    Reference,
+    count_outside,
+    fit_distribution,
+    fit_shape,
+    outside_message,
+)
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Notice, Part, Section
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.findings.finding import Found, Inputs
+from neurocontrast.seeds import derive_seed
 
 __all__ = ["Outlyingness", "SiteOutside", "measure_external", "measure_outlyingness"]
 
@@ -45,6 +53,8 @@ class Outlyingness(Part):
 
 Floats = npt.NDArray[np.float64]
 
+ENOUGH = 0.75
+"""Training folds with a smaller share of the scans learn usual distances of their own, which are larger."""
 _EXPLANATION = (
     "Do not trust the number for these scans: the model gives one wherever they lie, but it learned from nothing like "
     "them. They count in the figures below. See “Scans unlike those it learned from”."
@@ -75,8 +85,13 @@ def _score(study: Study, split: Split, reference: Reference) -> Floats | str:
     drawn = np.isin(split.train, reference.rows)
     x_train, x_test = study.design()(split.train, split.test)
     rows = split.train[drawn]
-    n_axes = len(reference.distribution.variances)
-    shape = fit_shape(x_train[drawn], study.sites[rows], study.subjects[rows], n_axes=n_axes)
+    places, people = study.sites[rows], study.subjects[rows]
+    if len(rows) < ENOUGH * len(reference.rows):
+        found = fit_distribution(
+            x_train[drawn], places, people, seed=derive_seed("outlyingness", study.settings.seed, split.fold)
+        )
+        return found if isinstance(found, str) else np.column_stack(found[0].percentiles(x_test))
+    shape = fit_shape(x_train[drawn], places, people, n_axes=len(reference.distribution.variances))
     if isinstance(shape, str):
         return shape
     # Usual are the distances of the same training scans, each measured without its own subject.

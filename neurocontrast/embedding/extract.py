@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import shutil
 from collections.abc import Iterator
@@ -15,10 +16,12 @@ import torch
 from neurocontrast.data.batches import Images, read_batches
 from neurocontrast.embedding.settings import EmbeddingSettings
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder
+from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.devices import keeping_freed_memory, usable_accelerator
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.reading import read_array
 
 __all__ = ["FinishedBatches", "extract_features"]
 
@@ -38,12 +41,17 @@ class FinishedBatches:
         self.target, self._folder = target, target.with_name(f".{target.name}.{key[:16]}.partial")
 
     def read_into(self, features: npt.NDArray[np.float32]) -> list[int]:
-        """Fill in the rows of finished batches, of all (n, n_features), and return the first row of each batch."""
+        """Fill in the rows of finished batches, of all (n, n_features), and return the first row of each batch.
+
+        A batch whose file is damaged is computed again.
+        """
         found = []
         for path in sorted(self._folder.glob("[0-9]*.npy")):
-            rows = np.load(path, allow_pickle=False)
-            found.append(int(path.stem))
-            features[found[-1] : found[-1] + len(rows)] = rows
+            with contextlib.suppress(DataError, ValueError):
+                first, rows = int(path.stem), read_array(path)
+                if rows.ndim == 2 and features[first : first + len(rows)].shape == rows.shape:
+                    features[first : first + len(rows)] = rows
+                    found.append(first)
         return found
 
     def add(self, first: int, features: npt.NDArray[np.float32]) -> None:
@@ -55,7 +63,7 @@ class FinishedBatches:
     def remove(self) -> None:
         """Remove all such folders of the table, of other keys too."""
         for folder in self.target.parent.glob(f".{glob.escape(self.target.name)}.*.partial"):
-            shutil.rmtree(folder)
+            folder.unlink() if folder.is_file() else shutil.rmtree(folder)  # a file: of an earlier version
 
 
 def extract_features(

@@ -76,7 +76,7 @@ class Affine(Operation):
     translation_voxels: Annotated[Pair, Span(ge=-16.0, le=16.0)] = (-1.0, 1.0)
     """Shift along each axis."""
     scale: Annotated[Pair, Span(ge=0.5, le=2.0)] = (1.0, 1.0)
-    """Factor on lengths, drawn for each axis. The size of the brain tells age and sex."""
+    """Factor on lengths, drawn by its reciprocal for each axis. The size of the brain tells age and sex."""
 
 
 class Contrast(Operation):

@@ -94,7 +94,7 @@ def _affine(affine: Affine, key: str) -> RandAffined:
         prob=affine.probability,
         rotate_range=[tuple(np.deg2rad(affine.rotation_degrees))] * 3,
         translate_range=[affine.translation_voxels] * 3,
-        scale_range=[(low - 1.0, high - 1.0)] * 3,
+        scale_range=[(1.0 / high - 1.0, 1.0 / low - 1.0)] * 3,  # MONAI scales the grid: 0.5 doubles lengths
         mode=("bilinear", "nearest"),
         padding_mode="zeros",
     )

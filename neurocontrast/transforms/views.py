@@ -128,8 +128,12 @@ class TwoViews:
         if self._batch is not None:
             views = self._batch(images, seeds)
         else:
-            # One image after the other: a view cannot then depend on its batch.
-            views = torch.stack([self._one(*each) for each in zip(images, names, seeds, strict=True)])
+            shape = (len(images), self.n_channels or images.shape[1], *images.shape[2:])
+            views = torch.empty(shape, dtype=torch.float32, device=images.device)
+            # One image after the other: a view cannot then depend on its batch. Copied at once: a transform may return
+            # the same memory each time.
+            for view, *each in zip(views, images, names, seeds, strict=True):
+                view.copy_(self._one(*each))
         # A sum is forty times as fast as a look at each value.
         if not math.isfinite(float(views.sum())):
             for view, image, name in zip(views, images, names, strict=True):
@@ -159,7 +163,7 @@ class TwoViews:
             raise ConfigError(
                 f"augment: a view must be a tensor of the image's shape {shape}, under '{_KEY}'. Got {what} for {name}."
             )
-        return (found.as_tensor() if isinstance(found, MetaTensor) else found).float()
+        return found.as_tensor() if isinstance(found, MetaTensor) else found
 
     def _try(self, image: Tensor, name: str) -> None:
         """Refuse a transform whose views do not follow from its seed; once, on the first sample."""

@@ -31,3 +31,18 @@ def test_batches_of_another_key_are_not_used_and_go_with_the_others(target):
     assert read(target, "b" * 32)[0] == []
     FinishedBatches(target, "b" * 32).remove()
     assert list(target.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00", None])
+def test_a_damaged_batch_is_computed_again(target, content):
+    file = next(target.parent.glob(".*")) / "00000004.npy"
+    file.write_bytes(file.read_bytes()[:-1] if content is None else content)
+    there, features = read(target)
+    assert there == [0]
+    np.testing.assert_array_equal(features[4:], 0)
+
+
+def test_what_an_earlier_version_left_is_removed_too(target):
+    (target.parent / f".{target.name}.{'c' * 16}.12345678.partial").write_bytes(b"its own format")
+    FinishedBatches(target, "a" * 32).remove()
+    assert list(target.parent.iterdir()) == []

@@ -160,8 +160,17 @@ def test_positions_and_exponents_fill_their_ranges():
     for axis in range(3):
         uniform(drawn, "rotate", np.deg2rad(-5), np.deg2rad(10), axis)
         uniform(drawn, "translate", -2, 1, axis)
-        uniform(drawn, "scale", 0.9, 1.2, axis)
+        uniform(drawn, "scale", 1 / 1.2, 1 / 0.9, axis)  # of the grid, on which lengths become larger by 0.9 to 1.2
     assert brain_views(only("contrast", gamma=(0.5, 1.5))).transforms[1].adjuster.gamma == (0.5, 1.5)
+
+
+@pytest.mark.parametrize("scale", [0.8, 1.2])
+def test_scale_is_a_factor_on_lengths_of_the_brain(normalised_brain, scale):
+    x = normalised_brain("zscore-brain", 0)
+    view = view_of(x, only("affine", rotation_degrees=(0, 0), translation_voxels=(0, 0), scale=(scale, scale)))
+    places = [torch.nonzero(each[0]).float() for each in (x, torch.as_tensor(view))]
+    found = places[1].std(0) / places[0].std(0)
+    torch.testing.assert_close(found, torch.full((3,), scale), rtol=0.04, atol=0.0)
 
 
 def test_moving_takes_signal_and_brain_along(normalised_brain):

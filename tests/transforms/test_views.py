@@ -57,6 +57,21 @@ def volumes():
     return torch.randn(6, 1, *SHAPE, generator=torch.Generator().manual_seed(0))
 
 
+class SameMemory:
+    """A transform that returns the same memory each time."""
+
+    def __init__(self):
+        self.made = torch.zeros(1, *SHAPE)
+
+    def __call__(self, data):
+        self.made.copy_(data["image"])
+        return {"image": self.made}
+
+
+def test_a_transform_may_return_the_same_memory_each_time(volumes):
+    assert torch.equal(TwoViews(SameMemory(), seed=0).view(volumes, NAMES, epoch=0, view=0), volumes)
+
+
 @pytest.fixture(params=list(PIPELINES))
 def pipeline(request):
     return PIPELINES[request.param]

@@ -48,7 +48,7 @@ class RandImageViewd(RandBatchTransform):
     >>> import torch
     >>> from neurocontrast.transforms import ImageAugmentSettings, RandImageViewd, TwoViews
     >>> images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
-    >>> views = TwoViews(RandImageViewd("image", ImageAugmentSettings.supcon()), seed=0)
+    >>> views = TwoViews(RandImageViewd("image", ImageAugmentSettings()), seed=0)
     >>> view1, view2 = views(images, ["cat", "dog"], epoch=3)
     >>> view1.shape, view1.dtype
     (torch.Size([2, 3, 32, 32]), torch.float32)

@@ -233,6 +233,7 @@ class VolumeCache:
         try:
             mode = self._make_folder()
             with atomic_path(path) as temporary:
+                temporary.touch(mode & 0o644)  # nobody else may open it to write, not even at first
                 temporary.write_bytes(save(dict(parts), metadata=about))
                 with contextlib.suppress(OSError):  # a disk without permissions
                     temporary.chmod(mode & 0o644)

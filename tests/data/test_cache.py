@@ -367,3 +367,21 @@ def test_neither_old_files_nor_the_clock_of_another_host_are_waited_for(brain, w
     monkeypatch.setattr("neurocontrast.data.cache.time.time", lambda: now + skew)
     monkeypatch.setattr("neurocontrast.data.cache.time.sleep", lambda seconds: pytest.fail("waited"))
     cache.read(path)
+
+
+def test_an_entry_cannot_be_opened_by_others_while_it_is_written(cache, scans, monkeypatch):
+    modes, write = [], Path.write_bytes
+
+    def watched(path, content):
+        modes.append(stat.S_IMODE(path.stat().st_mode))
+        return write(path, content)
+
+    cache.folder.parent.mkdir()
+    cache.folder.parent.chmod(0o2775)
+    monkeypatch.setattr(Path, "write_bytes", watched)
+    before = os.umask(0o002)
+    try:
+        cache.read(scans[0])
+    finally:
+        os.umask(before)
+    assert modes == [0o644]

@@ -23,7 +23,7 @@ class TrainingDistribution:
     `centres` (n sites, p); `scale` (p,) is the standard deviation within sites, infinite for a feature that does not
     vary there. `axes` (p, k) and `variances` (k,) are of the principal axes of the scaled features within sites,
     `remainder` of every direction orthogonal to them. `usual` (n sites, 201) are distances of training scans at
-    percentiles 0, 0.5 … 100, the same for every site.
+    percentiles 0, 0.5 … 100: the same for every site, but of each site its own in probes of earlier versions.
     """
 
     sites: tuple[str, ...]
@@ -36,13 +36,18 @@ class TrainingDistribution:
 
     def distances(self, x: npt.NDArray[np.floating]) -> Floats:
         """Return the distance of each scan (n, p) to the nearest centre (n,)."""
-        blocks = [np.asarray(x[start : start + _BLOCK_ROWS]) for start in range(0, max(1, len(x)), _BLOCK_ROWS)]
-        return np.concatenate([np.min([self._distance(rows - each) for each in self.centres], 0) for rows in blocks])
+        return self._from_centres(x).min(axis=0)
 
     def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
-        """Return the distance of each scan, and its percentile among usual distances."""
-        distances = self.distances(x)
-        return distances, np.array([place(distance, self.usual[0]) for distance in distances], dtype=float)
+        """Return the distance of each scan, and its percentile among usual distances from the same centre."""
+        found = self._from_centres(x)
+        distances, usual = found.min(axis=0), self.usual[found.argmin(axis=0)]
+        return distances, np.array([place(*each) for each in zip(distances, usual, strict=True)], dtype=float)
+
+    def _from_centres(self, x: npt.NDArray[np.floating]) -> Floats:
+        """Return the distance of each scan from every centre, (n sites, n)."""
+        blocks = [np.asarray(x[start : start + _BLOCK_ROWS]) for start in range(0, max(1, len(x)), _BLOCK_ROWS)]
+        return np.concatenate([[self._distance(rows - each) for each in self.centres] for rows in blocks], axis=1)
 
     def _distance(self, deviations: Floats) -> Floats:
         scaled = deviations / self.scale

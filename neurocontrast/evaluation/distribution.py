@@ -58,8 +58,8 @@ class Reference:
     distances: Floats
 
     def usual(self, rows: Rows) -> Floats:
-        """Return the distances of some rows at `LEVELS`, (1, 201)."""
-        return np.percentile(self.distances[np.isin(self.rows, rows)], LEVELS)[None]
+        """Return the distances of some rows at `LEVELS`, (201,)."""
+        return np.percentile(self.distances[np.isin(self.rows, rows)], LEVELS)
 
 
 def training_reference(study: Study) -> Reference | str | None:

@@ -31,8 +31,8 @@ RARE_SHARE = 0.3
 """A class of two with a smaller share of the scans is warned about."""
 SITE_ASSOCIATION, SEX_ASSOCIATION = 0.3, 0.2
 """Bias-corrected Cramér's V with the class; of the site also the root of the variance of a number that it explains."""
-AGE_ASSOCIATION = 0.15
-"""Root of the share of the variance of age that classes explain: 0.3 standard deviations between two even classes."""
+AGE_DIFFERENCE, AGE_ASSOCIATION = 0.3, 0.15
+"""Mean ages of two classes apart, in standard deviations; of several, root of the variance of age that they explain."""
 _FEW = "With so few, chance alone moves the result a lot. Read the interval, not the point."
 _CONFOUNDED = (
     "Where {what} and target go together, a model that reads {what} off the scan looks as if it had read the target. "
@@ -245,11 +245,15 @@ def _age(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
     ages, codes = table["age"].to_numpy()[first], target.values[first]
     if target.name == "age" or not len(ages):
         return
-    strength = float(np.sqrt(variance_explained(ages, codes)))
-    if strength > AGE_ASSOCIATION:
-        present = np.unique(codes).astype(int)
+    explained, present = variance_explained(ages, codes), np.unique(codes).astype(int)
+    strength, limit, what = float(np.sqrt(explained)), AGE_ASSOCIATION, "√ε²"
+    if target.kind == "binary" and len(present) == 2:  # a rare class explains little, however far it is from the other
+        share = float(codes.mean())
+        spread = max(1 - explained, np.finfo(float).tiny) * share * (1 - share)
+        strength, limit, what = float(np.sqrt(explained / spread)), AGE_DIFFERENCE, "difference in standard deviations"
+    if strength > limit:
         means = ", ".join(f"{target.classes[code]} {ages[codes == code].mean():.1f}" for code in present)
-        yield _differing("age", f"√ε² {strength:.2f} > {AGE_ASSOCIATION}; means {means}", target)
+        yield _differing("age", f"{what} {strength:.2f} > {limit}; means {means}", target)
 
 
 def _sex(table: pd.DataFrame, target: Target) -> Iterable[Notice]:

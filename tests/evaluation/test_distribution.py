@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -104,6 +106,17 @@ def test_what_does_not_vary_is_left_out():
     moved[:, -1] = 99.0
     np.testing.assert_allclose(found.distances(moved), found.distances(x))
     assert fit_distribution(np.ones((60, 4)), sites, names(60), seed=0) == "no feature varies within the training sites"
+
+
+def test_a_percentile_is_among_the_usual_distances_of_the_nearest_site():
+    """Probes of earlier versions, the shipped ones among them, have other usual distances at every site."""
+    x, sites = draw(150, site=6.0)
+    found = fit_distribution(x, sites, names(150), seed=0)[0]
+    nearest = np.searchsorted(found.sites, sites)
+    apart = replace(found, usual=found.usual * np.array([[1.0], [10.0], [10.0]]))
+    before, after = found.percentiles(x)[1], apart.percentiles(x)[1]
+    np.testing.assert_array_equal(after[nearest == 0], before[nearest == 0])
+    assert after[nearest > 0].max() < 1 < np.median(before[nearest > 0])
 
 
 def test_small_sites_and_scans_without_a_site_share_a_centre():

@@ -198,6 +198,17 @@ def test_imbalance_of_age_and_sex_is_warned_about(make_cohort):
     assert {"age_imbalance", "sex_imbalance"} <= codes(study)
 
 
+@pytest.mark.parametrize("share", [0.5, 0.05])
+def test_an_older_class_is_warned_about_however_rare_it_is(make_cohort, share):
+    cohort = make_cohort(400)
+    cohort.table["diagnosis"] = np.where(np.arange(400) < 400 * share, "patient", "control")
+    cohort.table["age"] = np.random.default_rng(0).normal(50, 10, 400)
+    settings = EvaluationSettings(**FAST)
+    assert "age_imbalance" not in codes(plan_study(cohort.table, cohort.features, settings=settings))
+    cohort.table.loc[cohort.table["diagnosis"] == "patient", "age"] += 7
+    assert "age_imbalance" in codes(plan_study(cohort.table, cohort.features, settings=settings))
+
+
 def test_rows_without_target_or_not_selected_are_counted(make_cohort):
     cohort = make_cohort(100)
     cohort.table.loc[:4, "diagnosis"] = None

@@ -95,7 +95,8 @@ def _score(study: Study, split: Split, reference: Reference) -> Floats | str:
     if isinstance(shape, str):
         return shape
     # Usual are the distances of the same training scans, each measured without its own subject.
-    return np.column_stack(replace(shape, usual=reference.usual(rows)).percentiles(x_test))
+    usual = np.tile(reference.usual(rows), (len(shape.sites), 1))
+    return np.column_stack(replace(shape, usual=usual).percentiles(x_test))
 
 
 def measure_external(study: Study, split: Split, reference: Reference | str | None) -> Found:

@@ -82,7 +82,7 @@ def test_all_scans_of_a_subject_are_in_one_fold():
     """Copies of a scan would make it usual, were they not left out together."""
     x, sites = draw(40, p=300)
     once = fit_distribution(x, sites, names(40), seed=0)[0]
-    thrice = fit_distribution(np.tile(x, (3, 1)), sites * 3, np.tile(names(40), 3), seed=0)[0]
+    thrice = fit_distribution(np.repeat(x, 3, axis=0), np.repeat(sites, 3), np.repeat(names(40), 3), seed=0)[0]
     new = draw(200, p=300, seed=1)[0]
     assert np.median(thrice.percentiles(new)[1]) == pytest.approx(np.median(once.percentiles(new)[1]), abs=20)
 

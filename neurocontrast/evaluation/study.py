@@ -247,11 +247,14 @@ def _look_at_results(figures: Mapping[str, Any], models: Models, facts: Mapping[
         )
     permutation = figures.get("permutation")
     if permutation and permutation["share_moved"] < FEW_MOVED:
+        within = [unit for unit in ("site", "fold") if permutation[f"within_{unit}"]]
+        text = f", since labels are exchanged within {' and '.join(within)}" if within else ""
+        remedy = " or ".join({"site": "larger sites", "fold": "fewer folds"}[unit] for unit in within)
+        remedy = f" {remedy.capitalize()} would give it more to exchange." if within else ""
         yield Notice(
             "permutation_moves_few",
-            f"A permutation changes the labels of {permutation['share_moved']:.0%} of the scans only, since labels "
-            "are exchanged within site and fold, and few subjects of different labels share both: the permutation "
-            "test can find next to nothing. Larger sites, or fewer folds, give it more to exchange.",
+            f"A permutation changes the labels of {permutation['share_moved']:.0%} of the scans only{text}: the "
+            f"permutation test can find next to nothing.{remedy}",
             "A large permutation p-value is no evidence against the model here.",
         )
 

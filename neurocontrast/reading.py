@@ -143,7 +143,8 @@ def read_json(
     Raises
     ------
     NeurocontrastError
-        Of class `error`: no regular file, too large, not UTF-8, not JSON (NaN is not), or of another kind than `of`.
+        Of class `error`: no regular file, too large, not UTF-8, not JSON (NaN is not), with two values for one key, or
+        of another kind than `of`.
     """
     content = read_bytes(path, error=error, remedy=remedy, limit=limit)
     return parse_json(content, place=path, of=of, error=error, remedy=remedy)
@@ -160,7 +161,7 @@ def parse_json(
     """Return the value of a JSON text, by the rules of `read_json`; `place` begins the message."""
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
-        value = json.loads(text, parse_constant=_no_constant)
+        value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_without_contradictions)
     except RecursionError:
         _refuse(error, place, "not readable as JSON (nested too deep)", remedy)
     except ValueError as problem:
@@ -173,6 +174,14 @@ def parse_json(
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+def _without_contradictions(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    for key, value in pairs:
+        if value != found[key]:
+            raise ValueError(f"two values for the key {key[:60]!r}")
+    return found
 
 
 def read_array(path: str | os.PathLike[str], *, error: type[NeurocontrastError] = DataError, remedy: str = "") -> Any:

@@ -23,6 +23,7 @@ from neurocontrast.tables import read_parquet, read_table, read_workbook
         (b"[" * 100_000 + b"]" * 100_000, "nested too deep"),
         (b'{"n": ' + b"9" * 5_000 + b"}", "4300 digits"),
         (b'{"n": NaN}', "NaN is not JSON"),
+        (b'{"sex": {"1": "male", "1": "female"}}', "two values for the key '1'"),
     ],
 )
 def test_json_that_cannot_be_used_is_one_sentence(tmp_path, content, found):
@@ -34,7 +35,7 @@ def test_json_that_cannot_be_used_is_one_sentence(tmp_path, content, found):
 
 def test_json_that_people_write_is_read(tmp_path):
     path = tmp_path / "x.json"
-    path.write_bytes(b'\xef\xbb\xbf{"a": 1, "b": [340282366920938463463374607431768211455, 0.5, "\xc3\xa9"]}')
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1, "a": 1, "b": [340282366920938463463374607431768211455, 0.5, "\xc3\xa9"]}')
     assert read_json(path) == {"a": 1, "b": [2**128 - 1, 0.5, "é"]}
     path.write_text("[1]")
     assert read_json(path, of=list) == [1]

@@ -27,6 +27,7 @@ from neurocontrast.prepare.records import (
     PrepareOptions,
     files_of_scan,
     imitated_stem,
+    problem_of_images,
     recipe_of,
 )
 from neurocontrast.progress import SILENT, Progress
@@ -112,6 +113,7 @@ def prepare(
     stems = [name.replace(" session ", "_ses-").replace("/", "-").replace(" ", "-") for name in cohort.names()]
     _refuse_outputs(cohort, target, stems, options)
     with _held(target, progress):
+        _refuse_another_cohort(cohort, target, stems, options)
         _write_record(target, cohort, options, n=None)
         facts = _prepare_all(cohort, target, stems, options, n_workers, progress)
         _refuse_or_warn(cohort, facts, skip, progress)
@@ -185,6 +187,16 @@ def _refuse_outputs(cohort: Cohort, target: Path, stems: Sequence[str], options:
                 f"out: '{target}' holds {there[0]} and no {RECORD_NAME}, so it is not known what it was made from. "
                 "Give another folder."
             )
+
+
+def _refuse_another_cohort(cohort: Cohort, target: Path, stems: Sequence[str], options: PrepareOptions) -> None:
+    """Refuse images of other scans with the same names, before any work."""
+    problems = Problems(f"out: '{target}' holds images of another cohort")
+    paths = zip(cohort.table["path"].astype(str), cohort.paths_in("mask_path"), strict=True)
+    for name, stem, (source, mask) in zip(cohort.names(), stems, paths, strict=True):
+        if problem := problem_of_images(target / "images", stem, source, mask, str(cohort.root), options):
+            problems.add(problem, name=name)
+    problems.raise_if_any()
 
 
 @contextlib.contextmanager

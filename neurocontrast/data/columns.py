@@ -20,10 +20,8 @@ _TOP_CODED = re.compile(r"([0-9]+(?:\.[0-9]+)?)\+")
 _DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]+")
 CODES_IN_NAME = re.compile(r"\(([^()]*=[^()]*)\)")
 """Codes that the name of a column explains, as IXI's ``SEX_ID (1=m, 2=f)`` does."""
-_IDENTIFIERS = (
-    *("participant_id", "subject_id", "subject", "ixi_id", "src_subject_id", "subjid", "subjectid", "sub", "id"),
-    *("participant", "names"),
-)
+IDENTIFIERS = ("participant_id", "subject_id", "subject", "ixi_id", "src_subject_id")
+"""Usual names of the column that names people; ``id`` can number the rows."""
 SESSIONS = ("session_id", "session", "ses")
 _SEX = {
     **dict.fromkeys(("m", "male", "man", "boy", "1", "1.0"), "M"),
@@ -109,12 +107,14 @@ def first_of(columns: Iterable[str], names: Sequence[str]) -> str:
     return next((by_name[name] for name in names if name in by_name), "")
 
 
-def identifier_column(columns: Sequence[str], *, source: str, id_column: str | None = None) -> str:
-    """Return the column of identifiers of a table: `id_column`, or the first with a usual name."""
+def identifier_column(
+    columns: Sequence[str], *, source: str, id_column: str | None = None, names: Sequence[str] = IDENTIFIERS
+) -> str:
+    """Return the column of identifiers of a table: `id_column`, or the first of `names`."""
     if id_column is not None and id_column not in columns:
         near = suggestion(id_column, columns)
         raise DataError(f"{source}: there is no column '{id_column}'.{near} It has: {one_of(columns)}.")
-    found = id_column or first_of(columns, _IDENTIFIERS)
+    found = id_column or first_of(columns, names)
     if not found:
         raise DataError(
             f"{source}: no column of identifiers such as 'participant_id'; it has: {one_of(columns)}. "

@@ -23,6 +23,7 @@ __all__ = [
     "files_of_scan",
     "forget",
     "imitated_stem",
+    "problem_of_images",
     "read_record",
     "recipe_of",
     "write_record",
@@ -101,6 +102,21 @@ def describe_input(path: str, mask_path: str, root: str) -> dict[str, Any]:
         }
     except OSError as error:
         raise DataError(str(error)) from error
+
+
+def problem_of_images(folder: Path, stem: str, path: str, mask_path: str, root: str, options: PrepareOptions) -> str:
+    """Return why the images of a scan cannot be replaced, or ""; files are read only where their place has changed."""
+    try:
+        before = read_json(folder / f"{stem}.json")["input"]["place"]
+        given = None if before == digest_of("place", Path(path).absolute()) else describe_input(path, mask_path, root)
+    except (DataError, KeyError, TypeError):  # made again, or reported when the scan is prepared
+        return ""
+    try:
+        if given is not None:
+            read_record(folder, stem, given, options)
+    except DataError as error:
+        return str(error)
+    return ""
 
 
 def read_record(folder: Path, stem: str, given: dict[str, Any], options: PrepareOptions) -> dict[str, Any] | None:

@@ -269,6 +269,12 @@ def test_wrong_options_are_named(bids, tmp_path):
     assert list(out.parent.iterdir()) == []
 
 
+def test_numbers_of_rows_are_not_taken_for_people(bids, tmp_path):
+    put(tmp_path, "sheet.csv", "id,patient,diagnosis\n01,02,AD\n02,01,CN")
+    with pytest.raises(DataError, match=r"sheet\.csv: no column of identifiers .*'patient'"):
+        made(bids, tmp_path, phenotypes=[tmp_path / "sheet.csv"])
+
+
 def test_several_layouts_are_told_apart(bids, tmp_path):
     put(bids, "derivatives/fmriprep/sub-01/ses-1/anat/sub-01_ses-1_desc-preproc_T1w.nii.gz")
     with pytest.raises(DataError, match=r"several layouts are there: bids \(3 images\), fmriprep \(1 images\)"):
@@ -289,8 +295,8 @@ def test_numbers_that_differ_in_leading_zeros_alone_are_told_and_others_are_not(
 @pytest.mark.parametrize("content", ['{"name": "vite"}', "no JSON"])
 def test_a_record_of_another_program_is_never_replaced(bids, tmp_path, name, content):
     put(tmp_path / "out", name, content)
-    for options, found in (({}, "exists already"), ({"overwrite": True}, "of another program")):
-        with pytest.raises(ConfigError, match=rf"{name} (is )?{found}"):
+    for options, found in (({}, "exists already"), ({"overwrite": True}, "by another program")):
+        with pytest.raises(ConfigError, match=rf"{name} (was written )?{found}"):
             made(bids, tmp_path, **options)
     assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
     assert (tmp_path / "out" / name).read_text() == content

@@ -119,7 +119,7 @@ def in_flags(message: str, parameters: Mapping[str, inspect.Parameter]) -> str:
         is_option = any(isinstance(each, OptionInfo) for each in getattr(parameter.annotation, "__metadata__", ()))
         if is_option and flag not in message:
             message = re.sub(rf"^{name}(?=: )", flag, message, flags=re.MULTILINE)
-            message = re.sub(rf"\b{name}=True\b", flag, message)
-            message = re.sub(rf"\b{name}=False\b", f"--no-{flag[2:]}", message)
-            message = re.sub(rf"\b{name}=(?=\w)", f"{flag} ", message)
+            message = re.sub(rf"(?<![\w.]){name}=True\b", flag, message)
+            message = re.sub(rf"(?<![\w.]){name}=False\b", f"--no-{flag[2:]}", message)
+            message = re.sub(rf"(?<![\w.]){name}=(?=\w)", f"{flag} ", message)
     return message

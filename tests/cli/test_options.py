@@ -91,6 +91,7 @@ def test_a_wrong_option_is_named_by_its_key(capsys, tmp_path):
         ),
         ("a: bad\nn_workers: must be 1", "a: bad\n--n-workers: must be 1"),
         ("Pass n_workers=1 instead.", "Pass --n-workers 1 instead."),
+        ("Say --set data.n_workers=1.", "Say --set data.n_workers=1."),
         ("Set skip=True (--skip).", "Set skip=True (--skip)."),
         ("root: is an argument", "root: is an argument"),
         ("there is no output: none", "there is no output: none"),

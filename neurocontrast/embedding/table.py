@@ -71,7 +71,8 @@ def write_embeddings(
 def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
     """Read what `write_embeddings` wrote, or any Parquet table with identifiers and ``feature_…`` columns."""
     path = Path(path)
-    check_place(path, remedy="Give an embeddings table; `neurocontrast embed` writes one.")
+    remedy = "Give an embeddings table; `neurocontrast embed` writes one."
+    check_place(path, remedy=remedy)
     try:
         file = pyarrow.parquet.ParquetFile(path)
         names = [name for name in file.schema_arrow.names if name.startswith(_FEATURE)]
@@ -81,7 +82,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
             raise DataError(f"{path}: not an embeddings table: it lacks {', '.join(lacking)}.")
         metadata, features = _read_groups(file, names)
     except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{path}: not a readable Parquet file ({said(error)}).") from error
+        raise DataError(f"{path}: not a readable Parquet file ({said(error)}). {remedy}") from error
     except (ValueError, TypeError) as error:
         raise DataError(f"{path}: the feature columns must hold numbers ({said(error)}).") from error
     for name in ("subject_id", "session"):

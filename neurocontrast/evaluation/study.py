@@ -234,7 +234,7 @@ def _look_at_results(figures: Mapping[str, Any], models: Models, facts: Mapping[
                 "pooled_auc_mixes_folds",
                 f"The pooled AUC of the {name} is {pooled:.2f}, but {within:.2f} when scans are compared within "
                 "their fold only: the classes are spread unevenly over folds, and models of different folds have "
-                "different base rates. Read auc_within_fold, of the increment too.",
+                "different base rates. Read the AUC within folds, of the difference too.",
                 "Pooling compares scores of models that were fitted on different scans. The AUC within folds does not.",
             )
     if "split" not in facts and figures["metrics"].get("auc", {}).get("pooled") == 1.0:

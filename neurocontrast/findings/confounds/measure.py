@@ -284,10 +284,10 @@ def _look_at(study: Study, readings: pd.DataFrame) -> list[Notice]:
         text += (
             f" And the site says much of {study.target.name} (bias-corrected Cramér's V {strength:.2f}): a probe can "
             "score without the brain. Read the figures within sites, the increment over the baseline, and "
-            "splits=leave-site-out."
+            "sites left out (leave-site-out splits)."
         )
     else:
-        text += " Whether that carries the result, splits=leave-site-out tells."
+        text += " Whether that carries the result, leave-site-out splits tell."
     explanation = (
         "A model can use the scanner where sites differ in the target. See Confounds, and the result site by site."
     )

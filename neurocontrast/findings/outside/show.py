@@ -57,7 +57,7 @@ def _facts(block: Outlyingness) -> list[tuple[str, str]]:
 
 
 def stand_out(block: Outlyingness) -> list[SiteOutside]:
-    """Return the sites where more scans are outside than chance would rarely give."""
+    """Return the sites where more scans are outside than chance explains."""
     found = [site for site in block.by_site if site.n and site.n_outside]
     if block.threshold_percentile is None:
         return found
@@ -74,7 +74,7 @@ def _table_sites(block: Outlyingness) -> Table:
         rows.append(about | {"outside": share, "outside_detail": f"{n_outside:,} of {n:,}"})
     columns = [Column("Site", "site", "heading"), Column("Scans", "n", "count")]
     columns += [Column("Outside", "outside", "text"), Column("Median percentile", "median", digits=0)]
-    note_of_mark = f"{_MARK}: more than chance would rarely give."
+    note_of_mark = f"{_MARK}: more scans outside than chance explains." if conspicuous else ""
     return make_table("Scans outside, by site.", rows, columns, folded=len(rows) > 25, note=note_of_mark)
 
 

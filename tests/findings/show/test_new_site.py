@@ -76,6 +76,12 @@ def test_numbers_on_the_page_are_those_of_the_files(folder, parse):
     assert "told from the embedding with a balanced accuracy of 0.81 (0.74 to 0.88; chance 0.25)" in texts(section)
 
 
+def test_a_reading_of_the_site_without_an_interval_has_none_in_brackets(folder):
+    site = {"balanced_accuracy": 1.0, "low": None, "high": None, "chance": 0.25, "n_sites": 4}
+    section = build(change(folder, site_predictability=site))
+    assert "with a balanced accuracy of 1.00 (chance 0.25)" in texts(section)
+
+
 @pytest.mark.parametrize(
     ("unseen", "ratio", "says"),
     [

@@ -70,6 +70,7 @@ def test_counts_are_those_of_the_files(folder, parse):
         assert rows[site][3] == f"{part['mahalanobis_percentile'].median():.0f}"
     assert "▲" in rows["site-04"][2]
     assert "▲" not in rows["site-01"][2]
+    assert "▲: more scans outside than chance explains." in page.text
 
 
 def test_the_furthest_are_listed_under_the_pseudonyms_of_worst_errors(folder, parse):

@@ -61,7 +61,7 @@ def test_what_is_no_embeddings_table_is_refused(tmp_path):
     with pytest.raises(DataError, match="Give an embeddings table"):
         read_embeddings(tmp_path / "absent.parquet")
     (tmp_path / "text.parquet").write_text("hello")
-    with pytest.raises(DataError, match="not a readable Parquet file.*neurocontrast embed"):
+    with pytest.raises(DataError, match=r"not a readable Parquet file.*neurocontrast embed"):
         read_embeddings(tmp_path / "text.parquet")
     pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "other.parquet")
     with pytest.raises(DataError, match=r"it lacks participant_id, feature_0000 …"):

@@ -183,6 +183,12 @@ class Encoder(nn.Module):
         means = [_grid_means(each, self.read_out.grid[: self.n_dims]) for each in maps]
         return means[0] if len(means) == 1 else torch.cat(means, dim=1)
 
+    def unread_parameters(self) -> list[nn.Parameter]:
+        """Return the weights of layers behind the last block that is read out; they get no gradient."""
+        blocks = self.read_out.blocks
+        unread = [] if blocks is None else self.features.children_of_blocks()[max(blocks) :]
+        return [parameter for block in unread for layer in block for parameter in layer.parameters()]
+
     def set_read_out(self, read_out: ReadOut) -> None:
         """Let features be read out of other blocks, or over another grid, than the network was trained with."""
         read_out.check(self.settings.name)

@@ -119,6 +119,9 @@ class BaseSession:
         if processes.size > 1 and settings.sync_batchnorm:
             whole = model if settings.micro_batch_size is None else model.head
             synchronise(whole, on_gpu=fabric.device.type == "cuda")
+        if processes.size > 1:  # DistributedDataParallel waits for the gradient of every weight that may have one
+            for parameter in model.encoder.unread_parameters():
+                parameter.requires_grad_(False)
         # A head without weights has no gradients to average.
         self.encoder, self.head = (
             fabric.setup_module(part) if any(True for _ in part.parameters()) else fabric.to_device(part)

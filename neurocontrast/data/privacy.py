@@ -45,6 +45,7 @@ _SOFTWARE = re.compile(
     r"(?:FSL|SPM|ANTs|AFNI|Nibabel|NiftyReg|FreeSurfer|dcm2niix|MNI|TE=|TR=|[0-9.:a-f-]*$)", re.IGNORECASE
 )
 _TEXT_FIELDS = ("descrip", "aux_file", "db_name", "intent_name")
+_HAS_EXTRA, _HAS_NAME, _HAS_COMMENT = 4, 8, 16
 
 
 def look_for_identities(table: Path, images: Sequence[Path], problems: Problems) -> dict[str, int]:
@@ -86,8 +87,10 @@ def _fields_of(path: Path) -> Iterator[str]:
 
 
 def identifying_fields_of_image(path: Path) -> Iterator[str]:
-    """Give the parts of an image file that tell where it is from: header fields and extensions."""
+    """Give the parts of an image file that tell where it is from: header fields, extensions, gzip's name and time."""
     check_place(path)
+    if path.suffix == ".gz":
+        yield from _fields_of_gzip(path)
     if path.suffix == ".npy":
         return
     header = nib.load(path).header
@@ -113,3 +116,22 @@ def _keys(content: object) -> set[str]:
     given = [key for key, value in content.items() if value not in ("", None)]
     named = {key for key in given if _JSON_KEYS.fullmatch(re.sub("[^a-z0-9]", "", key.lower()))}
     return named.union(*(_keys(value) for value in content.values()))
+
+
+def _fields_of_gzip(path: Path) -> Iterator[str]:
+    with path.open("rb") as stream:
+        start = stream.read(10)
+        if len(start) < 10 or start[:2] != b"\x1f\x8b":
+            return
+        flags = start[3]
+        if int.from_bytes(start[4:8], "little"):
+            yield "gzip's header holds the time of compression"
+        if flags & _HAS_EXTRA:
+            length = int.from_bytes(stream.read(2), "little")
+            stream.read(length)
+        if flags & _HAS_NAME:
+            name = stream.read(512).partition(b"\0")[0].decode("latin-1")
+            if name and name != path.name.removesuffix(".gz"):
+                yield "gzip's header holds another file name"
+        if flags & _HAS_COMMENT:
+            yield "gzip's header holds a comment"

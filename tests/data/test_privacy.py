@@ -18,7 +18,14 @@ def planted(tmp_path):
     image.header["descrip"] = b"Erika Mustermann"
     image.header["db_name"] = b"MRN0042"
     image.header.extensions.append(nib.nifti1.Nifti1Extension("comment", b"Hauptstrasse 1"))
-    nib.save(image, tmp_path / "sub-1_T1w.nii.gz")
+    plain = tmp_path / "plain.nii"
+    nib.save(image, plain)
+    with (
+        (tmp_path / "sub-1_T1w.nii.gz").open("wb") as stream,
+        gzip.GzipFile("Mustermann.nii", "wb", fileobj=stream, mtime=1_000_000_000) as packed,
+    ):
+        packed.write(plain.read_bytes())
+    plain.unlink()
     sidecar = {"PatientName": "Erika", "Nested": [{"PatientBirthDate": "1931-02-03"}], "PatientPosition": "HFS"}
     (tmp_path / "sub-1_T1w.json").write_text(json.dumps(sidecar))
     header = "participant_id\tpath\tage\tDate of birth\tMRN\tsex\n"
@@ -38,6 +45,8 @@ def test_every_planted_field_is_named_and_no_value_is_shown(planted, capsys):
         "the header's descrip holds text",
         "the header's db_name holds text",
         "the header has an extension of code 6",
+        "gzip's header holds the time of compression",
+        "gzip's header holds another file name",
         "sub-1_T1w.json: has the fields PatientBirthDate, PatientName",
     ):
         assert expected in text
@@ -56,11 +65,7 @@ def test_a_clean_cohort_passes(tmp_path, capsys):
     (tmp_path / "a.json").write_text(json.dumps({"Manufacturer": "Siemens", "RepetitionTime": 2.3}))
     (tmp_path / "participants.tsv").write_text("participant_id\tpath\tage\tsex\tsite\na\ta.nii.gz\t89+\tF\tlondon\n")
     assert run(["check", str(tmp_path / "participants.tsv"), "--phi"]) == 0
-    shown = capsys.readouterr().out
-    assert "No problems" in shown
-    assert "Nothing was found that could identify a patient." in shown
-    assert run(["check", str(tmp_path / "participants.tsv"), "--phi", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["phi"] == {"n_found": 0, "n_unread": 0}
+    assert "No problems" in capsys.readouterr().out
 
 
 def _cohort(folder, image, sidecar):
@@ -111,6 +116,14 @@ def test_damaged_images_are_named_and_the_others_looked_at(tmp_path, capsys, nam
     assert "defect" not in shown.err
     assert "a.json: has the fields PatientName" in shown.out
     assert "Erika" not in shown.out + shown.err
+
+
+def test_a_clean_cohort_says_that_nothing_was_found(tmp_path, capsys):
+    table = _cohort(tmp_path, tmp_path / "a.nii", None)
+    assert run(["check", str(table), "--phi"]) == 0
+    assert "Nothing was found that could identify a patient." in capsys.readouterr().out
+    assert run(["check", str(table), "--phi", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["phi"] == {"n_found": 0, "n_unread": 0}
 
 
 def test_an_mgz_of_no_dimensions_is_one_that_could_not_be_read(tmp_path, capsys):

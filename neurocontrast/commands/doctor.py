@@ -44,7 +44,9 @@ class Diagnosis:
             f"GPU            {', '.join(gpu['name'] for gpu in machine['gpus']) or 'none that PyTorch sees'}",
         ]
         if run is not None:
-            lines += ["", f"This run: {run['encoder']} on {run['device']}, {'×'.join(map(str, run['shape']))} a sample"]
+            shape = run["shape"]
+            sample = f"{shape[0]} measures a person" if len(shape) == 1 else f"{'×'.join(map(str, shape))} a sample"
+            lines += ["", f"This run: {run['encoder']} on {run['device']}, {sample}"]
         if run is not None and "n_training_scans" in run:
             lines += [f"  {run['n_training_scans']:,} to learn from, {run['n_validation_scans']:,} to measure on"]
             if run["kind"] == "volumes":

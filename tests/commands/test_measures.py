@@ -345,7 +345,7 @@ def test_weights_of_a_run_of_measures_are_taken_over_by_the_names_of_their_colum
 def test_doctor_says_how_many_measures_a_run_reads():
     found = nc.doctor(CONFIG)
     assert found.run["shape"] == [212]
-    assert "mlp on cpu, scans of 212 measures" in found.to_text()
+    assert "mlp on cpu, 212 measures a person" in found.to_text()
 
 
 def test_an_encoder_of_measures_stands_in_a_pipeline(run, people):

@@ -25,7 +25,7 @@ def test_a_run_from_before_there_was_anything_to_fit_continues(whole, settings, 
     neurocontrast.pretrain(settings("training.epochs=3"), out=run, resume=True)
     assert len(metrics(run)) == 3
     path.write_text(json.dumps(provenance | {"preprocessing": {"transform_version": 1, "landmarks": [0]}}))
-    with pytest.raises(CheckpointError, match=r"provenance\.json: preprocessing contract: 'landmarks' is no more"):
+    with pytest.raises(CheckpointError, match=r"provenance\.json: preprocessing contract: landmarks: unknown key"):
         neurocontrast.pretrain(settings("training.epochs=4"), out=run, resume=True)
 
 

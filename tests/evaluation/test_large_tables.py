@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from neurocontrast.evaluation import EvaluationSettings, distribution, plan_study, run_study, uncertainty
+from neurocontrast.evaluation import EvaluationSettings, distances, plan_study, run_study, uncertainty
 from neurocontrast.evaluation.designs import FoldFeatures
 from neurocontrast.evaluation.distribution import fit_distribution
 from neurocontrast.evaluation.fitting import fit_probe
@@ -78,7 +78,7 @@ def test_distances_of_many_scans_are_those_of_few(monkeypatch):
     names = np.array([f"sub-{row}" for row in range(60)], dtype=object)
     found = fit_distribution(x, [f"site-{row % 2}" for row in range(60)], names, seed=0)[0]
     at_once = found.distances(x)
-    monkeypatch.setattr(distribution, "_BLOCK_ROWS", 7)
+    monkeypatch.setattr(distances, "_BLOCK_ROWS", 7)
     for block, whole in [(found.distances(x), at_once)]:
         np.testing.assert_allclose(block, whole)
 

@@ -167,8 +167,8 @@ def draw_curves(found: dict[str, list[tuple[int, dict[str, float]]]]) -> None:
         axis.set_xticks([n for n, _ in found[of]], [f"{n:,}" for n, _ in found[of]], minor=False)
         axis.set_xticks([], minor=True)
         axis.grid(alpha=0.3)
-    axes[0].set(ylabel="error of age at sites never seen, years", title="all people of so many sites")
-    axes[1].set(title="so many people of all sites")
+    axes[0].set(ylabel="error of age at sites never seen, years", title="all people of some sites")
+    axes[1].set(title="some people of all sites")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize="small")
     _save(figure, "regions_curves.svg")
 
@@ -186,7 +186,10 @@ def draw_figure_3(weights: dict[float, dict[str, float]], autism: dict[str, Any]
     axes[0].set(xlabel="λ, weight of conditional uniformity", ylabel="error of age, years", title="sites never seen")
     other.set(ylabel="AUC of sex, balanced accuracy of site")
     lines = [*axes[0].get_lines(), *other.get_lines()]
-    axes[0].legend(lines, [line.get_label() for line in lines], fontsize="x-small", loc=(0.38, 0.64))
+    for axis in (axes[0], other):  # room for the legend
+        low, high = axis.get_ylim()
+        axis.set_ylim(low, high + 0.3 * (high - low))
+    axes[0].legend(lines, [line.get_label() for line in lines], fontsize="x-small", loc="upper center")
     names = [MAIN, f"{MAIN}, joined", f"{MAIN}, tuned", "y-Aware", "NT-Xent", "untrained", MEASURES, "age and sex"]
     for axis, (design, systems) in zip(axes[1:], autism.items(), strict=True):
         for place, name in enumerate(names):

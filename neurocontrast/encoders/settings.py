@@ -96,7 +96,7 @@ class EncoderSettings(Settings):
     images: ``resnet18`` and ``resnet50`` are MONAI's: 512 and 2048 features; ``resnet_small`` is ResNet18 with
     widths of 16 to 128 and a first convolution of stride 2: 128 features; ``lenet5`` is LeNet-5 for colours, 84
     features, and resizes images to 32×32. Of regional measures: ``mlp`` is linear layers of `widths`, each with
-    batch normalisation and a rectifier; ``pca`` and ``lda`` are the same as of volumes."""
+    batch normalisation and a rectifier; ``pca`` and ``lda`` are those of volumes."""
     widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] | None = None
     """Of ``mlp``: the size of each layer, the last one that of the representation; None: 512 and 128."""
     n_components: Annotated[int, Field(ge=1)] | None = None

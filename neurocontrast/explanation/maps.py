@@ -135,7 +135,7 @@ def explain_measures(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], list[float]]:
     """Return the share of each measure in the differences in score, its 95 % interval (2, n_measures), and the scores.
 
-    A measure carries what a score loses where it is set to the mean of the people learned from. As of the maps of
+    A measure carries what a score loses where it is set to the mean of the people learned from. As in the maps of
     `explain_scans`, the share is the regression of what it carries on the score; of a linear encoder they add up to 1.
 
     Parameters

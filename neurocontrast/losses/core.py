@@ -121,10 +121,7 @@ class Pairs:
     @cached_property
     def itself(self) -> Tensor:
         """Whether a candidate is the anchor, (V, n_i, V, n)."""
-        mask = torch.zeros(self.s.shape, dtype=torch.bool, device=self.s.device)
-        if not self.pool.is_across:
-            mask.diagonal(0, 0, 2).diagonal(self.samples.start).fill_(True)
-        return mask
+        return self.leave_out(torch.zeros(self.s.shape, dtype=torch.bool, device=self.s.device), "anchor", True)
 
     def _of_others(self, weights: Tensor) -> Tensor:
         """Return weights with 0 between a sample and itself."""

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import json
+import shutil
 from pathlib import Path
 from types import ModuleType
 
@@ -100,3 +102,19 @@ def make_images(image_maker: ModuleType):
 def image_folder(make_images, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An evaluation of images that no test may change."""
     return make_images(tmp_path_factory.mktemp("evaluations") / "images")
+
+
+@pytest.fixture
+def changing(tmp_path):
+    """Make a function that opens a copy of an evaluation folder with other keys of evaluation.json."""
+
+    def of_folder(source):
+        def change(**keys):
+            folder = shutil.copytree(source, tmp_path / "evaluation", dirs_exist_ok=True)
+            path = folder / "evaluation.json"
+            path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+            return open_folder(folder)
+
+        return change
+
+    return of_folder

@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-import json
-import shutil
-
 import pytest
 
-from neurocontrast.findings import open_folder
 from neurocontrast.findings.methods import list_silences, write_methods
 from neurocontrast.findings.prose import kernel_text, loss_citations, objective_text
 from neurocontrast.findings.result import list_warnings, say_result
@@ -26,14 +22,8 @@ def say_for_reviewer(files):
 
 
 @pytest.fixture
-def changed(binary_folder, tmp_path):
-    def change(**keys):
-        folder = shutil.copytree(binary_folder, tmp_path / "evaluation", dirs_exist_ok=True)
-        path = folder / "evaluation.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | keys))
-        return open_folder(folder)
-
-    return change
+def changed(binary_folder, changing):
+    return changing(binary_folder)
 
 
 @pytest.mark.parametrize(

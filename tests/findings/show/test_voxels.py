@@ -27,14 +27,8 @@ def say_for_reviewer(files):
 
 
 @pytest.fixture
-def changed(full_folder, tmp_path):
-    def change(**keys):
-        folder = shutil.copytree(full_folder, tmp_path / "evaluation", dirs_exist_ok=True)
-        path = folder / "evaluation.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | keys))
-        return open_folder(folder)
-
-    return change
+def changed(full_folder, changing):
+    return changing(full_folder)
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
         prepared = source.prepared(None)
         check_shape(build_model(settings.encoder, n_channels=prepared.n_channels).encoder, prepared.shape(None))
         return Diagnosis(machine, run | {"shape": list(prepared.shape(None))})
-    cohort = cohort.select(data.where) if data.where else cohort
+    cohort = cohort.select(data.where)
     parts = build_parts(settings, cohort)
     counts = {"n_training_scans": len(parts.data.training_rows), "n_validation_scans": len(parts.data.validation_rows)}
     shape = [len(parts.source.measures)] if parts.source.measures else list(parts.source.shape(cohort))

@@ -101,7 +101,7 @@ def _prepare(
     given = None if transforms is None else Compose(transforms)
     source = source_of_run(run, contract, settings.data, transforms=given)
     listed = source.read_cohort(participants, images_root=images_root)
-    cohort = listed.select(settings.embedding.where) if settings.embedding.where else listed
+    cohort = listed.select(settings.embedding.where)
     for warning in cohort.warnings:
         progress.warning(warning)
     warn_of_imitations(cohort, "embedding.where", progress)

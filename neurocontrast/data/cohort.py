@@ -6,17 +6,18 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import Refusal, as_sex, is_missing, no_column, text_of
+from neurocontrast.data.columns import text_of
 from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.selection import matching_rows
 from neurocontrast.data.validation import convert
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import ScanFiles, digest_of
 from neurocontrast.provenance import subject_digest
 from neurocontrast.seeds import derive_generator
@@ -89,28 +90,12 @@ class Cohort:
         values = self.measures.values.iloc[np.asarray(rows)].reset_index(drop=True)
         return replace(chosen, measures=replace(self.measures, values=values))
 
-    def select(self, where: Mapping[str, Sequence[str]]) -> Cohort:
-        """Return the scans whose value in each named column is one of those listed.
+    def select(self, where: Mapping[str, Any]) -> Cohort:
+        """Return the scans that a selection keeps, for instance ``{"site": ["london"], "diagnosis": {"not": "pd"}}``.
 
-        For instance ``{"site": ["london", "ucla"], "diagnosis": ["control"]}``; ``n/a`` selects the missing values. A
-        column or value that the table does not have is a `DataError`.
+        See `neurocontrast.data.selection.matching_rows`.
         """
-        keep = np.ones(len(self.table), dtype=bool)
-        for column, values in where.items():
-            if column not in self.table:
-                raise DataError(no_column(self.source.name, column, self.table.columns))
-            texts = self.table[column].map(text_of)
-            allowed = sorted(set(texts))
-            chosen = {_canonical(column, value) for value in ([values] if isinstance(values, str) else values)}
-            for value in sorted(chosen.difference(allowed)):
-                raise DataError(
-                    f"{self.source.name}: column '{column}' has no value {shown(value or 'n/a')}."
-                    f"{suggestion(value, allowed)} It has: {one_of(text or 'n/a' for text in allowed[:30])}."
-                )
-            keep &= texts.isin(chosen).to_numpy()
-        if not keep.any():
-            raise DataError(f"{self.source.name}: no scan is left by the selection {dict(where)}.")
-        return self.subset(np.flatnonzero(keep))
+        return self.subset(matching_rows(self.table, where, place=self.source.name))
 
     def names(self) -> list[str]:
         """Return the name of each scan in messages: its participant, and its session if it has one."""
@@ -212,16 +197,6 @@ def inspect_cohort(
     )
     cohort = Cohort(table, listing.source, root, tuple(warnings), columns)
     return Inspection(cohort, problems, listing.lines)
-
-
-def _canonical(column: str, value: object) -> str:
-    text = text_of(value)
-    if is_missing(text):
-        return ""
-    if column == "sex":
-        sex = as_sex(text)
-        return text if isinstance(sex, Refusal) else sex
-    return text
 
 
 def _below(root: Path, paths: Iterable[str]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from neurocontrast.data.selection import Where
 from neurocontrast.settings import Settings
 from neurocontrast.transforms import MeasureSettings
 from neurocontrast.transforms.description import Replaceable
@@ -54,8 +55,8 @@ class DataSettings(ScanSettings, Replaceable):
     maps: tuple[str, ...] = ()
     """Columns with maps of the tissues of each scan, on its grid, for instance ``[gm, wm, csf]``: views are synthesised
     from them (``augment.synthesise``). The network, and what follows training, need none."""
-    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Rows to keep: column → allowed values."""
+    where: Where = Field(default_factory=dict)
+    """Rows to keep: column → value, values, or ``{not: values}``."""
     vectors: dict[_Name, _Vector] = Field(default_factory=dict)
     """What kernels compare besides single columns, such as regional volumes: name → columns of the table (``vol_*``
     takes all that match), or a ``.tsv``, ``.csv`` or ``.parquet`` file with ``participant_id`` and numbers. Relative to
@@ -106,8 +107,8 @@ class ImageDataSettings(Settings):
     """Table of images; `pretrain` needs it. Relative to the current directory, as is `images_root`."""
     images_root: Path | None = None
     """Folder that relative image paths in the table start from; None for the table's own."""
-    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Rows to keep: column → allowed values."""
+    where: Where = Field(default_factory=dict)
+    """Rows to keep: column → value, values, or ``{not: values}``."""
     vectors: dict[_Name, _Vector] = Field(default_factory=dict)
     """What kernels compare besides single columns: name → columns of the table (``attr_*`` takes all that match), or a
     ``.parquet``, ``.tsv`` or ``.csv`` file with ``participant_id`` and numbers. Relative to the table's folder."""
@@ -138,8 +139,8 @@ class MeasureDataSettings(MeasureSettings):
     """What to take of the cortex from folders."""
     images_root: None = None
     """Measures have no images."""
-    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Rows to keep: column → allowed values."""
+    where: Where = Field(default_factory=dict)
+    """Rows to keep: column → value, values, or ``{not: values}``."""
     vectors: dict[_Name, _Vector] = Field(default_factory=dict)
     """What kernels compare besides single columns; see `DataSettings`."""
     n_workers: Annotated[int, Field(ge=1)] = 1

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from neurocontrast.data.selection import Where
 from neurocontrast.encoders.settings import ReadOut
 from neurocontrast.settings import Settings
 
@@ -15,8 +16,8 @@ __all__ = ["EmbeddingSettings"]
 class EmbeddingSettings(Settings):
     """How scans are embedded; preprocessing is the run's and cannot be chosen here."""
 
-    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Rows of the table to embed: column → allowed values."""
+    where: Where = Field(default_factory=dict)
+    """Rows of the table to embed: column → value, values, or ``{not: values}``."""
     layer: Literal["encoder", "head"] = "encoder"
     """What is embedded: the encoder's features, or what the projection head makes of them, which is what the loss saw
     (not normalised)."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
+from neurocontrast.data.selection import matching_rows
 from neurocontrast.evaluation.adjustment import adjustments, check_adjustment, look_at_adjustment
 from neurocontrast.evaluation.designs import Block, FeatureDesign, blocks_of
 from neurocontrast.evaluation.estimators import as_estimator, check_own, describe_own, gives_probabilities
@@ -25,7 +26,7 @@ from neurocontrast.evaluation.notices import (
 )
 from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import check_rows, row_names, select_rows, tidy_table
+from neurocontrast.evaluation.rows import check_rows, row_names, tidy_table
 from neurocontrast.evaluation.settings import EvaluationSettings, check_probe
 from neurocontrast.evaluation.splits import (
     Split,
@@ -206,7 +207,7 @@ def _choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], setti
     """Return the scans of a table that the settings select and that have a target."""
     tidy = tidy_table(table)
     check_rows(tidy, features)
-    selected = select_rows(tidy, settings.where)
+    selected = matching_rows(tidy, settings.where, place="where")
     kept = np.flatnonzero(selected)
     chosen = tidy.iloc[kept].reset_index(drop=True)
     most = MAX_CLASSES if settings.split_column is None else MAX_IMAGE_CLASSES

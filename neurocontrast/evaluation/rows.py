@@ -14,7 +14,7 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.seeds import derive_generator
 
 __all__ = ["IDENTIFIERS", "NO_SITE", "cell_texts", "check_rows", "check_same_encoder", "choose_numbers",
-           "draw_subjects", "encoder_digest", "is_number", "row_names", "select_rows", "tidy_table"]  # fmt: skip
+           "draw_subjects", "encoder_digest", "is_number", "row_names", "tidy_table"]  # fmt: skip
 
 NO_SITE = "(no site)"
 """How scans without a site are called in tables; they form a group of their own."""
@@ -76,29 +76,6 @@ def check_rows(table: pd.DataFrame, features: npt.NDArray[np.floating]) -> None:
             f"embeddings: {int(twice.sum())} rows share participant_id and session with another row: "
             f"{_names(table, np.flatnonzero(twice))}. Keep one row a scan, or give the column 'session'."
         )
-
-
-def select_rows(table: pd.DataFrame, where: Mapping[str, Sequence[str]]) -> npt.NDArray[np.bool_]:
-    """Return which rows have, in every named column, one of the values allowed there."""
-    keep = np.ones(len(table), dtype=bool)
-    for column, allowed in where.items():
-        if column not in table:
-            raise DataError(
-                f"where: there is no column '{column}'.{suggestion(column, table.columns)} "
-                f"Columns: {_shown(table.columns)}."
-            )
-        texts = np.array(["n/a" if text is None else text for text in cell_texts(table[column])], dtype=object)
-        found = sorted(set(texts))
-        for value in allowed:
-            if value not in found:
-                raise DataError(
-                    f"where: column '{column}' has no value '{value}'.{suggestion(value, found)} "
-                    f"It has: {_shown(found)}."
-                )
-        keep &= np.isin(texts, list(allowed))
-    if not keep.any():
-        raise DataError(f"where: no scan is left by the selection { ({k: list(v) for k, v in where.items()}) }.")
-    return keep
 
 
 def cell_texts(values: pd.Series) -> list[str | None]:

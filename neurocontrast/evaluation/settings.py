@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from neurocontrast.data.selection import Where
 from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
@@ -51,8 +52,8 @@ class EvaluationSettings(Settings):
     """Kind of the target. ``auto``: text is categorical, a number with two values too, other numbers are continuous."""
     positive: str | None = None
     """Positive class of two. None: the one not called control, healthy, HC, CN …; else the last by alphabet."""
-    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Rows of the table to keep: column → allowed values."""
+    where: Where = Field(default_factory=dict)
+    """Rows of the table to keep: column → value, values, or ``{not: values}``."""
     splits: Literal["stratified", "leave-site-out"] = "stratified"
     """How folds are made."""
     split_file: str | None = None
@@ -66,7 +67,7 @@ class EvaluationSettings(Settings):
     """Number of times that stratified folds are dealt."""
     test: str | None = None
     """Embeddings table of other people, of the same encoder, to which the probe fitted on all scans is applied."""
-    test_where: dict[str, tuple[str, ...]] | None = None
+    test_where: Where | None = None
     """Rows of `test` to keep. None: as `where` says."""
     n_inner_folds: int = Field(5, ge=2)
     """Number of folds inside each training fold, on which the penalty is chosen."""
@@ -200,16 +201,6 @@ class EvaluationSettings(Settings):
         found = self.model_dump(mode="json")
         named = {key: Path(found[key]).name for key in ("split_file", "test", "scans") if found[key] is not None}
         return found | named
-
-    @field_validator("where", "test_where", mode="before")
-    @classmethod
-    def _as_lists(cls, where: object) -> object:
-        if not isinstance(where, dict):
-            return where
-        return {
-            column: tuple(str(value) for value in (values if isinstance(values, list | tuple) else [values]))
-            for column, values in where.items()
-        }
 
 
 def probe_name(settings: EvaluationSettings, kind: Kind) -> str:

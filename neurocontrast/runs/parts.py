@@ -51,7 +51,7 @@ def read_cohort_of(settings: Config, source: AnySource, *, check_images: bool = 
     """Return the rows of the table of samples that a configuration keeps."""
     assert settings.data.participants is not None
     cohort = source.read_cohort(settings.data.participants, check_images=check_images)
-    return cohort.select(settings.data.where) if settings.data.where else cohort
+    return cohort.select(settings.data.where)
 
 
 @dataclass(frozen=True)

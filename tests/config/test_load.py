@@ -136,7 +136,6 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path, text, message):
         ),
         ("data.shape=[1,2]", "data.shape.0: must be greater than or equal to 8, found 1."),
         ("data.shape=32", "data.shape: must be a list, found 32."),
-        ("data.where.site=london", "data.where.site: must be a list, found 'london'."),
         ("augment.blur.sigma_voxels=[1,0.5]", "augment.blur.sigma_voxels: a range is [lowest, highest]."),
         ("encoder.name=resnt18", "'lenet5' or 'mlp', found 'resnt18'. Did you mean 'resnet18'?"),
         ("=3", "--set =3: must be dotted.key=value"),
@@ -266,10 +265,12 @@ def test_what_follows_from_images_need_not_be_said(tmp_path):
         (["augment.kind=images"], "augment.kind: must be that of the images, 'volumes' (data.kind), found 'images'."),
         (["data.kind=images", "augment.rician={}"], "augment.rician: unknown key."),
         (["data.kind=images", "augment.colour_jiter={}"], "Did you mean 'colour_jitter'?"),
+        (["data.where={site: {nto: [a]}}"], "data.where.site: the only operator is not, as in {not: [...]}, got"),
+        (["evaluation.where={site: null}"], "evaluation.where.site: must be a value, a list of values, or {not"),
         (["data.kind=images", "data.vectors={a: 3}"], "data.vectors.a: must be a list of columns, or the path of"),
     ],
 )
-def test_keys_of_the_other_kind_are_told_to_be_of_it(overrides, said):
+def test_wrong_keys_and_values_of_sections_are_explained(overrides, said):
     assert said in refusal(*overrides)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from neurocontrast.data import read_cohort
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.provenance import subject_digest
 
 HEADER = "participant_id\tpath\tage\tsex\tsite\tdiagnosis"
@@ -155,11 +155,15 @@ def test_select_and_subset(write_table):
     )
     assert list(cohort.select({"site": ["A", "B"], "sex": ["female"]}).table["participant_id"]) == ["s2"]
     assert list(cohort.select({"site": ["n/a"]}).table["participant_id"]) == ["s3"]
-    assert list(cohort.select({"age": ["3", "5"]}).table["participant_id"]) == ["s1", "s3"]
+    assert list(cohort.select({"age": ["3", 5.0]}).table["participant_id"]) == ["s1", "s3"]
+    assert list(cohort.select({"participant_id": {"not": "s2"}, "age": 5}).table["participant_id"]) == ["s3"]
+    assert list(cohort.select({"site": {"not": ["A", "n/a"]}}).table["participant_id"]) == ["s2"]
     assert list(cohort.subset([2, 0]).table["participant_id"]) == ["s3", "s1"]
     assert list(cohort.subset(np.array([True, False, True])).table.index) == [0, 1]
     with pytest.raises(DataError, match=r"no column 'sites'.*Did you mean 'site'"):
         cohort.select({"sites": ["A"]})
+    with pytest.raises(ConfigError, match=r"where\.site: the only operator is not"):
+        cohort.select({"site": {"nto": ["A"]}})
     with pytest.raises(DataError, match=r"'diagnosis' has no value 'control'.*It has: 'c', 'p'"):
         cohort.select({"diagnosis": ["control"]})
     with pytest.raises(DataError, match="no scan is left"):

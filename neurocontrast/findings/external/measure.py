@@ -16,6 +16,7 @@ import pandas as pd
 from pydantic import StrictFloat, StrictInt
 from scipy import stats
 
+from neurocontrast.data.selection import matching_rows
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
 from neurocontrast.evaluation.fitting import OutOfFold, gather
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
@@ -30,7 +31,6 @@ from neurocontrast.evaluation.rows import (
     encoder_digest,
     is_number,
     row_names,
-    select_rows,
     tidy_table,
 )
 from neurocontrast.evaluation.significance import delong_interval, delong_test
@@ -141,7 +141,7 @@ def plan_external(
         tidy = tidy_table(table)
         check_rows(tidy, features)
     with _naming_the_test_table(hint):
-        kept = np.flatnonzero(select_rows(tidy, where if own is None else own))
+        kept = np.flatnonzero(matching_rows(tidy, where if own is None else own, place="where"))
     target, present = encode_target(tidy.iloc[kept].reset_index(drop=True), study.target, parameter="test")
     rows = kept[present]
     chosen = tidy.iloc[rows].reset_index(drop=True)

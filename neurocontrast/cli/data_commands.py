@@ -145,7 +145,7 @@ def index(
     facts = {"scans": len(table), "people": int(table["subject_id"].nunique()), "left_out": len(left_out)}
     title = f"{len(table)} scans of {facts['people']} people ({found.index.layout}); {len(left_out)} left out"
     notes = ["Scans with: " + ", ".join(f"{name} {n}" for name, n in known.items()) + "."]
-    notes += _notes_of_measures(found)
+    notes += found.index.notes + _notes_of_measures(found)
     facts |= {f"with_{name}": n for name, n in known.items()}
     return Result(facts, title, notes=notes, path=found.path)
 

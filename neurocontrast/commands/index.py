@@ -59,11 +59,13 @@ def index(
     root : path
         Folder of the scans: a BIDS tree, or what fMRIPrep, CAT12, FreeSurfer, Clinica or brainprep left.
     out : path, default="participants.tsv"
-        Table to write; ``index.json`` next to it lists what was found, chosen and left out.
+        Table to write, with paths relative to its folder and without columns that are empty; ``index.json`` next to it
+        lists what was found, chosen and left out.
     layout : str, default="auto"
         ``bids``, ``fmriprep``, ``cat12``, ``freesurfer``, ``caps``, ``openbhb``, ``brainprep`` or ``ixi``;
         ``measures`` for people with regional measures, whose images are not wanted;
-        ``auto`` is the only one whose images are there, or ``measures`` where no images are.
+        ``auto`` is the only one whose images are there (FreeSurfer's give way to another layout's), or ``measures``
+        where no images are.
     phenotypes : sequence of path
         Further tables of people: ``.tsv``, ``.csv`` or ``.xlsx``.
     id_column : str, optional
@@ -71,8 +73,9 @@ def index(
     site_from : {"column", "folder", "scanner"}
         Where the site is read: from a table, the first folder of the path, or the scanner in the sidecars.
     choose : sequence of str
-        What to take of several images: ``run=first``, ``run=all``, or an entity as ``acq=mprage``; of several tables
-        of measures: ``atlas=aparc``, ``measure=area`` or ``measure=all``.
+        What to take of several images: ``run=first``, ``run=all``, or an entity as ``acq=mprage``; an image in MNI
+        space is taken before a native one unless ``space=native`` is chosen. Of several tables of measures:
+        ``atlas=aparc``, ``measure=area`` or ``measure=all``.
     keep : sequence of str
         Further columns of the tables to take over.
     check_headers : bool, default=False
@@ -102,9 +105,9 @@ def index(
     )
     given = [Path(path).expanduser().absolute() for path in phenotypes]
     _check_not_read(target, [*given, *(folder / name for name in found.tables)])
-    table = found.table.copy()
+    table, base = found.table.loc[:, (found.table != "").any()].copy(), _seen_from(target.parent, folder)
     for name in table.columns.intersection(["path", "mask_path", "gm", "wm", "csf"]):
-        table[name] = [_relative(folder / path, target.parent) if path else "" for path in table[name]]
+        table[name] = [(base / path).as_posix() if path else "" for path in table[name]]
     measured = _measures_of(found, beside)
     write_table(target, table.replace("", "n/a"))
     if measured is not None:
@@ -136,7 +139,8 @@ def _record_of(found: Index, options: Mapping[str, Any], measures: Mapping[str, 
         "n_found": found.n_found,
         "n_chosen": len(found.table),
         "tables": found.tables,
-        "columns_known": {name: int((found.table[name] != "").sum()) for name in found.table},
+        "columns_known": {name: int(n) for name, n in (found.table != "").sum().items() if n},
+        "notes": found.notes,
         "left_out": [{"what": printable(what), "reason": printable(reason)} for what, reason in found.left_out],
         **({} if measures is None else {"measures": measures}),
         "environment": describe_environment(),
@@ -192,5 +196,10 @@ def _problem_of_header(path: Path) -> str:
     return ""
 
 
-def _relative(path: Path, folder: Path) -> str:
-    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
+def _seen_from(start: Path, folder: Path) -> Path:
+    """Return a folder relative to another; absolute on another drive, or where ``..`` would leave a link elsewhere."""
+    try:
+        relative = os.path.relpath(folder, start)
+    except ValueError:
+        return folder
+    return Path(relative) if os.path.realpath(start / relative) == os.path.realpath(folder) else folder

@@ -17,6 +17,7 @@ _MISSING = frozenset({"", "n/a", "na", "nan", "null", "#n/a"})
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 _TOP_CODED = re.compile(r"([0-9]+(?:\.[0-9]+)?)\+")
+_BAND = re.compile(r"[0-9]+ ?[-–] ?[0-9]+")
 _DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]+")
 CODES_IN_NAME = re.compile(r"\(([^()]*=[^()]*)\)")
 """Codes that the name of a column explains, as IXI's ``SEX_ID (1=m, 2=f)`` does."""
@@ -64,7 +65,8 @@ def as_age(cell: str) -> float | Refusal:
     rule = f"an age is a number of years from {low:g} to {high:g}, or n/a"
     if value is None:
         comma = "Write numbers with a decimal point, not a comma." if _DECIMAL_COMMA.fullmatch(cell) else ""
-        return Refusal(rule, comma)
+        band = "Age bands are categories: keep them in a column of another name, such as age_band."
+        return Refusal(rule, band if _BAND.fullmatch(cell) else comma)
     if not low <= value <= high:
         coded = "Write n/a where the age is not known; numbers that mean 'missing' are not recognised."
         return Refusal(rule, coded if value < 0 or value in (999, 9999) else "")

@@ -31,13 +31,12 @@ _MAPS = ("mask_path", "gm", "wm", "csf")
 COLUMNS = (
     *("participant_id", "subject_id", "session", "run", "path", *_MAPS, "space", "stage"),
     *("layout", "age", "age_source", "sex", "sex_recorded", "site", "scanner", "field_strength", "diagnosis", "tiv"),
+    *("iqr", "euler", "qc_rating"),
 )
-"""Columns of the table, in order; further ones that were asked for follow."""
-_OF_IMAGES = ("run", "path", *_MAPS, "space", "stage", "scanner", "field_strength")
+"""Columns of the table, in order; further ones that were asked for follow. The last three are CAT12's grade, the Euler
+number of FreeSurfer's surfaces, and a rating by eye."""
 MEASURES = "measures"
 """Name of the layout of a folder that holds tables of regional measures, and no images."""
-_QUALITY = ("iqr", "euler")
-"""Columns that are there where a layout has them: CAT12's grade, FreeSurfer's Euler number."""
 
 _N_SHOWN = 4
 _DICOM = " Make a BIDS tree of DICOM files first: neurocontrast convert."
@@ -51,6 +50,7 @@ class Index:
     layout: str
     n_found: int
     left_out: list[tuple[str, str]] = field(default_factory=list)  # path or person, and the reason
+    notes: list[str] = field(default_factory=list)  # what was decided without being asked
     tables: list[str] = field(default_factory=list)  # those that were joined
     measures: MeasuresTable | None = None  # of these scans and others, if tables of regional measures are there
 
@@ -78,17 +78,17 @@ def index_scans(
     tree = read_tree(root)
     images = {} if layout == MEASURES else _images(tree, layout)
     measures, unread = _measures_below(tree, rules, keep, needed=not images)
-    name, scans = _scans(tree, layout, images, measures)
-    index = Index(pd.DataFrame(), name, len(scans), [*tree.skipped, *unread], measures=measures)
+    name, scans, notes = _scans(tree, layout, images, measures)
+    index = Index(pd.DataFrame(), name, len(scans), [*tree.skipped, *unread], notes, measures=measures)
     problems = Problems(str(root))
     people = PeopleTables(tree, problems, phenotypes, id_column, keep)
     chosen = _choose(scans, rules, index, problems)
     _check_files(chosen, tree, check_image, problems, progress)
     known = [people.known_of(scan) for scan in chosen]
-    _compare_with_tables(chosen, known, {scan.person for scan in scans}, people, problems)
+    _compare_with_tables(chosen, known, {scan.person for scan in scans}, people, index, problems)
     of_session = Counter((scan.person, scan.session) for scan in chosen)
     rows = [
-        _row(scan, each, _settings_of(scan, tree, problems), name, site_from, keep,
+        _row(scan, each, _settings_of(scan, tree, problems), name, site_from,
              alone=of_session[scan.person, scan.session] == 1)
         for scan, each in zip(chosen, known, strict=True)
     ]  # fmt: skip
@@ -103,9 +103,7 @@ def index_scans(
     if not rows:
         what, reason = index.left_out[0]
         raise DataError(f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}.")
-    measured = [name for name in _QUALITY if name not in keep and any(row.get(name) for row in rows)]
-    columns = [column for column in COLUMNS if name != MEASURES or column not in _OF_IMAGES]
-    index.table = pd.DataFrame(rows, columns=[*columns, *measured, *keep]).fillna("")
+    index.table = pd.DataFrame(rows, columns=list(dict.fromkeys([*COLUMNS, *keep]))).fillna("")
     return index
 
 
@@ -134,15 +132,22 @@ def _images(tree: Tree, layout: str) -> dict[str, list[FoundScan]]:
 
 def _scans(
     tree: Tree, layout: str, found: Mapping[str, list[FoundScan]], measures: MeasuresTable | None
-) -> tuple[str, list[FoundScan]]:
-    """Return the only layout that is there with its scans: images, or regional measures where no images are."""
+) -> tuple[str, list[FoundScan], list[str]]:
+    """Return the only layout that is there with its scans: images, or regional measures where no images are.
+
+    FreeSurfer's images give way to those of one other layout, which they were made from; a note says so.
+    """
+    notes = []
+    if len(found) == 2 and (left := found.get("freesurfer")):
+        found = {name: scans for name, scans in found.items() if name != "freesurfer"}
+        notes = [f"{len(left)} images of FreeSurfer are left out; --layout freesurfer takes them instead."]
     if len(found) == 1:
-        return next(iter(found.items()))
+        return *next(iter(found.items())), notes
     if found:
         counts = ", ".join(f"{name} ({len(scans)} images)" for name, scans in found.items())
         raise DataError(f"{tree.root}: several layouts are there: {counts}. Name one with --layout.")
     if measures is not None and layout in ("auto", MEASURES):
-        return MEASURES, _measured(measures)
+        return MEASURES, _measured(measures), notes
     asked = [*LAYOUTS, MEASURES] if layout == "auto" else [layout]
     files = [name for names in tree.folders.values() for name in names]
     hint = _DICOM if any(name.lower().endswith((".dcm", ".ima")) for name in files) else " Is it the right folder?"
@@ -177,21 +182,33 @@ def _measured(measures: MeasuresTable) -> list[FoundScan]:
     heads = measures.values[HEAD_SIZE].tolist() if HEAD_SIZE in measures.values else lacking
     return [
         FoundScan(
-            person.removeprefix("sub-"), "", session, facts={} if isnan(head) else {"tiv": f"{head / MM3_PER_ML:.1f}"}
+            person.removeprefix("sub-"),
+            "",
+            session,
+            space="",
+            stage="",
+            facts={} if isnan(head) else {"tiv": f"{head / MM3_PER_ML:.1f}"},
         )
         for (person, session), head in zip(measures.values.index, heads, strict=True)
     ]
 
 
 def _choose(scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems) -> list[FoundScan]:
-    """Return one image a session (or every run); others are left out by a rule, or are a problem."""
+    """Return one image a session (or every run); others are left out by a rule, or are a problem.
+
+    Without a rule for the space, an image in MNI space is taken and the native one of the session left out.
+    """
     groups: dict[tuple[str, str], list[FoundScan]] = defaultdict(list)
     for scan in scans:
         groups[scan.person, scan.session].append(scan)
     chosen: list[FoundScan] = []
+    native: list[FoundScan] = []
     for group in groups.values():
         left = [scan for scan in group if _fits(scan, rules)]
         index.left_out += [(scan.path, "not chosen by --choose") for scan in group if scan not in left]
+        if "space" not in rules and any(scan.space.startswith("MNI") for scan in left):
+            native += [scan for scan in left if scan.space == "native"]
+            left = [scan for scan in left if scan.space != "native"]
         if rules.get("run") == "first" and len(left) > 1:
             first = min(left, key=_run_of)
             same = [scan for scan in left if _run_of(scan) == _run_of(first)]
@@ -201,6 +218,11 @@ def _choose(scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, 
         if len(left) > 1 and not several_runs:
             problems.add(_ambiguous(left), name=left[0].name)
         chosen += left
+    if native:
+        index.left_out += [(scan.path, "native; the session has an image in MNI space") for scan in native]
+        index.notes.append(
+            f"Images in MNI space are taken, not {len(native)} native ones; --choose space=native decides otherwise."
+        )
     return chosen
 
 
@@ -257,7 +279,6 @@ def _row(
     settings: Mapping[str, str],
     layout: str,
     site_from: SiteFrom,
-    keep: Sequence[str],
     *,
     alone: bool,
 ) -> dict[str, str]:
@@ -273,25 +294,22 @@ def _row(
     # The cohort tells scans of one participant apart by their session.
     session = scan.session if alone or not run else "_".join(filter(None, (scan.session, f"run-{run}")))
     return {
+        **cells,
+        **scan.maps,
         "participant_id": f"sub-{scan.person}",
         "subject_id": scan.person,
         "session": session,
         "run": run,
         "path": scan.path,
-        **{name: scan.maps.get(name, "") for name in _MAPS},
         "space": scan.space,
         "stage": scan.stage,
         "layout": layout,
-        "age": cells.get("age", ""),
         "age_source": known.sources.get("age", ""),
         "sex": sex if sex in ("F", "M") else "",
         "sex_recorded": "" if sex in ("F", "M") else sex,
         "site": site,
         "scanner": scanner,
         "field_strength": settings.get("MagneticFieldStrength", ""),
-        "diagnosis": cells.get("diagnosis", ""),
-        "tiv": cells.get("tiv", ""),
-        **{name: cells.get(name, "") for name in (*_QUALITY, *keep)},
     }
 
 
@@ -309,9 +327,14 @@ def _settings_of(scan: FoundScan, tree: Tree, problems: Problems) -> dict[str, s
 
 
 def _compare_with_tables(
-    scans: Sequence[FoundScan], known: Sequence[Known], with_image: set[str], people: PeopleTables, problems: Problems
+    scans: Sequence[FoundScan],
+    known: Sequence[Known],
+    with_image: set[str],
+    people: PeopleTables,
+    index: Index,
+    problems: Problems,
 ) -> None:
-    """Note images without a row, rows without an image, and sessions that differ only in zeros."""
+    """Add problems for images without a row and sessions that differ only in zeros, and a note for absent people."""
     for scan, found in zip(scans, known, strict=True):
         if people.general(scan.dataset) and not found.in_any_table:
             what = "is an image" if scan.path else "are measures"
@@ -320,14 +343,21 @@ def _compare_with_tables(
             alike = _without_zeros(session) == _without_zeros(scan.session)  # M48 is M048
             if scan.session and session != scan.session and alike:
                 problems.add(f"the image is of ses-{scan.session}, and a table has ses-{session}", name=scan.name)
-    nothing = "are no measures" if scans and not scans[0].path else "is no image"
+    absent = {person: source for person, source in sorted(people.people().items()) if person not in with_image}
+    if not absent:
+        return
+    nothing = "no measures" if scans and not scans[0].path else "no image"
+    index.left_out += [
+        (f"sub-{person}", f"{source} has a row, and there is {nothing}") for person, source in absent.items()
+    ]
+    names = ", ".join(f"sub-{person}" for person in list(absent)[:_N_SHOWN])
+    more = f" and {len(absent) - _N_SHOWN} more" if len(absent) > _N_SHOWN else ""
+    index.notes.append(f"People in a table with {nothing}: {names}{more}.")
     in_short = {_without_zeros(person): person for person in sorted(with_image)}
-    for person, source in sorted(people.people().items()):
-        if person not in with_image:
-            problems.add(f"{source} has a row, and there {nothing}", name=f"sub-{person}")
-            scan_of = in_short.get(_without_zeros(person))
-            if scan_of is not None:
-                problems.hint(f"sub-{person} of {source} and sub-{scan_of} differ in zeros, which spreadsheets drop.")
+    for person, source in absent.items():
+        scan_of = in_short.get(_without_zeros(person))
+        if scan_of is not None:
+            problems.hint(f"sub-{person} of {source} and sub-{scan_of} differ in zeros, which spreadsheets drop.")
 
 
 def _without_zeros(label: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from neurocontrast.data.columns import (
     first_of,
     identifier_column,
     is_missing,
+    is_numeric,
     number_of,
 )
 from neurocontrast.data.layouts.scan import FoundScan
@@ -31,6 +33,7 @@ _COLUMNS = {
     "site": ("sitexacq", "site", "center", "centre", "scan_site", "site_id"),
     "diagnosis": ("diagnosis", "dx", "group"),
     "tiv": ("tiv", "etiv"),
+    "qc_rating": ("qc_rating",),
 }
 """Columns of the index, and their usual names in tables; the first name that a table has is taken."""
 
@@ -195,6 +198,10 @@ def read_phenotype(
             if isinstance(decoded, Refusal):
                 where = f"{phenotype.source}, sub-{person}, column '{name}'"
                 problems.add(f"{where}: found {shown(table[name][row])}; {decoded.rule}", line=line)
+                if decoded.hint:
+                    problems.hint(decoded.hint)
+                if known == "age" and (other := _other_ages(table, name)):
+                    problems.hint(f"{phenotype.source}: '{other}' holds numbers; name that column 'age' to use it.")
             elif decoded:
                 cells[known] = decoded
         if key[1]:
@@ -210,6 +217,12 @@ def read_phenotype(
                     name=f"sub-{person}",
                 )
     return phenotype
+
+
+def _other_ages(table: Mapping[str, list[str]], column: str) -> str:
+    """Return another column that holds numbers and is named after ages, or ""."""
+    named = (name for name in table if name != column and "age" in re.split("[^a-z]+", name.lower()))
+    return next((name for name in named if is_numeric(table[name])), "")
 
 
 def _ages_differ(first: str, second: str) -> bool:

@@ -56,8 +56,8 @@ def predict(
 
     If the probe was fitted on recentred features, features are recentred: by the learned means of training sites, and
     by the mean of the scans in this table for other sites (transductive). Scans are embedded first, as
-    `neurocontrast.embed` does; a call that was killed continues when it is made again, and a scan that cannot be read
-    stops no other.
+    `neurocontrast.embed` does; a scan that cannot be read stops no other. A call that was killed, or had scans that
+    failed, continues when it is made again: what is embedded is not read again.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def predict(
         progress.warning(message)
     parts = {"recentred": recentred, "outlyingness": outside, "calibration": calibration}
     write_table_with_json(target, table, _origin(fitted, table) | origin | parts)
-    if scans is not None:
+    if scans is not None and table["error"].isna().all():
         scans.finished.remove()
     if on_scan is not None:
         for record in json.loads(table.to_json(orient="records", double_precision=15)):

@@ -27,7 +27,7 @@ __all__ = ["FinishedBatches", "extract_features"]
 
 
 class FinishedBatches:
-    """Features of batches, a file each in a hidden folder next to a table, which a call that was killed leaves.
+    """Features of batches, or of scans, a file each in a hidden folder next to a table, for a call that goes on.
 
     Parameters
     ----------
@@ -40,24 +40,19 @@ class FinishedBatches:
     def __init__(self, target: Path, key: str) -> None:
         self.target, self._folder = target, target.with_name(f".{target.name}.{key[:16]}.partial")
 
-    def read_into(self, features: npt.NDArray[np.float32]) -> list[int]:
-        """Fill in the rows of finished batches, of all (n, n_features), and return the first row of each batch.
+    def read_into(self, features: npt.NDArray[np.float32], name: object) -> bool:
+        """Fill in the features that are kept under a name; return False for none of this shape, or a damaged file."""
+        with contextlib.suppress(DataError, ValueError):
+            kept = read_array(self._folder / f"{name}.npy")
+            if kept.shape == features.shape:
+                features[:] = kept
+                return True
+        return False
 
-        A batch whose file is damaged is computed again.
-        """
-        found = []
-        for path in sorted(self._folder.glob("[0-9]*.npy")):
-            with contextlib.suppress(DataError, ValueError):
-                first, rows = int(path.stem), read_array(path)
-                if rows.ndim == 2 and features[first : first + len(rows)].shape == rows.shape:
-                    features[first : first + len(rows)] = rows
-                    found.append(first)
-        return found
-
-    def add(self, first: int, features: npt.NDArray[np.float32]) -> None:
-        """Keep the features of a batch, (n_rows, n_features); those that are not finite are computed again."""
+    def add(self, name: object, features: npt.NDArray[np.float32]) -> None:
+        """Keep features under a name; those that are not finite are computed again."""
         if np.isfinite(features).all():
-            with atomic_path(self._folder / f"{first:08d}.npy") as temporary, temporary.open("wb") as stream:
+            with atomic_path(self._folder / f"{name}.npy") as temporary, temporary.open("wb") as stream:
                 np.save(stream, features, allow_pickle=False)
 
     def remove(self) -> None:
@@ -131,7 +126,8 @@ def _unfinished(
     starts = list(range(0, len(features), size))
     if finished is None:
         return starts
-    there = processes.from_first(finished.read_into(features) if processes.is_first else None)
+    there = [start for start in starts if processes.is_first and finished.read_into(features[start:][:size], start)]
+    there = processes.from_first(there)
     if there:
         n = sum(min(size, len(features) - start) for start in there)
         progress.message(f"{finished.target}: {n} of {len(features)} scans are there already.")

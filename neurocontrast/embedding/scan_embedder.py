@@ -92,8 +92,10 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         self.layer, self.batch_size, self.n_jobs = layer, batch_size, n_jobs
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled, with the run's absolute path: it may be loaded from another working directory."""
-        return {**super().__getstate__(), "run": str(Path(self.run).absolute())}
+        """Return what is pickled, with absolute paths: it may be loaded from another working directory."""
+        places = {name: getattr(self, name) for name in ("run", "images_root", "cache_dir")}
+        absolute = {name: str(Path(place).absolute()) for name, place in places.items() if place is not None}
+        return {**super().__getstate__(), **absolute}
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check that the run can be loaded and is one of brain scans; neither argument is looked at."""

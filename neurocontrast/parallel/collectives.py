@@ -19,7 +19,6 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.nn.functional import all_reduce
 
 __all__ = [
     "Processes",
@@ -71,7 +70,7 @@ def of_all_processes(samples: Tensor) -> Tensor:
 
 def sum_over_processes(values: Tensor) -> Tensor:
     """Sum a tensor over processes; differentiable."""
-    total: Tensor = all_reduce(values)
+    total: Tensor = _Sum.apply(values)
     return total
 
 
@@ -139,6 +138,19 @@ class Processes:
         return json.loads(sent.numpy().tobytes())
 
 
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        del ctx
+        total = values.contiguous().clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return _Sum.forward(ctx, gradient)
+
+
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, samples: Tensor, sizes: list[int]) -> Tensor:
@@ -151,7 +163,6 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        summed = gradient.contiguous().clone()
-        dist.all_reduce(summed)
+        summed = _Sum.forward(ctx, gradient)
         start = sum(ctx.sizes[: dist.get_rank()])
         return summed[start : start + ctx.sizes[dist.get_rank()]], None

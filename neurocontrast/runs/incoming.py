@@ -46,7 +46,9 @@ class IncomingScans:
     info : dict
         What `encoder_digest` reads, as stored with an embeddings table.
     finished : FinishedBatches
-        Features of earlier calls that were killed; to be removed once the predictions are written.
+        Features of scans that earlier calls embedded, which were killed or had scans that failed.
+    keys : list of str
+        Digest of each scan, under which its features are kept.
     """
 
     cohort: Cohort
@@ -56,6 +58,7 @@ class IncomingScans:
     settings: Config
     info: dict[str, Any]
     finished: FinishedBatches
+    keys: list[str]
 
     def embed(self, progress: Progress) -> tuple[npt.NDArray[np.float32], pd.DataFrame]:
         """Return the features (n, n_features), and a table with ``error`` and ``warnings`` of each scan.
@@ -63,7 +66,7 @@ class IncomingScans:
         Features of a scan with an error are NaN. Scans that an earlier call has finished are not read again.
         """
         features = np.zeros((len(self.cohort), self.network.n_features), dtype=np.float32)
-        done = set(self.finished.read_into(features))
+        done = {row for row, key in enumerate(self.keys) if self.finished.read_into(features[row], key)}
         if done:
             progress.message(f"{self.finished.target}: {len(done)} of {len(features)} scans are there already.")
         notes: list[dict[str, str | None]] = []
@@ -73,7 +76,7 @@ class IncomingScans:
                 try:
                     if row not in done:
                         features[row] = self._features(row)
-                        self.finished.add(row, features[row : row + 1])
+                        self.finished.add(self.keys[row], features[row])
                     notes[row]["warnings"] = "; ".join(self._doubts(row))
                 except NeurocontrastError as error:
                     features[row], notes[row]["error"] = np.nan, str(error)
@@ -151,16 +154,17 @@ def open_scans(
     cohort = cohort.select(settings.embedding.where) if settings.embedding.where else cohort
     if not len(cohort):
         raise DataError(f"{scans.name}: no row is left, and there is nothing to predict without a scan.")
-    known = json.dumps([info, cohort.digest(), [_signature(source, cohort, row) for row in range(len(cohort))]])
-    finished = FinishedBatches(out, digest_of("scans", known))
-    return IncomingScans(cohort, tidy_table(cohort.table), network, source, settings, info, finished)
+    finished = FinishedBatches(out, digest_of("scans", json.dumps(info)))
+    keys = [_key(source, cohort.subset([row])) for row in range(len(cohort))]
+    return IncomingScans(cohort, tidy_table(cohort.table), network, source, settings, info, finished, keys)
 
 
-def _signature(source: Brains, cohort: Cohort, row: int) -> list[tuple[int, ...]]:
+def _key(source: Brains, scan: Cohort) -> str:
     try:
-        return source.signatures(cohort.subset([row]))
+        signature = source.signatures(scan)
     except OSError:  # embedding the scan will report this
-        return []
+        signature = []
+    return digest_of("scan", scan.digest(), json.dumps(signature))
 
 
 def _list_scans(source: Brains, scans: Path, fitted: FittedProbe, images_root: str | os.PathLike[str] | None) -> Cohort:

@@ -114,13 +114,13 @@ def test_a_path_to_no_file_fails_for_that_scan_alone_and_none_is_an_error(whole,
         nc.predict(evaluation, tmp_path / "t.tsv", run=whole, out=tmp_path / "q.tsv")
 
 
-def test_a_call_that_was_killed_continues_with_the_same_scans(whole, evaluation, inbox, tmp_path, monkeypatch):
+def test_a_call_that_was_killed_or_had_failures_continues(whole, evaluation, inbox, tmp_path, monkeypatch):
     before = nc.predict(evaluation, inbox, run=whole, out=tmp_path / "whole.tsv").read_text()
     out, embedded = tmp_path / "p.tsv", []
     extract = incoming.extract_features
 
     def counted(*arguments, **options):
-        if len(embedded) == 2:
+        if len(embedded) == 2 and not out.exists():
             raise KeyboardInterrupt
         embedded.append(1)
         return extract(*arguments, **options)
@@ -131,6 +131,15 @@ def test_a_call_that_was_killed_continues_with_the_same_scans(whole, evaluation,
     embedded.clear()
     nc.predict(evaluation, inbox, run=whole, out=out)
     assert len(embedded) == 1
+    assert out.read_text() == before
+    assert not list(tmp_path.glob(".p.tsv*"))
+    mended = next(inbox.rglob("sub-new1*.nii.gz"))
+    content = mended.read_bytes()
+    for text, n_embedded in ((content[:500], 2), (content[:500], 0), (content, 1)):
+        mended.write_bytes(text)
+        embedded.clear()
+        nc.predict(evaluation, inbox, run=whole, out=out, overwrite=True)
+        assert len(embedded) == n_embedded + (text != content)  # one that fails is tried again
     assert out.read_text() == before
     assert not list(tmp_path.glob(".p.tsv*"))
 

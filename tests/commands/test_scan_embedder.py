@@ -1,5 +1,8 @@
+import os
 import pickle
+from pathlib import Path
 
+import joblib
 import nibabel as nib
 import numpy as np
 import pandas as pd
@@ -106,9 +109,20 @@ def test_sites_are_left_out_in_several_processes(embedder, table):
 
 def test_what_is_pickled_finds_its_run_from_another_working_directory(folder, run, paths, features, monkeypatch):
     monkeypatch.chdir(folder)
-    kept = pickle.dumps(ScanEmbedder(run.name, cache_dir=folder / "cache").fit())
+    names = [Path(path).relative_to(Path(paths[0]).parent) for path in paths[:2]]
+    root = os.path.relpath(Path(paths[0]).parent)
+    fitted = ScanEmbedder(run.name, images_root=root, cache_dir=os.path.relpath(folder / "cache")).fit()
+    kept = pickle.dumps(fitted)
+    with joblib.parallel_config(backend="loky", n_jobs=2):
+        found = joblib.Parallel()(joblib.delayed(_elsewhere)(fitted, [name]) for name in names)
+    np.testing.assert_allclose(np.concatenate(found), features[:2], rtol=1e-5)
     monkeypatch.chdir("/")
-    np.testing.assert_array_equal(pickle.loads(kept).transform(paths[:2]), features[:2])
+    np.testing.assert_array_equal(pickle.loads(kept).transform(names), features[:2])
+
+
+def _elsewhere(embedder, scans):
+    os.chdir("/")
+    return embedder.transform(scans)
 
 
 def test_a_clone_is_not_fitted_and_has_the_same_parameters(embedder):

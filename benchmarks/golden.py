@@ -66,7 +66,7 @@ EVALUATIONS: dict[str, dict[str, Any]] = {
     "age": {"target": "age"},
     "left-out": {"target": "diagnosis", "splits": "leave-site-out", "inner_splits": "leave-site-out"},
     "age-left-out": {"target": "age", "splits": "leave-site-out", "clip": True},
-    "svm": {"target": "diagnosis", "probe": "svm", "threshold": 0.4},
+    "weak": {"target": "diagnosis", "C": (0.1,), "threshold": 0.4},
     "knn": {"target": "diagnosis", "probe": "knn", "threshold": "prevalence"},
     "combat": {"target": "diagnosis", "harmonise": "combat", "residualise": ("age",)},
     "recentred": {"target": "age", "recentre": "site", "n_repeats": 2},
@@ -138,7 +138,7 @@ def _brains(out: Path, scratch: Path, earlier: Path | None) -> None:
     source = (earlier or out) / "embeddings" / "eroded.parquet"
     for name, options in EVALUATIONS.items():
         _keep_evaluation(neurocontrast.evaluate(source, out=scratch / f"eval-{name}", **options), out, name)
-    compared = neurocontrast.compare([scratch / "eval-diagnosis", scratch / "eval-svm"], out=scratch / "comparison")
+    compared = neurocontrast.compare([scratch / "eval-diagnosis", scratch / "eval-weak"], out=scratch / "comparison")
     shutil.copytree(compared, out / "comparison")
 
 

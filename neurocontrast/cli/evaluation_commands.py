@@ -31,7 +31,7 @@ __all__ = [
     "report",
 ]
 
-_PROBES = "auto|logistic|ridge|svm|knn|MODULE:OBJECT"
+_PROBES = "auto|logistic|ridge|knn|MODULE:OBJECT"
 _RULES = "half, prevalence, or a probability"
 _CLOSE = {"auc": "log_loss", "balanced_accuracy": "log_loss"}
 """Metrics whose larger values are better, and the error whose ratio is shown instead."""

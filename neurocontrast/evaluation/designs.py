@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -17,14 +16,12 @@ from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
-from neurocontrast.evaluation.probes import Probe
-from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.transformers import BlockScaler, SideColumnTransformer, SiteRecentring
 from neurocontrast.exceptions import DataError
 
-__all__ = ["Block", "Design", "FeatureDesign", "FoldFeatures", "blocks_of", "check_same_blocks", "one_thread",
-           "principal_axes", "probe_features", "scaler_of"]  # fmt: skip
+__all__ = ["Block", "Design", "FeatureDesign", "Matrices", "blocks_of", "check_same_blocks", "one_thread",
+           "principal_axes", "scaler_of", "standardised"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -145,51 +142,30 @@ class Matrices(NamedTuple):
 
     train: Floats
     test: Floats
-    scaler: StandardScaler | None = None
+    scaler: StandardScaler
     axes: Floats | None = None
 
+    def components(self, number: int | None) -> Matrices:
+        """Return the features along their first principal components; with None, as they are."""
+        if number is None or self.axes is None:
+            return self
+        first = slice(-number, None)  # the variances of axes rise
+        return self._replace(train=self.train[:, first], test=self.test[:, first], axes=self.axes[:, first])
 
-class FoldFeatures:
-    """Features of training and test rows by a design, computed once for each pair; on request standardised.
 
-    `views` are the same features reduced to each of `n_components`, numbers of their first principal components.
+def standardised(design: Design, train: Rows, test: Rows, *, rotate: bool = False, wide: bool = False) -> Matrices:
+    """Return standardised features of training and test rows; everything is estimated on the training rows.
+
+    With `rotate`, they are along the principal axes of the training rows; with `wide`, only where features outnumber
+    these.
     """
-
-    def __init__(
-        self, design: Design, *, standardise: bool = False, rotate: bool = False, n_components: Sequence[int] = ()
-    ) -> None:
-        self._design, self._standardise, self._rotate = design, standardise, rotate
-        self._seen: dict[tuple[bytes, bytes], Matrices] = {}
-        self._choices, self.n_components = n_components, float("nan")
-
-    def views(self) -> list[FoldFeatures]:
-        """Return the features with each number of principal components; where none is asked for, as they are."""
-        found = [copy.copy(self) for _ in self._choices]  # each has the same memory of what was computed
-        for view, number in zip(found, self._choices, strict=True):
-            view.n_components = number
-        return found or [self]
-
-    def __call__(self, train: Rows, test: Rows) -> Matrices:
-        """Return the features, with everything estimated on the training rows."""
-        whole = self._whole(train, test)
-        if np.isnan(self.n_components) or whole.axes is None:
-            return whole
-        first = slice(-int(self.n_components), None)  # the variances of axes rise
-        return whole._replace(train=whole.train[:, first], test=whole.test[:, first], axes=whole.axes[:, first])
-
-    def _whole(self, train: Rows, test: Rows) -> Matrices:
-        key = train.tobytes(), test.tobytes()
-        if key in self._seen:
-            return self._seen[key]
-        (x_train, x_test), scaler, axes = self._design(train, test), None, None
-        if self._standardise:
-            scaler = scaler_of(self._design).set_params(copy=False)
-            x_train, x_test = scaler.fit_transform(x_train), scaler.transform(x_test)
-        if self._choices or (self._rotate and x_train.shape[1] > x_train.shape[0]):
-            axes, x_train = principal_axes(x_train)
-            x_test = x_test @ axes
-        self._seen[key] = Matrices(x_train, x_test, scaler, axes)
-        return self._seen[key]
+    x_train, x_test = design(train, test)
+    scaler, axes = scaler_of(design).set_params(copy=False), None
+    x_train, x_test = scaler.fit_transform(x_train), scaler.transform(x_test)
+    if rotate or (wide and x_train.shape[1] > x_train.shape[0]):
+        axes, x_train = principal_axes(x_train)
+        x_test = x_test @ axes
+    return Matrices(x_train, x_test, scaler, axes)
 
 
 def principal_axes(x: Floats) -> tuple[Floats, Floats]:
@@ -203,14 +179,3 @@ def principal_axes(x: Floats) -> tuple[Floats, Floats]:
         return axes, x @ axes
     lengths = np.sqrt(variances[kept])
     return x.T @ (axes / lengths), axes * lengths
-
-
-def probe_features(probe: Probe, design: Design, settings: EvaluationSettings, *, n_train: int) -> FoldFeatures:
-    """Return features as a built-in probe takes them; principal components are chosen of an embedding only.
-
-    Of more training rows (`n_train`) than a large table has, they are in single precision.
-    """
-    if not isinstance(design, FeatureDesign):
-        return FoldFeatures(design, standardise=True, rotate=probe.rotates)
-    precise = replace(design, single=n_train > settings.large_table)
-    return FoldFeatures(precise, standardise=True, rotate=probe.rotates, n_components=settings.n_components)

@@ -5,24 +5,23 @@ from __future__ import annotations
 import pkgutil
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, softmax
 from sklearn import config_context
-from sklearn.base import BaseEstimator, clone
-from sklearn.calibration import _TemperatureScaling
+from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import log_loss
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
-from neurocontrast.evaluation.designs import Design, FoldFeatures, scaler_of
+from neurocontrast.evaluation.designs import Design, FeatureDesign, Matrices, scaler_of, standardised
 from neurocontrast.evaluation.metrics import LOG_FLOOR
 from neurocontrast.evaluation.probes import Probe
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -46,42 +45,33 @@ class EstimatorError(ConfigError):
     """An estimator of the user's own that cannot be imported, fitted, or asked for predictions."""
 
 
-@dataclass(frozen=True, eq=False)
-class FittedModel:
-    """An estimator fitted on the features of training rows; `slope` makes decision values of a machine into logits."""
+class FittedModel(NamedTuple):
+    """An estimator fitted on training rows, and the features of the test rows; of a built-in probe what was chosen."""
 
     estimator: Any
-    features: FoldFeatures
+    x_test: Floats
+    n_not_converged: int
     strength: float = float("nan")
-    n_not_converged: int = 0
-    slope: float | None = None
-
-    def predict_proba(self, x: Floats) -> Floats:
-        """Return probabilities (n, n classes) of features."""
-        if self.slope is None:
-            return np.asarray(self.estimator.predict_proba(x))
-        margins = self.slope * self.estimator.decision_function(x)
-        return softmax(margins, axis=1) if margins.ndim == 2 else np.column_stack([expit(-margins), expit(margins)])
+    n_components: float = float("nan")
+    scaler: StandardScaler | None = None
+    axes: Floats | None = None
 
 
 def describe_built_in(
     probe: Probe, design: Design, *, continuous: bool, settings: EvaluationSettings, n_train: int = 0
 ) -> str:
     """Return a built-in probe as the scikit-learn expression it amounts to."""
-    model = probe.estimator(continuous=continuous, large=n_train > settings.large_table)
-    grid: dict[str, Any] = {probe.parameter(continuous=continuous): list(probe.grid(settings))}
+    model = probe.make(continuous, n_train > settings.large_table)
+    grid: dict[str, Any] = {probe.parameter: probe.strengths(settings)}
     steps = repr(scaler_of(design))
     if settings.n_components:
         grid, steps = {"pca__n_components": list(settings.n_components)} | grid, f"{steps}, PCA()"
-    text = f"GridSearchCV(make_pipeline({steps}, {model!r}), {grid})"
-    if probe.calibrated and not continuous:
-        text = f"CalibratedClassifierCV({text}, method='temperature', ensemble=False)"
-    return " ".join(text.split())
+    return " ".join(f"GridSearchCV(make_pipeline({steps}, {model!r}), {grid})".split())
 
 
 def fit_built_in(
     probe: Probe,
-    features: FoldFeatures,
+    design: Design,
     rows: Rows,
     test: Rows,
     values: Labels,
@@ -90,77 +80,57 @@ def fit_built_in(
     *,
     continuous: bool,
 ) -> FittedModel:
-    """Choose the strength on inner folds, of equals the strongest penalty, and fit it to all training rows."""
-    model = probe.estimator(continuous=continuous, large=len(rows) > settings.large_table)
-    grid = list(probe.grid(settings))
+    """Choose the strength on inner folds, of equals the strongest penalty, and fit it to all training rows.
+
+    This is scikit-learn's `GridSearchCV` of a pipeline, except that each inner fold is standardised and rotated once
+    for the whole grid; principal components are chosen of an embedding only.
+    """
+    model, grid = probe.make(continuous, len(rows) > settings.large_table), probe.strengths(settings)
+    numbers: Sequence[int | None] = (None,)
+    if isinstance(design, FeatureDesign):
+        design, numbers = replace(design, single=len(rows) > settings.large_table), settings.n_components or numbers
     if probe.strength == "k":  # more neighbours than training rows are as many as there are
         least = min([len(fit) for fit, _ in pairs], default=len(rows))
         grid = list(dict.fromkeys(min(k, least) for k in grid))
-    parameter, calibrated = probe.parameter(continuous=continuous), probe.calibrated and not continuous
-    order = np.argsort(rows, kind="stable")
-
-    def values_of(some: Rows) -> Labels:
-        return values[order[np.searchsorted(rows, some, sorter=order)]]
-
-    def fit(strength: float, view: FoldFeatures, pair: tuple[Rows, Rows]) -> Any:
-        return clone(model).set_params(**{parameter: strength}).fit(view(*pair).train, values_of(pair[0]))
-
-    def loss(strength: float, view: FoldFeatures, pair: tuple[Rows, Rows]) -> float:
-        x, y = view(*pair).test, values_of(pair[1])
-        return _loss(fit(strength, view, pair), x, y, continuous=continuous, calibrated=calibrated)
-
+    prepare = partial(standardised, design, rotate=numbers != (None,), wide=probe.rotates)
+    strength, number = sorted(grid)[len(grid) // 2], numbers[len(numbers) // 2]
     with _counting() as failed:
-        views = features.views()
-        strength, features = sorted(grid)[len(grid) // 2], views[len(views) // 2]
-        if pairs and len(grid) * len(views) > 1:
-            strength, features = _best(grid, views, pairs, loss, probe.gives_up)
-        slope = None
-        if calibrated:
-            decisions, tried = [], []
-            for pair in pairs or [(rows, rows)]:
-                decisions.append(fit(strength, features, pair).decision_function(features(*pair).test))
-                tried.append(values_of(pair[1]))
-            slope = _temperature(np.concatenate(decisions), np.concatenate(tried))
-        fitted = fit(strength, features, (rows, test))
-    return FittedModel(fitted, features, float(strength), len(failed), slope)
+        if pairs and len(grid) * len(numbers) > 1:
+            folds = [(prepare(*pair), values[pair[0]], values[pair[1]]) for pair in pairs]
+            found = []
+            for each in numbers:
+                reduced = [(x.components(each), fit, tried) for x, fit, tried in folds]
+                found.append((*_best(model, probe, grid, reduced), each))
+            _, strength, number = min(found, key=lambda each: each[0])
+        x = prepare(rows, test).components(number)
+        fitted = clone(model).set_params(**{probe.parameter: strength}).fit(x.train, values[rows])
+    n_components = float("nan") if number is None else float(number)
+    return FittedModel(fitted, x.test, len(failed), float(strength), n_components, x.scaler, x.axes)
 
 
 def _best(
-    grid: Sequence[float], views: Sequence[FoldFeatures], pairs: Pairs, loss: Callable[..., float], gives_up: bool
-) -> tuple[float, FoldFeatures]:
-    """Return the strength and features of least mean loss, the first of equals.
+    model: BaseEstimator, probe: Probe, grid: Sequence[float], folds: Sequence[tuple[Matrices, Labels, Labels]]
+) -> tuple[float, float]:
+    """Return the least mean loss of the folds, and its strength, the first of equals.
 
-    `gives_up` ends the search of a strength after `N_RISES` rises.
+    The rest of the grid is left out after `N_RISES` rises, if the probe `gives_up`.
     """
-    found: list[tuple[float, float, FoldFeatures]] = []
-    for view in views:
-        losses: list[float] = []
-        for strength in grid:
-            losses.append(float(np.mean([loss(strength, view, pair) for pair in pairs])))
-            if gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
-                break
-        best = int(np.argmin(losses))
-        found.append((losses[best], grid[best], view))
-    _, strength, view = min(found, key=lambda each: each[0])
-    return strength, view
+    losses: list[float] = []
+    for strength in grid:
+        set_up = clone(model).set_params(**{probe.parameter: strength})
+        losses.append(float(np.mean([_loss(set_up.fit(x.train, fit), x.test, tried) for x, fit, tried in folds])))
+        if probe.gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
+            break
+    best = int(np.argmin(losses))
+    return losses[best], grid[best]
 
 
-def _loss(model: Any, x: Floats, y: Labels, *, continuous: bool, calibrated: bool) -> float:
-    """Return the squared error or log-loss, that of decision values at the temperature that suits the rows best."""
-    if continuous:
+def _loss(model: Any, x: Floats, y: Labels) -> float:
+    """Return the squared error of a regressor, or the log-loss of a classifier."""
+    if is_regressor(model):
         return float(((model.predict(x) - y) ** 2).mean())
-    codes = np.searchsorted(model.classes_, y)
-    if calibrated:
-        decisions = model.decision_function(x)
-        return float(log_loss(y, _TemperatureScaling().fit(decisions, codes).predict(decisions), labels=model.classes_))
-    likely = model.predict_proba(x)[np.arange(len(y)), codes]
+    likely = model.predict_proba(x)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
     return float(-np.log(np.clip(likely, LOG_FLOOR, 1.0)).mean())
-
-
-def _temperature(decisions: Floats, values: Labels) -> float:
-    """Return the one factor that makes decision values of all classes into logits: it never turns their order round."""
-    beta = float(_TemperatureScaling().fit(decisions, np.unique(values, return_inverse=True)[1]).beta_)
-    return beta if decisions.ndim == 2 else 2 * beta
 
 
 @contextmanager
@@ -254,7 +224,7 @@ def describe_own(estimator: BaseEstimator) -> tuple[str, str]:
 
 def fit_own(
     estimator: BaseEstimator,
-    features: FoldFeatures,
+    design: Design,
     rows: Rows,
     test: Rows,
     values: Labels,
@@ -268,19 +238,17 @@ def fit_own(
         for key, value in estimator.get_params().items()
         if value is None and key.split("__")[-1] == "random_state"
     }
-
     groups = {"groups": subjects[rows]} if isinstance(estimator, BaseSearchCV) else {}
-    x = features(rows, test).train
+    x_train, x_test = design(rows, test)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            fitted = clone(estimator).set_params(**states).fit(x, values, **groups)
+            fitted = clone(estimator).set_params(**states).fit(x_train, values[rows], **groups)
         except Exception as error:  # the user's own fit may raise anything
             raise EstimatorError(
                 f"probe: {describe_own(estimator)[0]} could not be fitted: {shorten(error)}"
             ) from error
-    failed = sum(issubclass(each.category, ConvergenceWarning) for each in caught)
-    return FittedModel(fitted, features, n_not_converged=failed)
+    return FittedModel(fitted, x_test, sum(issubclass(each.category, ConvergenceWarning) for each in caught))
 
 
 def shorten(error: Exception) -> str:

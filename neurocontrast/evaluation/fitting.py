@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.designs import Design, FeatureDesign, FoldFeatures, one_thread, probe_features
+from neurocontrast.evaluation.designs import Design, FeatureDesign, one_thread
 from neurocontrast.evaluation.estimators import (
     EstimatorError,
     FittedModel,
@@ -88,21 +89,19 @@ def fit_probe(
     if pairs is None:
         pairs = penalty_folds(target, train, subjects, settings=settings, seed=seed, sites=sites, validation=validation)
     estimator = PROBES[probe_name(settings, target.kind)] if estimator is None else estimator
-    values, continuous = target.values[train], target.kind == "continuous"
+    continuous = target.kind == "continuous"
     with one_thread():
         own = "" if isinstance(estimator, Probe) else describe_own(estimator)[0]
         if isinstance(estimator, Probe):
-            features = probe_features(estimator, design, settings, n_train=len(train))
-            model = fit_built_in(estimator, features, train, test, values, pairs, settings, continuous=continuous)
+            model = fit_built_in(estimator, design, train, test, target.values, pairs, settings, continuous=continuous)
         else:
-            model = fit_own(estimator, FoldFeatures(design), train, test, values, subjects=subjects, seed=seed)
-        x_test = model.features(train, test).test
-        scores = _scores(model, target, x_test, own=own)
-        if not continuous and not gives_probabilities(model.estimator) and model.slope is None:
-            decisions, threshold = model.estimator.predict(x_test).astype(np.int64), None
+            model = fit_own(estimator, design, train, test, target.values, subjects=subjects, seed=seed)
+        scores = _scores(model.estimator, target, model.x_test, own=own)
+        if not continuous and not gives_probabilities(model.estimator):
+            decisions, threshold = model.estimator.predict(model.x_test).astype(np.int64), None
         else:
             scores, decisions, threshold = decide_scores(scores, truth, train, settings)
-    found = Prediction(scores, decisions, threshold, model.strength, model.n_not_converged, model.features.n_components)
+    found = Prediction(scores, decisions, threshold, model.strength, model.n_not_converged, model.n_components)
     return found, model
 
 
@@ -129,15 +128,15 @@ def decide_scores(
     return scores, (scores >= cut).astype(np.int64), cut
 
 
-def _scores(model: FittedModel, target: Target, x: Floats, *, own: str) -> Floats:
+def _scores(model: Any, target: Target, x: Floats, *, own: str) -> Floats:
     """Return predicted numbers, or probabilities or decision values in the columns of the target's classes."""
     try:
         if target.kind == "continuous":
-            found = np.asarray(model.estimator.predict(x), dtype=float)
-        elif model.slope is not None or gives_probabilities(model.estimator):
+            found = np.asarray(model.predict(x), dtype=float)
+        elif gives_probabilities(model):
             found = model.predict_proba(x)
         else:
-            found = model.estimator.decision_function(x)
+            found = model.decision_function(x)
     except Exception as error:  # an estimator of the user's may raise anything; a probe of ours must not
         if not own:
             raise
@@ -150,7 +149,7 @@ def _scores(model: FittedModel, target: Target, x: Floats, *, own: str) -> Float
     if found.ndim == 1:
         return found if target.kind == "binary" else np.column_stack([-found, found])
     scores = np.full((len(x), len(target.classes)), 0.0 if found.min() >= 0 else float(found.min()))
-    classes = np.asarray(model.estimator.classes_, dtype=np.intp)
+    classes = np.asarray(model.classes_, dtype=np.intp)
     if found.shape[1] != len(classes):
         raise EstimatorError(
             f"probe: {own} gives {found.shape[1]} scores for {len(classes)} classes. One score a class is needed "

@@ -80,7 +80,7 @@ class EvaluationSettings(Settings):
     """Estimator of the embedding. ``auto``: ``logistic`` for classes, ``ridge`` for numbers. An import path
     ``package.module:Object`` names an estimator of your own, which `neurocontrast.evaluate` imports."""
     C: Grid = tuple(10.0**power for power in range(-6, 4))
-    """Grid of the inverse penalty of logistic regression and the support vector machine."""
+    """Grid of the inverse penalty of logistic regression."""
     alpha: Grid = tuple(10.0 ** (power / 2) for power in range(-2, 13))
     """Grid of the penalty of ridge regression."""
     k: tuple[int, ...] = (3, 5, 10, 20, 50)
@@ -217,8 +217,8 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
     if settings.probe in PROBES and not getattr(PROBES[settings.probe], fits):
         others = [name for name, probe in PROBES.items() if getattr(probe, fits)]
         raise ConfigError(
-            f"probe: '{settings.probe}' is not for a {kind} target, and '{target.name}' is {kind}. Use "
-            f"{', '.join(others[:-1])} or {others[-1]}, or auto."
+            f"probe: '{settings.probe}' is not for a {kind} target, and '{target.name}' is {kind}. Use 'auto', "
+            f"{one_of(others)}."
         )
     if settings.clip and not continuous:
         raise ConfigError(f"clip: is for numbers, and '{target.name}' has classes. Leave clip out.")

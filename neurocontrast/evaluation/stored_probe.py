@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, StrictFloat, StrictInt, ValidationError, model_validator
 from scipy.special import expit, softmax
-from sklearn.compose import TransformedTargetRegressor
 
 from neurocontrast.evaluation.designs import Block
 from neurocontrast.evaluation.distances import TrainingDistribution
@@ -139,7 +138,7 @@ def fit_on_all(
         recentring=_recentring(study),
         distribution=distribution,
         blocks=study.blocks,
-        **_arrays(model, rows),
+        **_arrays(model),
     )
     return predicted, probe
 
@@ -226,13 +225,15 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
     folder = _find(Path(path))
     about = _read_description(folder / _DESCRIPTION)
     try:
-        probe = _restored(about, _read_arrays(folder / _ARRAYS, about))
+        arrays = _read_arrays(folder / _ARRAYS, about)
+        probe = _restored(about, arrays)
         with np.errstate(all="ignore"):  # arrays that do not fit fail on one row
             row = np.zeros((1, probe.n_features))
             n_scores = len(about.classes) if about.kind == "multiclass" else 1
             # Intercepts of several probes, which an earlier version averaged, would be added up.
             fits = len(probe.shares) == len(about.classes) and probe.intercept.shape == (n_scores,)
             fits = fits and probe.coefficients.shape == (probe.n_features, n_scores) and probe.predict(row).size > 0
+            fits = fits and "platt_slope" not in arrays  # what an earlier version stored of a support vector machine
             if probe.distribution is not None:
                 probe.distribution.percentiles(row)
     except DAMAGE:
@@ -245,10 +246,6 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
 def _restored(about: _Description, arrays: Mapping[str, Floats]) -> FittedProbe:
     stored: dict[str, Any] = about.model_dump(exclude={"format", "arrays", "blocks", "distribution", "recentring"})
     stored |= {name: arrays[name] for name in _LINEAR} | {"blocks": about.blocks}
-    if "platt_slope" in arrays:  # decision values of a machine, as earlier versions stored them
-        biases = arrays["platt_biases"] if about.kind == "multiclass" else np.diff(arrays["platt_biases"])
-        stored["coefficients"] = arrays["platt_slope"] * arrays["coefficients"]
-        stored["intercept"] = arrays["platt_slope"] * arrays["intercept"] + biases
     if about.distribution is not None:
         found: dict[str, Any] = {name: arrays[f"inside_{name}"] for name in _GEOMETRY}
         found["remainder"] = float(found["remainder"])
@@ -271,19 +268,15 @@ def _recentring(study: Study) -> SiteRecentring | None:
     return recentring
 
 
-def _arrays(model: FittedModel, rows: Rows) -> dict[str, Floats]:
+def _arrays(model: FittedModel) -> dict[str, Floats]:
     """Return the arrays of a built-in probe: scaling, and coefficients turned back from principal axes."""
-    fold, linear, offset = model.features(rows, rows), model.estimator, 0.0
-    factor = 1.0 if model.slope is None else model.slope
-    if isinstance(linear, TransformedTargetRegressor):
-        offset, factor = linear.transformer_.mean_, linear.transformer_.scale_
-        linear = linear.regressor_
-    coefficients = np.atleast_2d(linear.coef_).T * factor
+    assert model.scaler is not None  # as that of every built-in probe
+    coefficients = np.atleast_2d(model.estimator.coef_).T
     return {
-        "mean": fold.scaler.mean_,  # type: ignore[union-attr]
-        "scale": fold.scaler.scale_,  # type: ignore[union-attr]
-        "coefficients": coefficients if fold.axes is None else fold.axes @ coefficients,
-        "intercept": np.atleast_1d(linear.intercept_) * factor + offset,
+        "mean": model.scaler.mean_,
+        "scale": model.scaler.scale_,
+        "coefficients": coefficients if model.axes is None else model.axes @ coefficients,
+        "intercept": np.atleast_1d(model.estimator.intercept_),
     }
 
 
@@ -299,7 +292,7 @@ def _find(path: Path) -> Path:
         why = None
     raise CheckpointError(
         f"{path}: this evaluation holds no probe: {why or 'its folder has been removed'}. Evaluate again with --probe "
-        "logistic, ridge or svm, on features that are not adjusted; nearest neighbours can be tested on another table "
+        "logistic or ridge, on features that are not adjusted; nearest neighbours can be tested on another table "
         "with --test."
     )
 

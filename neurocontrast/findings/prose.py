@@ -42,7 +42,6 @@ SPLITS = {
 _PROBES = {
     "logistic": "logistic regression",
     "ridge": "ridge regression",
-    "svm": "linear support vector machine",
     "knn": "k-nearest-neighbour classifier",
     "sgd": "linear softmax classifier by stochastic gradient descent",
 }

@@ -115,7 +115,7 @@ def test_a_bundle_gives_the_features_of_embed(people, tmp_path, encoder, prepare
     np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize(("target", "probe"), [("diagnosis", "logistic"), ("age", "ridge"), ("diagnosis", "svm")])
+@pytest.mark.parametrize(("target", "probe"), [("diagnosis", "logistic"), ("age", "ridge")])
 def test_a_bundle_predicts_as_predict_does(people, tmp_path, target, probe):
     run = make_run(tmp_path / "run", "lenet", "zscore")
     embedded(run, people, tmp_path)

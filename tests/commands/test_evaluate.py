@@ -165,7 +165,7 @@ def test_the_plan_is_shown_on_the_terminal_before_anything_is_computed(embedding
     ("arguments", "message"),
     [
         (["--probe", "forest"], "probe: must be one of .*'forest'|probe: .*'forest'"),
-        (["--probe", "logistic", "--target", "age"], "knn, ridge or svm"),
+        (["--probe", "logistic", "--target", "age"], "'knn', 'ridge'"),
         (["--threshold", "prevalance"], "threshold: must be half, prevalence.*Did you mean 'prevalence'"),
         (["--threshold", "1.5"], r"threshold: must be half.*; got '1.5'\.$"),
         (["--threshold", "0.4", "--target", "age"], r"is continuous\. Leave threshold out"),

@@ -10,9 +10,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import BlockScaler, EvaluationSettings, load_probe, plan_study, run_study, save_probe
-from neurocontrast.evaluation.designs import Block, blocks_of, check_same_blocks, probe_features
+from neurocontrast.evaluation.designs import Block, blocks_of, check_same_blocks, standardised
 from neurocontrast.evaluation.models import cross_validate
-from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import DataError
 
@@ -49,11 +48,10 @@ def test_blocks_must_be_all_columns():
 def test_inner_and_outer_folds_balance_blocks_by_their_own_training_rows(make_cohort):
     study = joined_study(make_cohort)
     train, test = study.splits[0].train, study.splits[0].test
-    features = probe_features(PROBES["knn"], study.design(), study.settings, n_train=len(train))
     expected = BlockScaler(sizes=(300, 12)).fit(study.features[train])
-    np.testing.assert_allclose(features(train, test).test, expected.transform(study.features[test]))
+    np.testing.assert_allclose(standardised(study.design(), train, test).test, expected.transform(study.features[test]))
     other = clone(expected).fit(study.features[test])
-    np.testing.assert_allclose(features(test, train).test, other.transform(study.features[train]))
+    np.testing.assert_allclose(standardised(study.design(), test, train).test, other.transform(study.features[train]))
 
 
 def test_a_small_block_is_not_drowned(make_cohort):

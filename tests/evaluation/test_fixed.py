@@ -165,18 +165,12 @@ def test_the_stored_probe_is_the_one_that_was_evaluated(evaluated):
     assert result.probe.trained_on == {subject_digest(name) for name in fitted}
 
 
-@pytest.mark.parametrize("probe", ["knn", "svm"])
-def test_other_probes_have_the_same_design(probe):
+def test_neighbours_have_the_same_design():
     table, features = images(n_classes=6)
-    result = measure(plan(table, features, probe=probe, k=(5, 20), n_bootstraps=0))
+    result = measure(plan(table, features, probe="knn", k=(5, 20), n_bootstraps=0))
     assert result.evaluation.content()["metrics"]["accuracy"]["pooled"] > 0.5
-    assert result.evaluation.content()["probe"]["name"] == probe
-    if probe == "knn":
-        assert result.probe is None
-    else:
-        scores = result.probe.predict(features[table["split"] == "test"])
-        found = result.tables["predictions"].filter(like="score_class").to_numpy()
-        np.testing.assert_allclose(scores, found, atol=1e-4)
+    assert result.evaluation.content()["probe"]["name"] == "knn"
+    assert result.probe is None
 
 
 def test_a_number_is_predicted_in_the_fixed_design_too():

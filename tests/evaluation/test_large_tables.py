@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, distances, plan_study, run_study, uncertainty
-from neurocontrast.evaluation.designs import FoldFeatures
+from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.distribution import fit_distribution
 from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.models import cross_validate
@@ -47,9 +47,9 @@ def test_adjusted_features_are_those_of_a_small_table(make_cohort, option):
 
 def test_the_strength_of_a_large_table_is_chosen_on_the_first_inner_fold(make_cohort, monkeypatch):
     study, asked = study_of(make_cohort, large_table=0), set()
-    seen = FoldFeatures.__call__
+    seen = FeatureDesign.__call__
     monkeypatch.setattr(
-        FoldFeatures, "__call__", lambda self, *rows: asked.add(tuple(map(len, rows))) or seen(self, *rows)
+        FeatureDesign, "__call__", lambda self, *rows: asked.add(tuple(map(len, rows))) or seen(self, *rows)
     )
     fit_probe(study.design(), study.target, study.splits[0].train, study.splits[0].test, subjects=study.subjects,
               settings=study.settings, seed=0)  # fmt: skip

@@ -118,7 +118,7 @@ class ProbeModel(Model):
     def why_not_stored(self, target: Target, settings: EvaluationSettings) -> str | None:
         """Return why the fitted estimator is not written; None for a linear probe."""
         if self.estimator is not None and not isinstance(self.estimator, Probe):
-            return "your own estimator is not written, which would need pickle; logistic, ridge and svm are, as arrays"
+            return "your own estimator is not written, which would need pickle; logistic and ridge are, as arrays"
         adjusted = settings.harmonise != "none" or settings.residualise
         why = "harmonised or residualised features need sites and covariates, and what was estimated of them"
         return self._probe(target, settings).why_not_stored or (why if adjusted else None)

@@ -14,7 +14,6 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.commands.bundle import bundle
     from neurocontrast.commands.check import check
-    from neurocontrast.commands.compare import compare
     from neurocontrast.commands.convert import convert
     from neurocontrast.commands.doctor import doctor
     from neurocontrast.commands.embed import embed
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from neurocontrast.commands.predict import predict
     from neurocontrast.commands.pretrain import pretrain
     from neurocontrast.commands.qc import qc
-    from neurocontrast.commands.report import report
+    from neurocontrast.commands.report import compare, report
     from neurocontrast.commands.simulate import simulate
     from neurocontrast.commands.weights import export_weights, import_weights
     from neurocontrast.config import load_config
@@ -61,14 +60,13 @@ _PLACES = {
     "config": ["load_config"],
     "provenance": ["version"],
     "commands.check": ["check"],
-    "commands.compare": ["compare"],
     "commands.convert": ["convert"],
     "commands.doctor": ["doctor"],
     "commands.images": ["prepare_images"],
     "commands.index": ["index"],
     "commands.predict": ["predict"],
     "commands.qc": ["qc"],
-    "commands.report": ["report"],
+    "commands.report": ["compare", "report"],
     "commands.bundle": ["bundle"],
     "commands.simulate": ["simulate"],
     "commands.embed": ["embed"],

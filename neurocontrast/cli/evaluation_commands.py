@@ -247,7 +247,7 @@ def new_site_lines(evaluation: Evaluation) -> Iterator[str]:
     """Yield lines about unseen sites and scans outside, where the evaluation measured them."""
     from neurocontrast.findings.external.measure import ExternalTest
     from neurocontrast.findings.new_site.measure import NewSite
-    from neurocontrast.findings.outside.measure import Outlyingness
+    from neurocontrast.findings.outside import Outlyingness
 
     block, extra = evaluation.part(NewSite), evaluation.model_extra or {}
     if block is not None:

@@ -1,18 +1,23 @@
-"""The report of an evaluation: one page that can be mailed, printed and archived."""
+"""The page of an evaluation, and of several evaluations on the same scans and folds."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import check_writable, write_text
+from neurocontrast.files import atomic_folder, check_output_folder, check_writable, write_json, write_table, write_text
 from neurocontrast.findings import build_sections, open_folder, render_report
+from neurocontrast.findings.comparison.measure import compare_tables, describe_comparison, load_evaluated
+from neurocontrast.findings.comparison.show import Comparison, build_comparison, render_comparison
 from neurocontrast.page.blocks import list_pictures
 from neurocontrast.page.style import write_figures
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.provenance import describe_environment
 
-__all__ = ["report"]
+__all__ = ["compare", "report"]
 
 
 def report(
@@ -60,3 +65,56 @@ def report(
     if figures:
         write_figures(folder, list_pictures(sections), progress=progress)
     return page
+
+
+def compare(
+    evaluations: Sequence[str | os.PathLike[str]],
+    *,
+    out: str | os.PathLike[str],
+    names: Sequence[str] | None = None,
+    n_bootstraps: int = 2000,
+    confidence_level: float = 0.95,
+    seed: int = 0,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> Path:
+    """Compare evaluations of the same scans in the same folds, and return the folder of the comparison.
+
+    Parameters
+    ----------
+    evaluations : sequence of path
+        Folders written by `evaluate`; the first is the reference, whose ``splits.tsv`` the others use.
+    out : path
+        Folder to write: ``comparison.html``, its tables and figures, and ``comparison.json``.
+    names : sequence of str, optional
+        Names of the models; those of the folders by default.
+    n_bootstraps, confidence_level, seed
+        Resamples, coverage and seed of the intervals.
+    overwrite : bool, default=False
+        Whether a comparison already at `out` is replaced.
+    progress : Progress
+        Receives progress messages.
+    """
+    folder = Path(out)
+    check_output_folder(folder, overwrite=overwrite, marker="comparison.json", what="a comparison")
+    if n_bootstraps < 1 or not 0 < confidence_level < 1:
+        found = f"got {n_bootstraps} and {confidence_level}"
+        raise ConfigError(f"n_bootstraps must be 1 or more and confidence_level between 0 and 1; {found}.")
+    if names is not None and len(names) != len(evaluations):
+        raise ConfigError(f"names: one for each of the {len(evaluations)} evaluations is needed, got {len(names)}.")
+    names = names or [Path(each).name for each in evaluations]
+    loaded = [load_evaluated(each, name=name) for each, name in zip(evaluations, names, strict=True)]
+    progress.message(f"Comparing {len(loaded)} evaluations")
+    tables = compare_tables(loaded, n_bootstraps=n_bootstraps, level=confidence_level, seed=seed)
+    how = {"n_bootstraps": n_bootstraps, "interval_method": "BCa", "confidence_level": confidence_level, "seed": seed}
+    summary: dict[str, Any] = {**describe_comparison(loaded), "environment": describe_environment(), **how}
+    with atomic_folder(folder) as new:
+        for name, table in tables.items():
+            if len(table):
+                write_table(new / f"{name}.tsv", table)
+        write_json(new / "comparison.json", summary)
+        files = Comparison(summary, **tables)
+        sections = build_comparison(files)
+        write_text(new / "comparison.html", render_comparison(files, sections))
+        write_figures(new / "figures", list_pictures(sections), progress=progress)
+    return folder

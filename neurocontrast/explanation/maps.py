@@ -18,9 +18,6 @@ from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.limits import FWHM_PER_SIGMA
 
-__all__ = ["SUBJECTS_A_LATTICE", "LinearScore", "brain_of", "explain_measures", "explain_scans", "find_peaks",
-           "occlude", "offset_of", "patches_of"]  # fmt: skip
-
 Map = npt.NDArray[np.float32]
 Patch = tuple[slice, ...]
 Size = tuple[int, int, int]

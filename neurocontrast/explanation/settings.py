@@ -8,8 +8,6 @@ from pydantic import Field
 
 from neurocontrast.settings import Settings
 
-__all__ = ["ExplanationSettings"]
-
 
 class ExplanationSettings(Settings):
     """Settings of the maps of what a score depends on: patch after patch of a scan is replaced.

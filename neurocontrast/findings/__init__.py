@@ -1,7 +1,6 @@
 """What an evaluation finds, one question each: measured, recorded in ``evaluation.json``, and shown in the report.
 
-A finding is a folder with ``measure.py``, ``record.py`` and ``show.py``, as far as it has each, and a line of
-`FINDINGS`.
+A finding is one file, or a folder of ``measure.py`` and ``show.py`` where it is long, and a line of `FINDINGS`.
 """
 
 from __future__ import annotations

@@ -16,8 +16,6 @@ from neurocontrast.page.style import WIDTH, Picture, Series, blank_figure, draw_
 from neurocontrast.page.wording import value_text
 from neurocontrast.tables import read_table
 
-__all__ = ["BRAIN", "read_map", "share_outside", "show_brain"]
-
 # nilearn is imported inside functions: it takes seconds, and only a report with volumes needs it.
 
 _MUCH_OUTSIDE = 0.3

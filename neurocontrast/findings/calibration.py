@@ -14,8 +14,6 @@ from neurocontrast.page import style
 from neurocontrast.page.blocks import Section, note, pictures
 from neurocontrast.page.wording import interval_text, number_text, point_estimate
 
-__all__ = ["CALIBRATION", "CURVES", "draw_curve", "show_calibration", "show_curves"]
-
 _TITLES = {"roc": "ROC", "precision_recall": "Precision–recall"}
 _AREAS = {"roc": ("auc", "AUC"), "precision_recall": ("average_precision", "average precision")}
 _LOOKS: dict[str, dict[str, Any]] = {

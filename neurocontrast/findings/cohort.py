@@ -9,8 +9,6 @@ from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.page.blocks import Block, Column, Facts, Section, Table, make_table, note
 from neurocontrast.page.wording import capitalise
 
-__all__ = ["COHORT", "flow_table", "list_steps", "show_cohort"]
-
 
 def show_cohort(files: EvaluationFolder) -> Section:
     """Return sizes, the flow of scans with who was left out and why, and the table by site."""

@@ -11,8 +11,6 @@ from neurocontrast.page.blocks import Block, Paragraph, Section, pictures
 from neurocontrast.page.style import MAX_VECTORS, about_thinning, draw_groups, point_size, thin_rows
 from neurocontrast.page.wording import IMAGES
 
-__all__ = ["EMBEDDING_MAP", "show_map"]
-
 _TITLE = "Map of the embedding"
 _AXES = ["pc1", "pc2"]
 _ABOUT = "The two directions of largest spread. Most of the embedding is not in this plane."

@@ -18,21 +18,6 @@ from neurocontrast.page.blocks import Column, Section, Table, make_table, note, 
 from neurocontrast.page.style import about_thinning, draw_groups, thin_rows
 from neurocontrast.page.wording import number_text, point_estimate
 
-__all__ = [
-    "CLASSES",
-    "ERRORS",
-    "WORST",
-    "count_confusion",
-    "draw_confusion",
-    "draw_predicted",
-    "list_errors",
-    "name_scans",
-    "show_classes",
-    "show_errors",
-    "show_worst",
-    "tested_rows",
-]
-
 OLDEST_SHOWN = 89
 """Ages from this on are shown as "89+": with a site, an older age can name a person."""
 _MAX_CELLS, _MAX_NAMED = 12, 120

@@ -16,8 +16,6 @@ from neurocontrast.findings.folder import KINDS, EvaluationFolder
 from neurocontrast.page.blocks import Section
 from neurocontrast.progress import SILENT, Progress
 
-__all__ = ["Finding", "Found", "Inputs"]
-
 
 @dataclass(frozen=True)
 class Found:

@@ -21,8 +21,6 @@ from neurocontrast.page.wording import IMAGES, Words
 from neurocontrast.reading import read_json
 from neurocontrast.tables import read_table
 
-__all__ = ["KINDS", "EvaluationFolder", "Explanation", "Results", "read_folder"]
-
 KINDS = ("binary", "multiclass", "continuous")
 _REQUIRED_FILES = (FILE, "predictions.tsv", "folds.tsv", "sites.tsv")
 _REMEDY = "Run 'neurocontrast evaluate' again."

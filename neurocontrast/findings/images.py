@@ -10,8 +10,6 @@ from neurocontrast.findings.result import say_result
 from neurocontrast.page.blocks import Block, Card, Cards, Column, Facts, Paragraph, Section, Table, ends, make_table
 from neurocontrast.page.wording import capitalise, interval_phrase, metric_range, metric_text, point_estimate
 
-__all__ = ["IMAGE_COHORT", "IMAGE_RESULT", "show_images", "show_result", "table_metrics"]
-
 
 def show_result(files: EvaluationFolder) -> Section:
     """Return the leading accuracies in large print, the plain sentences, and all metrics."""

@@ -11,17 +11,6 @@ from neurocontrast.findings.prose import dataset_name, permutation_result, probe
 from neurocontrast.page.blocks import Block, Citations, Code, Facts, Items, Numbered, Paragraph, Section, note
 from neurocontrast.page.wording import flatten, join_words, lower_first, shorten_paths, value_text
 
-__all__ = [
-    "METHODS",
-    "PROVENANCE",
-    "SILENCES",
-    "list_silences",
-    "show_methods",
-    "show_provenance",
-    "show_silences",
-    "write_methods",
-]
-
 _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
 """First words of metrics that keep their capital within a sentence."""
 

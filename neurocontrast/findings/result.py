@@ -38,19 +38,6 @@ from neurocontrast.page.wording import (
     point_estimate,
 )
 
-__all__ = [
-    "RESULT",
-    "WARNINGS",
-    "Rival",
-    "draw_headline",
-    "list_warnings",
-    "rivals",
-    "say_result",
-    "show_result",
-    "show_warnings",
-    "table_metrics",
-]
-
 
 def show_result(files: EvaluationFolder) -> Section:
     """Return the headline: numbers in large print, the plain sentences, the intervals, all metrics."""

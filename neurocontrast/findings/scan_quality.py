@@ -15,8 +15,6 @@ from neurocontrast.page.style import BASELINE, MAIN, MUTED, Picture, blank_figur
 from neurocontrast.page.wording import capitalise
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, bounds_of
 
-__all__ = ["N_SHOWN", "render_quality"]
-
 N_SHOWN = 500
 """Scans of the gallery: a page of more takes long to open."""
 _BOUNDS = (

@@ -14,10 +14,6 @@ from markupsafe import Markup
 from neurocontrast.page.style import Picture
 from neurocontrast.page.wording import DASH, bare_text, interval_text, number_text
 
-__all__ = ["Block", "Card", "Cards", "Cell", "Citations", "Code", "Column", "Columns", "Facts", "Gallery", "Items",
-           "Numbered", "Paragraph", "Pictures", "Section", "Table", "ends", "list_pictures", "make_table", "note",
-           "pictures", "render"]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Paragraph:

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.commands.compare import compare
 from neurocontrast.commands.evaluate import evaluate
 from neurocontrast.commands.predict import predict
+from neurocontrast.commands.report import compare
 from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.exceptions import LeakageError
 

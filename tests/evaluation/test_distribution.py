@@ -12,7 +12,7 @@ from neurocontrast.evaluation.distribution import fit_distribution, training_ref
 from neurocontrast.evaluation.planning import plan_study
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.findings.finding import Inputs
-from neurocontrast.findings.outside.measure import measure_outlyingness
+from neurocontrast.findings.outside import measure_outlyingness
 
 
 def names(n: int) -> np.ndarray:

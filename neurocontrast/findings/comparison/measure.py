@@ -20,13 +20,10 @@ from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.findings.confounds.measure import site_reading
 from neurocontrast.findings.folder import EvaluationFolder, read_folder
-from neurocontrast.findings.learning.measure import LearningCurve
+from neurocontrast.findings.learning import LearningCurve
 from neurocontrast.findings.new_site.measure import NewSite
-from neurocontrast.findings.outside.measure import Outlyingness
+from neurocontrast.findings.outside import Outlyingness
 from neurocontrast.seeds import derive_seed
-
-__all__ = ["PRIMARY", "Evaluated", "compare_models", "compare_tables", "describe_comparison", "load_evaluated",
-           "tradeoff_table"]  # fmt: skip
 
 PRIMARY = {"binary": "auc", "multiclass": "balanced_accuracy", "continuous": "mae"}
 """The metric that is set against the site, by kind of target."""

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.findings.folder import Results
-from neurocontrast.findings.learning.show import draw_learning
+from neurocontrast.findings.learning import draw_learning
 from neurocontrast.findings.prose import SPLITS, pretraining_text, write_paragraphs
 from neurocontrast.page.blocks import (
     Block,
@@ -42,8 +42,6 @@ from neurocontrast.page.wording import (
     shorten_paths,
     words_of,
 )
-
-__all__ = ["Comparison", "build_comparison", "render_comparison"]
 
 _SIGNIFICANT_P, _TEXT = 0.05, "comparison.j2"
 

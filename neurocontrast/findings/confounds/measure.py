@@ -27,8 +27,6 @@ from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.findings.finding import Found, Inputs
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["Confounds", "OpenBHB", "Reading", "read_column", "site_folds", "site_reading"]
-
 
 class OpenBHB(Section):
     """The OpenBHB score with its parts."""

@@ -9,8 +9,6 @@ from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.page.blocks import Block, Column, Facts, Section, Table, make_table, note
 from neurocontrast.page.wording import describe_metric, estimate_text, number_text, value_text
 
-__all__ = ["show_confounds"]
-
 _HARMONISE = {
     "none": "none: features were used as the encoder gave them",
     "combat": "ComBat without the target, fitted inside each training fold",

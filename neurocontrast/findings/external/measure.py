@@ -41,12 +41,10 @@ from neurocontrast.evaluation.target import Target, encode_target
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, choose_units, count_resamples
 from neurocontrast.exceptions import DataError, LeakageError, one_of
 from neurocontrast.findings.finding import Found, Inputs
-from neurocontrast.findings.groups.measure import site_table
-from neurocontrast.findings.outside.measure import Outlyingness, measure_external
+from neurocontrast.findings.groups import site_table
+from neurocontrast.findings.outside import Outlyingness, measure_external
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
-
-__all__ = ["External", "ExternalTest", "plan_external"]
 
 
 class ExternalMetric(Section):

@@ -11,15 +11,13 @@ from neurocontrast.findings.calibration import draw_curve
 from neurocontrast.findings.errors import draw_confusion, draw_predicted
 from neurocontrast.findings.external.measure import ExternalTest
 from neurocontrast.findings.folder import EvaluationFolder
-from neurocontrast.findings.groups.show import site_blocks
+from neurocontrast.findings.groups import site_blocks
 from neurocontrast.findings.new_site.show import recentred
-from neurocontrast.findings.outside.show import outlyingness_blocks
+from neurocontrast.findings.outside import outlyingness_blocks
 from neurocontrast.findings.prose import count_texts
 from neurocontrast.findings.result import table_metrics
 from neurocontrast.page.blocks import Block, Facts, Items, Pictures, Section, note, pictures
 from neurocontrast.page.style import Picture
-
-__all__ = ["external_part", "show_external"]
 
 
 def show_external(files: EvaluationFolder) -> Section | None:

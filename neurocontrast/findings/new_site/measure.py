@@ -33,11 +33,9 @@ from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, c
 from neurocontrast.exceptions import one_of
 from neurocontrast.findings.confounds.measure import site_reading
 from neurocontrast.findings.finding import Found, Inputs
-from neurocontrast.findings.groups.measure import why_no_interval
+from neurocontrast.findings.groups import why_no_interval
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
-
-__all__ = ["MAX_GROUPS", "NewSite", "SitesLeftOut", "plan_sites_left_out"]
 
 
 class SkippedSite(Section):

@@ -22,9 +22,6 @@ from neurocontrast.page.wording import (
     number_text,
 )
 
-__all__ = ["constant_estimate", "draw_new_sites", "judge_constant", "recentred", "say_new_site",
-           "show_new_site"]  # fmt: skip
-
 _TITLE = "At a site it has not seen"
 _CONSTANT = {
     "continuous": "the median of the training sites, the same for everybody",

@@ -7,7 +7,7 @@ from sklearn.metrics import mean_absolute_error, roc_auc_score
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings import measure
-from neurocontrast.findings.groups.measure import age_bands
+from neurocontrast.findings.groups import age_bands
 
 FAST = {"n_bootstraps": 50, "C": (1e-1,), "confounds": False, "new_site": False, "outlyingness": False}
 

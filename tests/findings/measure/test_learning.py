@@ -11,7 +11,7 @@ from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings import Inputs, check, measure
-from neurocontrast.findings.learning.measure import draw_of_split, draw_order, measure_learning_curve
+from neurocontrast.findings.learning import draw_of_split, draw_order, measure_learning_curve
 
 FAST = {
     "n_bootstraps": 0,

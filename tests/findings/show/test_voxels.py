@@ -9,7 +9,7 @@ import pytest
 
 from neurocontrast.findings import build_sections, open_folder, render_report
 from neurocontrast.findings.external.show import external_part
-from neurocontrast.findings.groups.show import table_folds
+from neurocontrast.findings.groups import table_folds
 from neurocontrast.findings.methods import write_methods
 from neurocontrast.findings.prose import splits_text
 from neurocontrast.findings.result import draw_headline, say_result, table_metrics

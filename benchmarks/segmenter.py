@@ -19,6 +19,7 @@ import argparse
 import json
 import warnings
 from pathlib import Path
+from typing import Any
 
 import nibabel as nib
 import numpy as np
@@ -27,7 +28,7 @@ import pandas as pd
 import torch
 from monai.losses import DiceCELoss
 from monai.networks.nets import BasicUNet
-from monai.transforms import Compose, NormalizeIntensity, RandAffined, RandFlipd
+from monai.transforms import Compose, Lambdad, NormalizeIntensity, RandAffined, RandFlipd
 from monai.utils import set_determinism
 from preparation import GREY, WHITE, dice
 from safetensors.torch import load_file, save_file
@@ -40,6 +41,9 @@ from neurocontrast.prepare.registration import Registration, mni_grid, resample_
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 from neurocontrast.seeds import derive_seed
 from neurocontrast.transforms import AugmentSettings, brain_views
+from neurocontrast.transforms.augment import Operation
+from neurocontrast.transforms.signal import from_signal, to_signal
+from neurocontrast.transforms.volume import Random, RandVolumed
 
 CORTEX = list(range(100, 208))
 DEEP = [[31, 32, 47, 48], [23, 30, 36, 37], [57, 58], [55, 56], [59, 60], [75, 76]]
@@ -78,11 +82,47 @@ def look_up(groups: list[list[int]], first: int) -> torch.Tensor:
     return table
 
 
+class Synthesise(Operation):
+    """Show the maps of a scan's tissues in random contrasts, in place of the scan."""
+
+    contrast: tuple[float, float] = (0.1, 1.0)
+    """Signal of a tissue, drawn for each tissue."""
+    rim: tuple[float, float] = (0.0, 1.0)
+    """Signal of the part of the brain that is in no map."""
+
+
+class RandSynthesised(RandVolumed):
+    """Show the maps of a scan's tissues, its channels from the second on, in random contrasts in place of the scan."""
+
+    Settings = Synthesise
+
+    def draw(self, random: Random) -> dict[str, Any]:
+        """Draw the signal of each tissue, and of what no map holds."""
+        low, high = self.settings.contrast
+        return {"tissues": random.uniform(low, high, 16).tolist(), "rim": random.uniform(*self.settings.rim)}
+
+    def change(self, x_CDHW: torch.Tensor, *, tissues: list[float], rim: float) -> torch.Tensor:
+        """Return one channel, normalised as the scan is: Σ_k tissue_k·map_k + rim·(1 − Σ_k map_k) inside its brain."""
+        scan, maps = x_CDHW[:1], x_CDHW[1:].clamp(min=0.0)
+        signal = to_signal(scan)
+        maps /= maps.amax((1, 2, 3), keepdim=True).clamp_(min=1e-6)
+        maps /= maps.sum(0).clamp_(min=1.0)
+        image = rim * (1.0 - maps.sum(0))
+        for tissue, each in zip(tissues, maps, strict=False):
+            image.add_(each, alpha=tissue)
+        return from_signal(signal._replace(signal_CDHW=image[None] * signal.brain_CDHW))
+
+
+def first_channel(x_CDHW: torch.Tensor) -> torch.Tensor:
+    """Return the scan without the maps behind it."""
+    return x_CDHW[:1]
+
+
 def views(synthesised: float) -> Compose:
     """Return what changes at random in a scan and its signals' maps, but for its place."""
-    return brain_views(
+    shown = RandSynthesised("image", synthesised, contrast=(0.05, 1.0), rim=(0.0, 0.6))
+    changed = brain_views(
         AugmentSettings(
-            synthesise={"probability": synthesised, "contrast": (0.05, 1.0), "rim": (0.0, 0.6)},
             contrast={"probability": 0.8, "gamma": (0.6, 1.8)},
             bias_field={"probability": 0.8, "strength": (0.02, 0.2)},
             sharpness={"probability": 0.8, "amount": (-0.8, 0.5), "sigma_voxels": 0.6},
@@ -92,6 +132,7 @@ def views(synthesised: float) -> Compose:
             blur=None, noise=None, cutout=None,
         )
     )  # fmt: skip
+    return Compose([shown, Lambdad("image", first_channel, track_meta=False), *changed.transforms])
 
 
 class Examples:

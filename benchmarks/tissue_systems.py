@@ -36,11 +36,10 @@ NETWORKS = (
     "conditional, anatomy",
     "conditional, centred",
     "conditional, intensities",
-    "conditional, synthesise",
     "untrained, centred",
 )
 """A loss, and what else is changed: as many steps without imitations, views with `augment.tissue_shift`, a kernel on
-regional volumes too, deviations from the mean map; intensities in place of maps, without and with synthesised views."""
+regional volumes too, deviations from the mean map; intensities in place of maps."""
 
 BEST = "lda, grey + white + fluid, 14 mm"
 _LOSSES = ("untrained", "ntxent", "yaware", "conditional", "yaware, tissue_shift", "conditional, tissue_shift")
@@ -91,10 +90,9 @@ COMPARED = (
     ("network, conditional", BEST),
     *(
         (f"network, conditional, {each}", "network, conditional")
-        for each in ("real scans alone", "tissue_shift", "anatomy", "centred", "intensities", "synthesise")
+        for each in ("real scans alone", "tissue_shift", "anatomy", "centred", "intensities")
     ),
     ("network, untrained, centred", "network, untrained"),
-    ("network, conditional, synthesise", "network, conditional, intensities"),
     (BEST, "pca, grey + white + fluid, 14 mm"),
     ("lda, intensities", "pca, intensities"),
 )
@@ -139,9 +137,6 @@ def network(name: str, anatomy: Path | None = None) -> dict[str, Any]:
         config["encoder"]["centre_input"] = True
     elif variant == "intensities":
         config["data"] = {**GRID, **INTENSITIES}
-    elif variant == "synthesise":
-        config["data"] = {**GRID, **INTENSITIES, "maps": MAPS["channels"]}
-        config["augment"]["synthesise"] = {}
     return config
 
 

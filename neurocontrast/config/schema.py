@@ -174,9 +174,4 @@ class Config(Settings):
                 f"augment must be for the kind of images that data.kind says, '{self.data.kind}', and is for "
                 f"'{self.augment.kind}'. Leave augment.kind out, or change data.kind"
             )
-        if getattr(self.data, "maps", ()):
-            if self.encoder.is_linear or (self.augment.synthesise is None and self.augment.transforms is None):
-                raise ValueError("data.maps are for augment.synthesise and a network, got one without the other")
-        elif getattr(self.augment, "synthesise", None) is not None:
-            raise ValueError("augment.synthesise needs the maps of tissue of each scan (data.maps), got none")
         return self

@@ -114,30 +114,6 @@ class CohortDataset(Dataset):
         return apply(self.transform, {**item, _IMAGE: image}, start=self._n_kept)
 
 
-class JoinedChannels:
-    """Images of several datasets of the same rows as one, the channels of each after those of the one before."""
-
-    def __init__(self, *datasets: CohortDataset) -> None:
-        self.datasets = datasets
-        self.ends = np.cumsum([each.image_shape[0] for each in datasets]).tolist()
-        self.image_shape = (self.ends[-1], *datasets[0].image_shape[1:])
-        self.image_dtype = datasets[0].image_dtype
-
-    def __len__(self) -> int:
-        """Return the number of scans."""
-        return len(self.datasets[0])
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        """Return the item of the first dataset, its image with the channels of all."""
-        first, *others = (each[index] for each in self.datasets)
-        return {**first, _IMAGE: torch.cat([each[_IMAGE] for each in (first, *others)])}
-
-    def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read an image into `out`, of `image_shape` and `image_dtype`."""
-        for dataset, part in zip(self.datasets, np.split(out, self.ends[:-1]), strict=True):
-            dataset.read_into(part, index)
-
-
 class MeasuresDataset(torch.utils.data.Dataset[dict[str, Any]]):
     """The measures of a cohort, in the order of its rows, each person's as a sample (n_measures, 1).
 

@@ -52,9 +52,6 @@ class DataSettings(ScanSettings, Replaceable):
     channels: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Columns of the table that hold the files of each scan, one a channel, for instance ``[gm, wm]``, which `index`
     and `prepare` write; ``t1`` means the column ``path``. None for ``[t1]``."""
-    maps: tuple[str, ...] = ()
-    """Columns with maps of the tissues of each scan, on its grid, for instance ``[gm, wm, csf]``: views are synthesised
-    from them (``augment.synthesise``). The network, and what follows training, need none."""
     where: Where = Field(default_factory=dict)
     """Rows to keep: column → value, values, or ``{not: values}``."""
     vectors: dict[_Name, _Vector] = Field(default_factory=dict)
@@ -88,13 +85,6 @@ class DataSettings(ScanSettings, Replaceable):
     def _check(self) -> DataSettings:
         if self.channels is not None and len(set(self.channels)) < len(self.channels):
             raise ValueError(f"data.channels must name each column once, got {list(self.channels)}")
-        if self.maps and (len(self.channels or ("t1",)) > 1 or self.transforms is not None):
-            raise ValueError(
-                "data.maps needs scans of one channel and the settings of preprocessing, got several data.channels, or "
-                "data.transforms"
-            )
-        if len({*self.maps, *(self.channels or ("t1",))}) <= len(self.maps) or len(set(self.maps)) < len(self.maps):
-            raise ValueError(f"data.maps must name each column once, and none of data.channels, got {list(self.maps)}")
         return self
 
 

@@ -87,11 +87,9 @@ def _check_columns(source: str, cells: dict[str, list[str]], channels: tuple[str
         raise DataError(f"{source}: column 'participant_id' is needed.{suggestion('participant_id', cells)} {has}")
     for column in channels:
         if column not in (*cells, "path"):
-            raise DataError(
-                f"{source}: data.channels or data.maps: there is no column '{column}'.{suggestion(column, cells)} {has}"
-            )
+            raise DataError(f"{source}: data.channels: there is no column '{column}'.{suggestion(column, cells)} {has}")
         if column in (*_IDENTITY[:3], *RULES):
-            raise DataError(f"{source}: data.channels or data.maps: column '{column}' holds no files. {has}")
+            raise DataError(f"{source}: data.channels: column '{column}' holds no files. {has}")
     if "path" in channels and "path" not in cells:
         raise DataError(
             f"{source}: column 'path' is needed, the image of each row.{suggestion('path', cells)} {has} "

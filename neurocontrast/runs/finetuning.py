@@ -153,8 +153,8 @@ def plan_finetuning(
 
 
 def _augment(settings: Config, contract: Mapping[str, Any]) -> Any:
-    """Return the section ``augment`` if it was given, else that of the run; maps of tissue are not synthesised from."""
+    """Return the section ``augment`` if it was given, else that of the run."""
     of_run = contract.get("augment")
     if "augment" in settings.model_fields_set or of_run is None:
         return settings.augment
-    return as_config({"augment": {key: value for key, value in of_run.items() if key != "synthesise"}}).augment
+    return as_config({"augment": of_run}).augment

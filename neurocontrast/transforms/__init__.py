@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.rand_intensity import RandBrainBiasFieldd, RandBrainRiciand, RandNoised
     from neurocontrast.transforms.rand_mask import RandMaskEdged, RandTightMaskd
     from neurocontrast.transforms.rand_space import RandCutoutd, RandResizedCropd
-    from neurocontrast.transforms.rand_tissue import RandSynthesised, RandTissueShiftd
+    from neurocontrast.transforms.rand_tissue import RandTissueShiftd
     from neurocontrast.transforms.rand_volume import brain_views
     from neurocontrast.transforms.signal import FromSignald, ToSignald
     from neurocontrast.transforms.views import TwoViews
@@ -45,7 +45,7 @@ _PLACES = {
     "rand_intensity": ["RandBrainBiasFieldd", "RandBrainRiciand", "RandNoised"],
     "rand_mask": ["RandMaskEdged", "RandTightMaskd"],
     "rand_space": ["RandCutoutd", "RandResizedCropd"],
-    "rand_tissue": ["RandSynthesised", "RandTissueShiftd"],
+    "rand_tissue": ["RandTissueShiftd"],
     "rand_volume": ["brain_views"],
     "signal": ["FromSignald", "ToSignald"],
     "described": ["build_transforms"],

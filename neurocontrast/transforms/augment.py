@@ -52,15 +52,6 @@ class Operation(Settings):
     """How often a view is changed."""
 
 
-class Synthesise(Operation):
-    """Show the maps of a scan's tissues (`data.maps`) in random contrasts, in place of the scan."""
-
-    contrast: _Part = (0.1, 1.0)
-    """Signal of a tissue, drawn for each tissue."""
-    rim: _Part = (0.0, 1.0)
-    """Signal of the part of the brain that is in no map."""
-
-
 class Flip(Operation):
     """Mirror along one axis."""
 
@@ -195,7 +186,6 @@ class AugmentSettings(Replaceable):
     section: ClassVar[str] = "augment"
     kind: ClassVar[Literal["volumes"]] = "volumes"
 
-    synthesise: Synthesise | None = None
     flip: Flip | None = None
     affine: Affine | None = None
     contrast: Contrast | None = None

@@ -1,9 +1,8 @@
-"""Random changes of maps of tissue, and images of any contrast that maps of tissue give."""
+"""Random changes of maps of tissue."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,51 +10,8 @@ from torch import Tensor
 
 from neurocontrast.transforms import augment
 from neurocontrast.transforms.rand_intensity import random_polynomial, smooth_field
-from neurocontrast.transforms.signal import corner_median, from_signal, to_signal
+from neurocontrast.transforms.signal import corner_median
 from neurocontrast.transforms.volume import Random, RandVolumed
-
-_TISSUES_MAX = 16
-
-
-class RandSynthesised(RandVolumed):
-    """Show the maps of a scan's tissues, its channels from the second on, in random contrasts in place of the scan.
-
-    Domain randomisation, as SynthBA (Puglisi et al. 2024) and Brain-ID (Liu et al. 2024) train on. Ranges are the
-    fields of `neurocontrast.transforms.augment.Synthesise`.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from neurocontrast.transforms import RandSynthesised
-    >>> RandSynthesised("image", prob=1.0)({"image": torch.rand(4, 9, 9, 9)})["image"].shape
-    torch.Size([1, 9, 9, 9])
-    """
-
-    Settings = augment.Synthesise
-
-    def draw(self, random: Random) -> dict[str, Any]:
-        """Draw the signal of each tissue, and of what no map holds."""
-        low, high = self.settings.contrast
-        return {"tissues": random.uniform(low, high, _TISSUES_MAX).tolist(), "rim": random.uniform(*self.settings.rim)}
-
-    def change(self, x_CDHW: Tensor, *, tissues: Sequence[float], rim: float) -> Tensor:
-        """Return one channel, normalised as the scan is: Σ_k tissue_k·map_k + rim·(1 − Σ_k map_k) inside its brain.
-
-        The first channel is the scan, the others are its maps; each counts from 0 to its largest value.
-        """
-        scan, maps = x_CDHW[:1], x_CDHW[1:].clamp(min=0.0)
-        signal = to_signal(scan)
-        maps /= maps.amax((1, 2, 3), keepdim=True).clamp_(min=1e-6)
-        maps /= maps.sum(0).clamp_(min=1.0)
-        image = rim * (1.0 - maps.sum(0))
-        for tissue, each in zip(tissues, maps, strict=False):
-            image.add_(each, alpha=tissue)
-        return from_signal(signal._replace(signal_CDHW=image[None] * signal.brain_CDHW))
-
-
-def first_channel(x_CDHW: Tensor) -> Tensor:
-    """Return the scan without the maps behind it."""
-    return x_CDHW[:1]
 
 
 class RandTissueShiftd(RandVolumed):

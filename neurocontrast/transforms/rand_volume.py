@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from monai.transforms import Compose, EnsureTyped, Lambdad, OneOf, RandAdjustContrastd, RandAffined, RandFlipd
+from monai.transforms import Compose, EnsureTyped, OneOf, RandAdjustContrastd, RandAffined, RandFlipd
 
 from neurocontrast.transforms.augment import Affine, AugmentSettings, Flip
 from neurocontrast.transforms.rand_detail import RandBlurd, RandBrainSharpnessd
 from neurocontrast.transforms.rand_intensity import RandBrainBiasFieldd, RandBrainRiciand, RandNoised
 from neurocontrast.transforms.rand_mask import RandMaskEdged, RandTightMaskd
 from neurocontrast.transforms.rand_space import RandCutoutd, RandResizedCropd
-from neurocontrast.transforms.rand_tissue import RandSynthesised, RandTissueShiftd, first_channel
+from neurocontrast.transforms.rand_tissue import RandTissueShiftd
 from neurocontrast.transforms.signal import FromSignald, ToSignald, brain_key
 from neurocontrast.transforms.volume import RandVolumed
 
@@ -54,12 +54,7 @@ def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") 
     ['RandBlurd', 'RandNoised', 'RandCutoutd']
     """
     chosen = settings or AugmentSettings()
-    first: list[Any] = []
-    if chosen.synthesise is not None:
-        # One channel also where the scan is shown as it is.
-        first += [_transform(RandSynthesised, chosen.synthesise, key), Lambdad(key, first_channel, track_meta=False)]
-    if chosen.flip is not None:
-        first += _flips(chosen.flip, key)
+    first = [] if chosen.flip is None else _flips(chosen.flip, key)
     on_signal: list[Any] = []
     if chosen.affine is not None:
         on_signal.append(_affine(chosen.affine, key))
@@ -73,12 +68,8 @@ def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") 
 
 def _chosen(transforms: dict[str, type[RandVolumed]], settings: AugmentSettings, key: str) -> list[RandVolumed]:
     given = {name: getattr(settings, name) for name in transforms}
-    return [_transform(transforms[name], operation, key) for name, operation in given.items() if operation is not None]
-
-
-def _transform(transform: type[RandVolumed], operation: Any, key: str) -> RandVolumed:
-    ranges = dict(operation)
-    return transform(key, ranges.pop("probability"), **ranges)
+    ranges = {name: dict(operation) for name, operation in given.items() if operation is not None}
+    return [transforms[name](key, each.pop("probability"), **each) for name, each in ranges.items()]
 
 
 def _flips(flip: Flip, key: str) -> list[Any]:

@@ -64,8 +64,6 @@ class TwoViews:
         `RandBatchTransform` is given whole batches. A copy is used: the transform given keeps its random state.
     seed : int
         Names the run's randomness.
-    n_channels : int, optional
-        Channels of a view, where the transform returns others than it is given.
 
     Examples
     --------
@@ -83,7 +81,6 @@ class TwoViews:
         transform: Callable[[Sample], Mapping[str, Any]],
         *,
         seed: int,
-        n_channels: int | None = None,
     ) -> None:
         if not callable(transform):
             raise ConfigError(
@@ -96,7 +93,7 @@ class TwoViews:
             raise ConfigError(
                 f"augment: {_name(transform)} cannot be copied ({error}), and views need a copy of their own to seed."
             ) from error
-        self.seed, self.n_channels = seed, n_channels
+        self.seed = seed
         self._batch = self.transform.batch if isinstance(self.transform, RandBatchTransform) else None
         self._tried = False
 
@@ -128,8 +125,7 @@ class TwoViews:
         if self._batch is not None:
             views = self._batch(images, seeds)
         else:
-            shape = (len(images), self.n_channels or images.shape[1], *images.shape[2:])
-            views = torch.empty(shape, dtype=torch.float32, device=images.device)
+            views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
             # One image after the other: a view cannot then depend on its batch. Copied at once: a transform may return
             # the same memory each time.
             for view, *each in zip(views, images, names, seeds, strict=True):
@@ -157,11 +153,11 @@ class TwoViews:
                 raise root from None
             raise ConfigError(f"augment: failed on {name}: {type(root).__name__}: {root} ({error})") from error
         found = data.get(_KEY) if isinstance(data, Mapping) else None
-        shape = (self.n_channels or image.shape[0], *image.shape[1:])
-        if not isinstance(found, Tensor) or found.shape != shape:
+        if not isinstance(found, Tensor) or found.shape != image.shape:
             what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else "no tensor"
             raise ConfigError(
-                f"augment: a view must be a tensor of the image's shape {shape}, under '{_KEY}'. Got {what} for {name}."
+                f"augment: a view must be a tensor of the image's shape {tuple(image.shape)}, under '{_KEY}'. "
+                f"Got {what} for {name}."
             )
         return found.as_tensor() if isinstance(found, MetaTensor) else found
 

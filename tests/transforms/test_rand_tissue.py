@@ -7,10 +7,10 @@ import pytest
 import torch
 from scipy.ndimage import gaussian_filter
 
-from neurocontrast.transforms import AugmentSettings, RandSynthesised, RandTissueShiftd, TwoViews, brain_views
-from neurocontrast.transforms.augment import Synthesise, TissueShift
+from neurocontrast.transforms import AugmentSettings, RandTissueShiftd, TwoViews, brain_views
+from neurocontrast.transforms.augment import TissueShift
 
-SHIFT, SYNTHESISE = RandTissueShiftd("image"), RandSynthesised("image")
+SHIFT = RandTissueShiftd("image")
 
 
 @pytest.fixture
@@ -81,44 +81,3 @@ def test_views_are_keyed_and_the_configuration_makes_the_transform(maps):
     (again, _), (later, _) = views(batch[1:], ["b"], epoch=1), views(batch[1:], ["b"], epoch=2)
     assert torch.equal(again[0], first[1])
     assert not torch.equal(later[0], first[1])
-
-
-class TestSynthesise:
-    @pytest.fixture
-    def scan(self, voxels_of_head, maps):
-        """A scan, z-scored over the box, with its two maps behind it."""
-        voxels = torch.from_numpy(voxels_of_head)[None]
-        return torch.cat([(voxels - voxels.mean()) / voxels.std(correction=0), maps])
-
-    def test_each_tissue_has_its_signal_and_the_view_is_normalised_as_the_scan(self, scan):
-        view = SYNTHESISE.change(scan, tissues=[1.0, 0.2] + [0.0] * 14, rim=0.5)
-        assert view.shape == (1, *scan.shape[1:])
-        assert float(view.mean()) == pytest.approx(0.0, abs=1e-4)
-        assert float(view.std(correction=0)) == pytest.approx(1.0, abs=1e-3)
-        grey, white = (each / each.max() for each in scan[1:])
-        over = (grey + white).clamp(min=1.0)
-        expected = ((grey + 0.2 * white - 0.5 * (grey + white)) / over + 0.5).numpy()
-        expected[scan[0] == scan[0, 0, 0, 0]] = 0.0
-        found = view[0].numpy()
-        assert (expected > 0.9).any()
-        slope, intercept = np.polyfit(expected.ravel(), found.ravel(), 1)
-        np.testing.assert_allclose(found, slope * expected + intercept, atol=1e-3)
-        assert slope > 0
-
-    def test_scale_and_overlap_of_maps_do_not_matter_more_than_their_sum(self, scan):
-        drawn = {"tissues": [0.9, 0.4] + [0.0] * 14, "rim": 0.1}
-        scaled = scan * torch.tensor([1.0, 255.0, 3.0])[:, None, None, None]
-        torch.testing.assert_close(SYNTHESISE.change(scaled, **drawn), SYNTHESISE.change(scan, **drawn))
-
-    @pytest.mark.parametrize("probability", [0.0, 1.0])
-    def test_a_view_has_one_channel_whether_synthesised_or_not(self, scan, probability):
-        settings = AugmentSettings.off().model_copy(update={"synthesise": Synthesise(probability=probability)})
-        views = TwoViews(brain_views(settings), seed=0, n_channels=1)
-        first, second = views(scan[None], ["a"], epoch=0)
-        assert first.shape == (1, 1, *scan.shape[1:])
-        assert torch.equal(first[0, 0], scan[0]) == (probability == 0)
-        assert torch.equal(first, second) == (probability == 0)
-
-    def test_an_empty_scan_stays_as_it_is(self, scan):
-        empty = torch.cat([torch.zeros_like(scan[:1]), scan[1:]])
-        assert torch.equal(SYNTHESISE.change(empty, tissues=[1.0] * 16, rim=1.0), empty[:1])

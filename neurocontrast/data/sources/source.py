@@ -54,11 +54,6 @@ class Source:
         return None
 
     @property
-    def columns_read(self) -> tuple[str, ...] | None:
-        """Columns with all files that belong to a scan; None for the column ``path``."""
-        return self.channels
-
-    @property
     def measures(self) -> tuple[str, ...]:
         """Names of the measures that a network is given; none of images."""
         return ()
@@ -70,7 +65,7 @@ class Source:
         cohort = read_cohort(
             Path(participants),
             images_root=self.data.images_root if images_root is None else Path(images_root),
-            channels=self.columns_read,
+            channels=self.channels,
             check_images=check_images,
         )
         return check_kind(cohort, self.data.kind)
@@ -151,7 +146,7 @@ class Source:
             transform = self.augment
         else:
             raise ConfigError("augment.transforms: came from Python. Give them again: pretrain(..., augment=...).")
-        return TwoViews(transform, seed=seed, n_channels=1 if getattr(self.data, "maps", ()) else None)
+        return TwoViews(transform, seed=seed)
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
         """Return names and paths of files that a run depends on, by kind of content; scans are left to the cache."""

@@ -17,8 +17,7 @@ from nibabel.spatialimages import SpatialImage
 from neurocontrast.data.batches import Images
 from neurocontrast.data.cache import VolumeCache, VolumeTransforms, signature_of
 from neurocontrast.data.cohort import Cohort, columns_of
-from neurocontrast.data.datasets import CohortDataset, JoinedChannels, deterministic_part
-from neurocontrast.data.problems import Problems
+from neurocontrast.data.datasets import CohortDataset, deterministic_part
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources.source import Source
 from neurocontrast.exceptions import ConfigError, DataError
@@ -54,11 +53,6 @@ class BrainVolumes(Source):
         return self.data.channels if self.columns is None else self.columns
 
     @property
-    def columns_read(self) -> tuple[str, ...] | None:
-        """Columns with all files that belong to a scan: its channels, and the maps that views are synthesised from."""
-        return (*(self.channels or ("t1",)), *self.data.maps) if self.data.maps else self.channels
-
-    @property
     def n_channels(self) -> int:
         """Channels of a preprocessed image."""
         return self.transforms.image_shape[0]
@@ -66,11 +60,8 @@ class BrainVolumes(Source):
     @property
     def cache(self) -> VolumeCache:
         """The cache of preprocessed volumes."""
-        return self._cache_of(self.transforms)
-
-    def _cache_of(self, transforms: VolumeTransforms) -> VolumeCache:
         data = self.data
-        return VolumeCache(data.cache_dir, transforms, dtype=self.cache_dtype, shared=data.cache_shared)
+        return VolumeCache(data.cache_dir, self.transforms, dtype=self.cache_dtype, shared=data.cache_shared)
 
     def cohort_of(self, given: Any, folder: Path) -> Cohort:
         """Return a cohort of paths and nibabel images."""
@@ -137,7 +128,6 @@ class BrainVolumes(Source):
     def contract(self) -> dict[str, Any]:
         """Return the keys of ``encoder.json`` about images; the precision of the cache changes last digits."""
         channels = {} if self.channels is None else {"channels": list(self.channels)}
-        channels |= {"maps": list(self.data.maps)} if self.data.maps else {}
         return {"preprocessing": self.transforms.contract(), "cache_dtype": self.cache_dtype, **channels}
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
@@ -147,38 +137,19 @@ class BrainVolumes(Source):
 
     def images(self, cohort: Cohort) -> Images:
         """Return the cohort's volumes, in the order of its rows."""
-        scans = CohortDataset.from_cache(self._of(self.channels, cohort), self.cache)
-        if not self.data.maps:
-            return scans
-        return JoinedChannels(scans, CohortDataset.from_cache(self._of(self.data.maps, cohort), self._cache_of_maps()))
+        return CohortDataset.from_cache(self._with_channels(cohort), self.cache)
 
-    def _of(self, columns: Sequence[str] | None, cohort: Cohort) -> Cohort:
-        return replace(cohort, channels=columns_of(columns))
-
-    def _cache_of_maps(self) -> VolumeCache:
-        """Return the cache of the maps on the grid of the preprocessed scans, otherwise as they are."""
-        changes = {"normalise": "none", "erode_mm": 0.0, "n_channels": len(self.data.maps)}
-        assert isinstance(self.transforms, Preprocessing)
-        return self._cache_of(self.transforms.model_copy(update=changes))
+    def _with_channels(self, cohort: Cohort) -> Cohort:
+        return replace(cohort, channels=columns_of(self.channels))
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
         """Preprocess the scans that the cache does not hold."""
-        scans = self._of(self.channels, cohort).scans
+        scans = self._with_channels(cohort).scans
         self.cache.prepare(scans, n_workers=self.data.n_workers, progress=progress)
-        if not self.data.maps:
-            return
-        cache, maps = self._cache_of_maps(), self._of(self.data.maps, cohort).scans
-        cache.prepare(maps, n_workers=self.data.n_workers, progress=progress)
-        problems = Problems("data.maps")
-        for name, scan, of_scan in zip(cohort.names(), scans, maps, strict=True):
-            affine = self.cache.affine_of(scan)
-            if np.abs(cache.affine_of(of_scan) - affine).max() > 0.1 * min(spacing_of(affine)):
-                problems.add("the maps lie elsewhere than the scan; they must be on its grid", name=name)
-        problems.raise_if_any()
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
         """Return the signature of each scan's files."""
-        return [signature_of(files_of(scan)) for scan in self._of(self.columns_read, cohort).scans]
+        return [signature_of(files_of(scan)) for scan in self._with_channels(cohort).scans]
 
     def grid(self, scan: ScanFiles) -> Grid:
         """Return where the voxels of a scan's volume are, after `make_ready`."""

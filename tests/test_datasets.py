@@ -1,11 +1,6 @@
-"""The sample cohort: its files are whole, licensed and as small as promised, and wheels do without it."""
+"""The sample cohort: its files are whole, licensed and as small as promised."""
 
-import json
-import os
 import shutil
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import nibabel as nib
@@ -114,52 +109,3 @@ def test_a_folder_without_the_sample_is_refused_and_a_variable_names_another(tmp
     with pytest.raises(DataError, match=r"is no sample cohort .* NEUROCONTRAST_SAMPLE"):
         load_sample()
     assert len(load_sample(FOLDER).table) == 131
-
-
-@pytest.mark.slow
-def test_a_wheel_does_not_hold_the_sample_and_says_where_it_is(tmp_path):
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
-    for name in ("neurocontrast", "sample"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    program = f"from setuptools.build_meta import build_wheel; build_wheel({str(tmp_path)!r})"
-    subprocess.run([sys.executable, "-c", program], cwd=copy, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    names = zipfile.ZipFile(wheel).namelist()
-    assert "neurocontrast/datasets.py" in names
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"neurocontrast"}
-    assert not any(name.endswith((".nii.gz", ".tsv")) for name in names)
-    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
-    program = "import neurocontrast.datasets as found; print(found.__file__); found.load_sample()"
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert done.stdout.startswith(str(tmp_path))
-    assert "DataError: load_sample: the folder" in done.stderr
-    assert "clone the repository" in done.stderr
-    check_recipes_of_an_installation(tmp_path / "elsewhere", environment)
-
-
-def check_recipes_of_an_installation(folder, environment):
-    """Run commands outside of the repository, as whoever installed the wheel does."""
-    folder.mkdir()
-
-    def run(*words):
-        command = [sys.executable, "-P", "-m", "neurocontrast", *words]
-        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-
-    recipes = {file.stem for file in (ROOT / "neurocontrast" / "recipes" / "brain").glob("*.yaml")}
-    assert recipes <= set(json.loads(run("config", "list", "--json").stdout)["recipes"])
-    assert run("config", "copy", "small").returncode == 0
-    assert run("simulate", "made", "--n-subjects", "8", "--n-sites", "2", "--spacing-mm", "8").returncode == 0
-    changes = ["data.spacing_mm=8", "data.shape=[24,28,24]", "training.epochs=1", "training.probe_every=0"]
-    changes += ["encoder={name: lenet}", "data.n_workers=1", "data.erode_mm=0", "data.val_fraction=0"]
-    for name in ("small", "small.yaml"):
-        flags = [flag for change in changes for flag in ("--set", change)]
-        out = f"run-{len(list(folder.iterdir()))}"
-        done = run("pretrain", "--config", name, "--participants", "made/participants.tsv", "--out", out, *flags)
-        assert done.returncode == 0, done.stderr
-        assert (folder / out / "encoder.safetensors").is_file()

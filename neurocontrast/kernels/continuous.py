@@ -17,6 +17,9 @@ from neurocontrast.settings import NonNegative, Positive
 __all__ = ["Cosine", "Gaussian", "Laplacian", "Linear", "Polynomial"]
 
 
+_EXACT = "donot_use_mm_for_euclid_dist"
+
+
 def _bandwidth(sigma: Any) -> float | tuple[float, ...] | str:
     """Check a bandwidth; arrays and tensors become tuples."""
     sigma = sigma.tolist() if hasattr(sigma, "tolist") else sigma
@@ -140,15 +143,12 @@ class Gaussian(_Bandwidth):
     norm = 2.0
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        if rows.shape[1] == 1:
-            distances = torch.sub(rows, cols.T)
-        else:
-            distances = torch.cdist(rows, cols, compute_mode="donot_use_mm_for_euclid_dist")
+        distances = torch.sub(rows, cols.T) if rows.shape[1] == 1 else torch.cdist(rows, cols, 2.0, _EXACT)
         return distances.square_().mul_(-0.5).exp_().to(dtype)
 
 
 class Laplacian(_Bandwidth):
-    """Laplacian kernel, w = exp(−‖(y − y')/σ‖₁); ‖w‖∞ = 1.
+    """Laplacian kernel, w = exp(−‖(y − y')/σ‖₁), or of the Euclidean norm; ‖w‖∞ = 1.
 
     Sharper at 0 and with heavier tails than `Gaussian`: nearest scans count most, distant ones still a little.
 
@@ -160,6 +160,8 @@ class Laplacian(_Bandwidth):
         Scale in the column's own unit; see `Gaussian`.
     standardise : bool
         As for `Gaussian`; dimensions count by their mean absolute difference, in standard deviations.
+    norm : {1, 2}
+        Order of the norm; 2 is that of the released code of CCL-K.
     missing : {"error", "marginal"}
         See `ColumnKernel`.
 
@@ -170,10 +172,11 @@ class Laplacian(_Bandwidth):
     tensor([1.0000, 0.3679])
     """
 
-    norm = 1.0
+    class Settings(_Bandwidth.Settings):
+        norm: Literal[1, 2] = 1
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        distances = torch.sub(rows, cols.T).abs_() if rows.shape[1] == 1 else torch.cdist(rows, cols, p=1.0)
+        distances = torch.sub(rows, cols.T).abs_() if rows.shape[1] == 1 else torch.cdist(rows, cols, self.norm, _EXACT)
         return distances.neg_().exp_().to(dtype)
 
 

@@ -14,5 +14,5 @@ _CLASSES = dict(place.removeprefix("losses.").split(":")[::-1] for place in LOSS
 __all__ = [*_CLASSES, "LossSettings", "Objective", "on_this_process_only"]  # pyright: ignore
 
 _PLACES = {module: [name for name in _CLASSES if _CLASSES[name] == module] for module in _CLASSES.values()}
-_PLACES["objective"] += ["LossSettings", "Objective"]
+_PLACES["objective"] = ["LossSettings", "Objective"]
 __getattr__ = lazy_exports(__name__, {**_PLACES, ".parallel.collectives": ["on_this_process_only"]})

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from neurocontrast.kernels.factors import KernelSettings
 from neurocontrast.losses.core import Pairs, Pool
-from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.losses.objective import LossSettings, Objective, Temperature
 from neurocontrast.settings import NonNegative, Positive
 
 __all__ = [
@@ -54,6 +54,7 @@ class AlignmentUniformity(Objective):
 
     title = "alignment + uniformity"
     citation = _WANG_ISOLA
+    of_anchors = False
 
     class Settings(LossSettings):
         alpha: Positive = 2.0
@@ -71,14 +72,14 @@ class AlignmentUniformity(Objective):
         differ = squared > 0
         distances = torch.where(differ, torch.where(differ, squared, 1.0) ** (self.alpha / 2), 0.0)
         uniformity = (self._uniformity(pool.between(0, 0)) + self._uniformity(pool.between(1, 1))) / 2
-        return {"alignment": distances.mean(), "uniformity": self.uniformity_weight * uniformity}
+        return {"alignment": pool.mean(distances.unsqueeze(0)), "uniformity": self.uniformity_weight * uniformity}
 
     def _uniformity(self, pool: Pool) -> Tensor:
         n = pool.n_samples
         if n == 1:
             return pool.anchors.sum() * 0
         (sums,) = pool.each_anchor(lambda pairs: (pairs.log_sum_exp(),))
-        return sums.flatten().logsumexp(0) - 2 * self.t - math.log(n * (n - 1))
+        return pool.log_mean_exp(sums) - 2 * self.t - math.log(n - 1)
 
 
 class GlobalUniformity(Objective):
@@ -105,7 +106,7 @@ class GlobalUniformity(Objective):
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         (sums,) = pool.each_anchor(lambda pairs: (pairs.log_sum_exp(),))
-        return {"uniformity": sums.mean() - math.log(pool.n_candidates)}
+        return {"uniformity": pool.mean(sums - math.log(pool.n_candidates))}
 
 
 class ConditionalAlignment(Objective):
@@ -136,7 +137,7 @@ class ConditionalAlignment(Objective):
 
     class Settings(LossSettings):
         kernel: KernelSettings
-        temperature: Positive = 0.1
+        temperature: Temperature = 0.1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         def of_anchors(pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -180,15 +181,16 @@ class ConditionalUniformity(Objective):
 
     title = "conditional uniformity"
     citation = _DUFUMIER
+    of_anchors = False
     n_views = (1, None)
 
     class Settings(LossSettings):
         kernel: KernelSettings
-        temperature: Positive = 0.1
+        temperature: Temperature = 0.1
         negatives: KernelSettings | None = None
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        return {"uniformity": _uniformity(*pool.each_anchor(self.repulsion))}
+        return {"uniformity": _uniformity(pool, *pool.each_anchor(self.repulsion))}
 
     def repulsion(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Return log Σ_j d_ij exp s_ij and Σ_j d_ij of each anchor, (V, n_i), with d = (‖w‖∞ − w) v."""
@@ -198,15 +200,12 @@ class ConditionalUniformity(Objective):
         return pairs.log_sum_exp(d), pairs.mass(d)
 
 
-def _uniformity(sums: Tensor, mass: Tensor) -> Tensor:
+def _uniformity(pool: Pool, sums: Tensor, mass: Tensor) -> Tensor:
     """Return log mean_i Σ_j (d_ij / Σ_k d_ik) exp s_ij over the anchors with Σ_k d_ik > 0; 0 without any.
 
     d_ij / Σ_k d_ik is the formula's (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)) where v is 1.
     """
-    n_anchors = (~(mass <= 0)).to(mass.dtype).sum()  # those of NaN as well, so that it stays
-    smallest = torch.finfo(mass.dtype).tiny
-    value = (sums - mass.clamp_min(smallest).log()).flatten().logsumexp(0) - n_anchors.clamp_min(1).log()
-    return torch.where(n_anchors > 0, value, 0.0)
+    return pool.log_mean_exp(sums - mass.clamp_min(torch.finfo(mass.dtype).tiny).log(), mass)
 
 
 class ConditionalAlignmentUniformity(ConditionalUniformity):
@@ -244,7 +243,7 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
 
     class Settings(LossSettings):
         kernel: KernelSettings
-        temperature: Positive = 0.1
+        temperature: Temperature = 0.1
         uniformity_weight: NonNegative = 1.0
         negatives: KernelSettings | None = None
 
@@ -254,5 +253,5 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
             return pairs.mean(w), pairs.mass(w), *self.repulsion(pairs)
 
         similarity, positives, *repulsion = pool.each_anchor(of_anchors)
-        uniformity = self.uniformity_weight * _uniformity(*repulsion)
+        uniformity = self.uniformity_weight * _uniformity(pool, *repulsion)
         return {"alignment": -pool.mean(similarity, positives), "uniformity": uniformity}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from pydantic import AfterValidator
 from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.kernels import Kernel
+from neurocontrast.kernels import Kernel, Metadata
 from neurocontrast.kernels.conditional import check_condition, conditional_operator
 from neurocontrast.kernels.factors import KernelSettings
 from neurocontrast.losses.core import Pairs, Pool
-from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.losses.objective import LossSettings, Objective, Temperature
 from neurocontrast.settings import Positive
 
 __all__ = ["FairCCLK", "HardNegativeCCLK", "WeaklySupervisedCCLK"]
@@ -32,12 +32,17 @@ def _refuse_different(factors: Any) -> Any:
     return factors
 
 
+_SMALLEST_WEIGHT = 1e-6
+"""Without the own pair, smaller entries of W are 0, as in the released code."""
+
+
 class _Anchors(NamedTuple):
     """Logarithms of similarities of each anchor, (1, n)."""
 
     own: Tensor  # s_ii
     mean: Tensor  # log M_i, from below at the logarithm of the dtype's tiny
     rest: Tensor  # log Σ_{j≠i} K_ij; −1e30 where there is no other sample
+    clamped: Tensor  # 1 where M_i was below that, else 0
 
 
 class _CCLK(Objective):
@@ -48,9 +53,10 @@ class _CCLK(Objective):
 
     class Settings(LossSettings):
         kernel: Annotated[KernelSettings, AfterValidator(_refuse_different)]
-        temperature: Positive = 0.1
+        temperature: Temperature = 0.1
         ridge: Positive = 0.01
         symmetric: bool = False
+        own: bool = True
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -59,21 +65,32 @@ class _CCLK(Objective):
     def value(self, pool: Pool) -> Tensor:
         # −log(a / (a + b)) in one piece keeps its digits where the loss is close to 0.
         both = [self._pull_and_push(anchors, pool.n_samples) for anchors in self._directions(pool)]
-        ratios = torch.stack([push - pull for pull, push in both])
+        ratios = torch.cat([push - pull for pull, push in both])
         return pool.mean(torch.logaddexp(torch.zeros_like(ratios), ratios))
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        both = [self._pull_and_push(anchors, pool.n_samples) for anchors in self._directions(pool)]
-        pulls, pushes = (torch.stack(part) for part in zip(*both, strict=True))
+        found = self._directions(pool)
+        both = [self._pull_and_push(anchors, pool.n_samples) for anchors in found]
+        pulls, pushes = (torch.cat(part) for part in zip(*both, strict=True))
+        pool.figures["clamped"] = pool.mean(torch.cat([anchors.clamped for anchors in found]))
         return {"alignment": -pool.mean(pulls), "uniformity": pool.mean(torch.logaddexp(pulls, pushes))}
 
     def _pull_and_push(self, anchors: _Anchors, n_samples: int) -> tuple[Tensor, Tensor]:
         """Return log a and log b of −log(a / (a + b))."""
         raise NotImplementedError
 
-    def _operator(self, pool: Pool, view: int) -> Tensor:  # noqa: ARG002
+    def _condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:  # noqa: ARG002
+        """Return the kernel of the condition of the anchors of a view, and the columns that it reads."""
+        return self.kernel, pool.metadata
+
+    def _operator(self, pool: Pool, view: int) -> Tensor:
         """Return W for the condition of the anchors of a view."""
-        return conditional_operator(self.kernel, pool.metadata, ridge=self.ridge, dtype=pool.anchors.dtype)
+        kernel, condition = self._condition(pool, view)
+        operator = conditional_operator(kernel, condition, ridge=self.ridge, dtype=pool.anchors.dtype)
+        if not self.own:
+            operator.fill_diagonal_(0)
+            operator.masked_fill_(operator < _SMALLEST_WEIGHT, 0)
+        return operator
 
     def _directions(self, pool: Pool) -> list[_Anchors]:
         """Return the anchors of view 1 against view 2, and if symmetric the other way as well."""
@@ -96,7 +113,7 @@ def _read_anchors(pool: Pool, operator: Tensor) -> _Anchors:
         summed = ((weighed - largest.unsqueeze(2)).exp() * weights.sign()).sum(2)
         mean = torch.where(summed > tiny, largest + summed.clamp_min(tiny).log(), lowest)
         rest = pairs.log_sum_exp(without="sample")
-        return pairs.twins(), mean.clamp_min(math.log(tiny)), rest
+        return pairs.twins(), mean.clamp_min(math.log(tiny)), rest, (mean <= math.log(tiny)).to(mean)
 
     return _Anchors(*pool.each_anchor(of_anchors))
 
@@ -109,8 +126,9 @@ class WeaklySupervisedCCLK(_CCLK):
 
     M_i estimates the similarity to a sample drawn under the condition of i, so the loss works where no two samples
     share a condition. Choose it over `YAwareInfoNCE` when the condition is noisy or of many dimensions. W can be
-    negative, so M_i can fall to 0 or below: it is clamped at the dtype's tiny, and the anchor has no gradient. Where
-    that is frequent, give a larger ridge or bandwidth.
+    negative, so M_i can fall to 0 or below: it is clamped at the dtype's tiny, and the anchor is no longer attracted,
+    but keeps its repulsion. Where that is frequent (`clamped` in the metrics of training), give a larger ridge or
+    bandwidth, or ``own=False``.
 
     Parameters
     ----------
@@ -122,6 +140,9 @@ class WeaklySupervisedCCLK(_CCLK):
         Weight λ > 0. Small: sharp, few clamped anchors are the price. Large: M_i averages over many samples.
     symmetric : bool
         Average both directions (view 1 against view 2, and back).
+    own : bool
+        Whether the own pair is in M_i, as in the equations. With a narrow kernel it is nearly all of M_i, which then
+        hardly trains. False: W_ii and entries below 1e-6 are 0, as in the released code.
 
     Examples
     --------
@@ -157,6 +178,9 @@ class FairCCLK(_CCLK):
         Weight λ > 0. Large values make M_i, and so the repulsion, smaller.
     symmetric : bool
         Average both directions (view 1 against view 2, and back).
+    own : bool
+        Whether the own pair is in M_i, as in the equations. With a narrow kernel it is nearly all of M_i, which then
+        hardly trains. False: W_ii and entries below 1e-6 are 0, as in the released code.
 
     Examples
     --------
@@ -177,20 +201,27 @@ class FairCCLK(_CCLK):
 class HardNegativeCCLK(FairCCLK):
     """CCL-K with hard negatives: the condition is the embedding of the anchor itself, detached (eq. 9).
 
-    The loss of `FairCCLK` with Z the unit embeddings of the anchors' view, so that each sample is
-    contrasted with those it now resembles most. It reads no metadata.
+    The loss of `FairCCLK` with Z the unit embeddings of the anchors' view, so that each sample is contrasted with those
+    it now resembles most. It reads no metadata, but with ``on="features"`` a column "features", (n, 2p): the encoder's
+    features of both views, side by side, which training fills.
 
     Parameters
     ----------
     kernel : Kernel
         On the column ``"embedding"``, which the loss fills: for instance ``Cosine("embedding")`` or
         ``Gaussian("embedding", sigma=0.5)``. A narrow one keeps to the hardest negatives.
+    on : {"embedding", "features"}
+        What fills the column: unit embeddings, or the features before the head, of any norm, as its authors ran. A
+        width for features makes W uniform on unit embeddings.
     temperature : float
         Temperature τ > 0. Small values look at the nearest candidates only.
     ridge : float
         Weight λ > 0. Large values make the repulsion smaller.
     symmetric : bool
         Average both directions (view 1 against view 2, and back).
+    own : bool
+        Whether the own pair is in M_i, as in the equations. With a narrow kernel it is nearly all of M_i, which then
+        hardly trains. False: W_ii and entries below 1e-6 are 0, as in the released code.
 
     Examples
     --------
@@ -201,6 +232,9 @@ class HardNegativeCCLK(FairCCLK):
     """
 
     title = "CCL-K with hard negatives"
+
+    class Settings(_CCLK.Settings):
+        on: Literal["embedding", "features"] = "embedding"
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -214,8 +248,8 @@ class HardNegativeCCLK(FairCCLK):
             raise ConfigError(
                 "sigma must be a number for a kernel on 'embedding': there is no cohort to fit a rule on."
             )
-        self.kernel, self.embedding_kernel = None, kernel
+        self.kernel, self.embedding_kernel, self.reads_features = None, kernel, self.on == "features"
 
-    def _operator(self, pool: Pool, view: int) -> Tensor:
-        condition = {"embedding": pool.anchors[view].detach()}
-        return conditional_operator(self.embedding_kernel, condition, ridge=self.ridge, dtype=pool.anchors.dtype)
+    def _condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:
+        filled = pool.metadata["features"].chunk(2, 1)[view] if self.reads_features else pool.anchors[view].detach()
+        return self.embedding_kernel, {"embedding": filled}

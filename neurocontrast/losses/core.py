@@ -25,7 +25,10 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Block, Kernel, Metadata
 from neurocontrast.parallel.collectives import Processes, gather_samples
 
-__all__ = ["EMPTY", "Pairs", "Pool", "distances", "softplus_of"]
+__all__ = ["EMPTY", "Pairs", "Pool", "Reduction", "distances", "softplus_of"]
+
+Reduction = Literal["mean", "sum", "none"]
+"""What becomes of the values of the anchors: their mean, their sum, or the values themselves, (V, n)."""
 
 AT_ONCE = 2**21
 """Largest number of similarities in a block; a larger pool is cut in blocks, so that memory grows with n, not n²."""
@@ -180,6 +183,12 @@ class Pool:
         1/τ.
     processes : Processes
         Those that hold the same pool, and share its blocks.
+    sample_weights : Tensor (n,), optional
+        How much the anchors of a sample count in means over anchors.
+    reduction : {"mean", "sum", "none"}
+        What `mean` returns.
+    figures : dict of str to Tensor
+        Further figures of a loss for the metrics of training, written by its `parts`.
     """
 
     anchors: Tensor
@@ -187,6 +196,9 @@ class Pool:
     metadata: Metadata
     scale: float = 1.0
     processes: Processes = field(default_factory=Processes)
+    sample_weights: Tensor | None = None
+    reduction: Reduction = "mean"
+    figures: dict[str, Tensor] = field(default_factory=dict)
     _bound: dict[Kernel, Block] = field(default_factory=dict)
 
     @property
@@ -260,15 +272,36 @@ class Pool:
         return Pairs(s.view(len(anchors), -1, *candidates.shape[:2]), i, self)
 
     def mean(self, values: Tensor, mass: Tensor | None = None) -> Tensor:
-        """Return the mean over the anchors, of values (V, n).
+        """Return the mean over the anchors, of values (V, n), or what `reduction` asks for in its place.
 
         Of one view, where an anchor can be without a positive, only over those of which the `mass` of the positives,
         (V, n), is above 0; 0 where none is.
         """
-        if mass is None or self.n_views > 1:
-            return values.mean()
-        absent = mass <= 0  # false for NaN, which stays
-        return torch.where(absent, 0, values).sum() / (~absent).sum().clamp_min(1)
+        counts = torch.ones_like(values)
+        if mass is not None and self.n_views == 1:
+            absent = mass <= 0  # false for NaN, which stays
+            values, counts = torch.where(absent, 0, values), (~absent).to(values)
+        if self.sample_weights is not None:
+            counts = counts * self.sample_weights.to(values)
+            values = values * counts
+        if self.reduction == "none":
+            return values
+        total = values.sum()
+        if self.reduction == "sum":
+            return total
+        mass_of_all = counts.sum()
+        return total / torch.where(mass_of_all > 0, mass_of_all, 1)
+
+    def log_mean_exp(self, logarithms: Tensor, mass: Tensor | None = None) -> Tensor:
+        """Return log mean_i exp of logarithms (V, n) over the anchors, those whose `mass` is above 0; 0 without any."""
+        counts = torch.ones_like(logarithms) if mass is None else (~(mass <= 0)).to(logarithms)  # NaN stays
+        if self.sample_weights is not None:
+            counts = counts * self.sample_weights.to(logarithms)
+            smallest = torch.finfo(counts.dtype).tiny
+            logarithms = torch.where(counts > 0, logarithms + counts.clamp_min(smallest).log(), EMPTY)
+        total = counts.sum()
+        value = logarithms.flatten().logsumexp(0) - torch.where(total > 0, total, 1).log()
+        return torch.where(total > 0, value, 0.0)
 
 
 class _InBlocks(torch.autograd.Function):

@@ -12,8 +12,8 @@ from pydantic import Field
 from torch import Tensor
 
 from neurocontrast.losses.core import Pairs, Pool, softplus_of
-from neurocontrast.losses.objective import LossSettings, Objective
-from neurocontrast.settings import Column, NonNegative, Positive
+from neurocontrast.losses.objective import LossSettings, Objective, Temperature
+from neurocontrast.settings import Column, NonNegative
 
 __all__ = ["DebiasedInfoNCE", "FairInfoNCE", "HardNegativeInfoNCE", "InfoNCE", "NTXent"]
 
@@ -24,8 +24,8 @@ class InfoNCE(Objective):
     L = mean_i [ −s(z1_i, z2_i) + log Σ_j exp s(z1_i, z2_j) ], s = <·, ·>/τ, averaged over both directions (van den Oord
     et al. 2018, eq. 4; Radford et al. 2021). Two encoders may make the two views: nothing within one view is compared.
     With more than two views, the mean over all pairs of views (Tian et al. 2020). The mutual information of the views
-    is at least log n − L. Choose it when views come from different modalities or encoders; for two augmentations of one
-    image `NTXent` uses each batch more fully.
+    is at least log n − L, the `bound` in the metrics of training. Choose it when views come from different modalities
+    or encoders; for two augmentations of one image `NTXent` uses each batch more fully.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class InfoNCE(Objective):
     n_views = (2, None)
 
     class Settings(LossSettings):
-        temperature: Positive = 0.1
+        temperature: Temperature = 0.1
         symmetric: bool = True
         normalise: bool = True
 
@@ -64,7 +64,8 @@ class InfoNCE(Objective):
             if self.symmetric or a < b
         ]
         twins, sums = (torch.cat(each) for each in zip(*directions, strict=True))
-        return {"alignment": -twins.mean(), "uniformity": sums.mean()}
+        pool.figures["bound"] = math.log(pool.n_samples) - pool.mean(sums - twins)
+        return {"alignment": -pool.mean(twins), "uniformity": pool.mean(sums)}
 
 
 class NTXent(Objective):
@@ -73,7 +74,7 @@ class NTXent(Objective):
     L = mean_i [ −s_{i,twin(i)} + log Σ_{j≠i} exp s_ij ] over the pool of 2n embeddings (Chen et al. 2020, eq. 1); with
     more views the mean over an anchor's other views takes the place of the twin. Pulls the views of a scan together and
     pushes all other scans away, whatever their metadata. Choose it as the baseline that knows nothing of the subjects.
-    The mutual information of the views is at least log n − L.
+    The mutual information of the views is at least log n − L, the `bound` in the metrics of training.
 
     Parameters
     ----------
@@ -101,15 +102,16 @@ class NTXent(Objective):
             # log(1 + Σ exp(s_ij − s_twin)) keeps its digits where the loss is close to 0.
             return (softplus_of(pairs.log_sum_exp(without="sample") - pairs.twins()),)
 
-        return pool.each_anchor(contrast)[0].mean()
+        return pool.mean(pool.each_anchor(contrast)[0])
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         twins, sums = pool.each_anchor(lambda pairs: (pairs.twins(), pairs.log_sum_exp()))
         log_candidates = math.log(pool.n_candidates)
+        pool.figures["bound"] = math.log(pool.n_samples) - pool.mean(sums - twins)
         return {
-            "alignment": -twins.mean(),
-            "uniformity": sums.mean() - log_candidates,
-            "log_candidates": sums.new_full((), log_candidates),
+            "alignment": -pool.mean(twins),
+            "uniformity": pool.mean(sums - log_candidates),
+            "log_candidates": pool.mean(torch.full_like(sums, log_candidates)),
         }
 
 
@@ -140,13 +142,13 @@ class DebiasedInfoNCE(Objective):
     citation = "Chuang C-Y, Robinson J, Lin Y-C, Torralba A, Jegelka S. Debiased contrastive learning. NeurIPS 2020."
 
     class Settings(LossSettings):
-        temperature: Positive = 0.5
+        temperature: Temperature = 0.5
         positive_prior: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         twins, negatives = pool.each_anchor(lambda pairs: (pairs.twins(), self.log_negatives(pairs)))
         if pool.n_samples == 1:
-            return {"contrast": (twins * 0).mean()}
+            return {"contrast": pool.mean(twins * 0)}
         log_n = math.log(pool.n_candidates - 1)
         # log G_i, with Σ − N τ⁺ e^{s⁺} = Σ (1 − e^excess).
         corrected = negatives
@@ -155,8 +157,8 @@ class DebiasedInfoNCE(Objective):
             kept = torch.log(-torch.expm1(torch.where(excess < 0, excess, -1.0)))
             corrected = negatives + kept - math.log1p(-self.positive_prior)
             corrected = torch.where(excess < 0, corrected, -torch.inf)
-        corrected = corrected.clamp_min(log_n - 1 / self.temperature)
-        return {"contrast": softplus_of(corrected - twins).mean()}
+        corrected = corrected.clamp_min(log_n - 1 / self.tau)
+        return {"contrast": pool.mean(softplus_of(corrected - twins))}
 
     def log_negatives(self, pairs: Pairs) -> Tensor:
         """Return the logarithm of the sum over the negatives of each anchor, (2, n_i)."""
@@ -191,7 +193,7 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
     citation = "Robinson J, Chuang C-Y, Sra S, Jegelka S. Contrastive learning with hard negative samples. ICLR 2021."
 
     class Settings(LossSettings):
-        temperature: Positive = 0.5
+        temperature: Temperature = 0.5
         positive_prior: Annotated[float, Field(ge=0, lt=1)] = 0.1
         concentration: NonNegative = 1.0
 
@@ -233,11 +235,11 @@ class FairInfoNCE(Objective):
 
     class Settings(LossSettings):
         cluster: Column
-        temperature: Positive = 0.1
+        temperature: Temperature = 0.1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         def contrast(pairs: Pairs) -> tuple[Tensor, Tensor]:
             return pairs.twins(), pairs.log_sum_exp(pairs.weights(self.kernel))
 
         twins, sums = pool.each_anchor(contrast)
-        return {"alignment": -twins.mean(), "uniformity": sums.mean()}
+        return {"alignment": -pool.mean(twins), "uniformity": pool.mean(sums)}

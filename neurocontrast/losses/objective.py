@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, ClassVar, TypeVar, cast
+from typing import Annotated, Any, ClassVar, TypeVar, cast, get_args
 
 import numpy as np
 import torch
-from pydantic import Field, PlainValidator, ValidationInfo, field_validator
+from pydantic import (
+    PlainSerializer,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 from torch import Tensor, nn
 
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.kernels import Categorical, Kernel, Kind, Metadata, Product
 from neurocontrast.kernels.base import column_of
 from neurocontrast.kernels.column import listed
 from neurocontrast.kernels.factors import build_kernel
-from neurocontrast.losses.core import Pool
-from neurocontrast.losses.registry import read_objective
+from neurocontrast.losses.core import Pool, Reduction
 from neurocontrast.parallel.collectives import Processes, gather_samples, gather_sizes, is_distributed
-from neurocontrast.settings import Configurable, NonNegative, Positive, Settings
+from neurocontrast.settings import Configurable, Positive, Settings
 
-__all__ = ["LossSettings", "Objective", "SumOfObjectives", "check_complete", "normalise"]
+__all__ = ["LossSettings", "Objective", "Temperature", "check_complete", "normalise"]
 
 _KERNELS = ("kernel", "negatives")
 _Result = TypeVar("_Result")
+_LEARNABLE = "learnable"
+_FIRST_TEMPERATURE, _LOWEST_TEMPERATURE = 0.07, 0.01  # those of CLIP
+
+
+def _temperature(given: Any, number: ValidatorFunctionWrapHandler) -> Any:
+    if isinstance(given, str) and given != _LEARNABLE:
+        raise ValueError("must be a number above 0, or 'learnable'")
+    return given if given == _LEARNABLE else number(given)
+
+
+Temperature = Annotated[
+    Positive,
+    WrapValidator(_temperature),
+    PlainSerializer(lambda given: given),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": _LEARNABLE}]}),
+]
+"""A number τ > 0, or "learnable"."""
 
 
 class LossSettings(Settings):
@@ -45,8 +67,9 @@ class Objective(Configurable, nn.Module):
 
     Parameters
     ----------
-    temperature : float or torch.nn.Parameter
-        Temperature τ > 0. A parameter learns: it gets its gradient, and is the loss's own.
+    temperature : float, "learnable" or torch.nn.Parameter
+        Temperature τ > 0. "learnable" starts at 0.07 and learns log 1/τ, as CLIP does; a parameter of one number is τ
+        itself, and learns. Either is a parameter of the loss, with its exact gradient, and is kept at 0.01 or above.
     """
 
     title: ClassVar[str]
@@ -64,13 +87,17 @@ class Objective(Configurable, nn.Module):
     """Whether embeddings are divided by their norm."""
     n_views: ClassVar[tuple[int, int | None]] = (2, 2)
     """The fewest views that the loss takes, and the most; None for any number."""
+    of_anchors: ClassVar[bool] = True
+    """Whether the loss is a mean of one value an anchor, which ``reduction`` can give."""
+    reads_features: bool = False
+    """Whether the metadata need a column "features", (n, 2p): the encoder's features of both views, side by side."""
 
     class Settings(LossSettings):
-        temperature: Positive = 0.1
+        temperature: Temperature = 0.1
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__()
-        self.kernel = self.negatives = None
+        self.kernel = self.negatives = self.log_scale = None
         learnt = keywords.get("temperature")
         if isinstance(learnt, Tensor):
             if learnt.numel() != 1:
@@ -80,6 +107,8 @@ class Objective(Configurable, nn.Module):
         if isinstance(learnt, Tensor):
             del self.temperature
             self.temperature = learnt
+        elif learnt == _LEARNABLE:
+            self.log_scale = nn.Parameter(torch.tensor(-math.log(_FIRST_TEMPERATURE)))
         _ = self.columns
 
     def accept(self, name: str, value: Any) -> None:
@@ -95,26 +124,64 @@ class Objective(Configurable, nn.Module):
         return Product(*kernels).columns if kernels else {}
 
     @property
+    def tau(self) -> float | Tensor:
+        """Temperature τ: a number, or a tensor with its gradient where τ learns; 1 of a loss without any."""
+        temperature: float | Tensor = getattr(self, "temperature", 1.0)
+        return temperature if self.log_scale is None else (-self.log_scale).exp()
+
+    @property
     def scale(self) -> float:
         """What multiplies inner products: 1/τ; where τ learns, its gradient goes through the embeddings."""
-        temperature = getattr(self, "temperature", 1.0)
-        return 1 / float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
+        tau = self.tau
+        return 1 / float(tau.detach() if isinstance(tau, Tensor) else tau)
 
     def forward(
-        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
+        self,
+        z1: Tensor | Sequence[Tensor],
+        z2: Tensor | None = None,
+        metadata: Metadata | None = None,
+        *,
+        weights: Tensor | None = None,
+        reduction: Reduction = "mean",
     ) -> Tensor:
-        """Return the loss of the embeddings (n, d) of two views, of any norm, and of the metadata ``columns``.
+        """Return the loss of the embeddings of the views of a batch.
 
-        Views are given as ``z1`` and ``z2``, or as a list in place of ``z1``. Metadata are a dictionary or DataFrame of
-        the columns, as kernels take them (`neurocontrast.kernels.Kernel`), for instance a batch of a `CohortDataset`.
+        Parameters
+        ----------
+        z1, z2 : Tensor (n, d)
+            Embeddings of two views, of any norm; or a list of views, or a tensor (V, n, d), in place of ``z1``.
+        metadata : mapping or DataFrame, optional
+            The ``columns`` that the loss needs, as kernels take them (`neurocontrast.kernels.Kernel`), for instance a
+            batch of a `CohortDataset`.
+        weights : Tensor (n,), optional
+            Weights of at least 0, of the samples in the mean over anchors: those of a sample count so much. As
+            candidates all samples count alike.
+        reduction : {"mean", "sum", "none"}
+            Mean or sum over the anchors, or their values, (V, n), multiplied by the weights; 0 of an anchor without
+            a positive. Losses that are no mean over anchors (``of_anchors``) have their mean alone.
         """
-        return self._with_pool(self.value, z1, z2, metadata)
+        return self._with_pool(self.value, z1, z2, metadata, weights, reduction)
 
     def terms(
+        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None, **options: Any
+    ) -> dict[str, Tensor]:
+        """Return the named parts that sum to the loss; the arguments are those of the loss."""
+        return self._with_pool(self.parts, z1, z2, metadata, **options)
+
+    def figures(
         self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
     ) -> dict[str, Tensor]:
-        """Return the named parts that sum to the loss."""
-        return self._with_pool(self.parts, z1, z2, metadata)
+        """Return what training records of a batch: ``term_`` and the name of each part, and what else is known.
+
+        That is ``temperature`` where it learns, ``bound`` of a loss that bounds an information, and ``clamped``, the
+        fraction of clamped anchors, of CCL-K.
+        """
+
+        def all_of(pool: Pool) -> dict[str, Tensor]:
+            return {f"term_{name}": part for name, part in self.parts(pool).items()} | pool.figures
+
+        found, tau = self._with_pool(all_of, z1, z2, metadata), self.tau
+        return {**found, "temperature": tau.detach().reshape(())} if isinstance(tau, Tensor) else found
 
     def value(self, pool: Pool) -> Tensor:
         """Return the loss of a pool of unit embeddings."""
@@ -144,18 +211,25 @@ class Objective(Configurable, nn.Module):
         z1: Tensor | Sequence[Tensor],
         z2: Tensor | None,
         metadata: Metadata | None,
+        weights: Tensor | None = None,
+        reduction: Reduction = "mean",
     ) -> _Result:
         """Call a function of a pool with the pool of two views, or of a list of views, and their metadata."""
         views = _views(z1, z2)
+        reductions = get_args(Reduction) if self.of_anchors else ("mean",)
+        if reduction not in reductions:
+            raise DataError(f"reduction must be {one_of(reductions)} for {type(self).__name__}, got {reduction!r}.")
         fewest, most = self.n_views
         if not fewest <= len(views) <= (most or len(views)):
             allowed = f"{fewest} views" if fewest == most else f"at least {fewest} views"
             raise DataError(f"{type(self).__name__} takes {allowed} of every scan, got {len(views)}.")
         with torch.autocast(views[0].device.type, enabled=False):
+            needed: dict[str, Kind] = {**self.columns, **({"features": "continuous"} if self.reads_features else {})}
             columns = {
-                name: _column(metadata, name, kind, views[0], words=self.contrasts)
-                for name, kind in self.columns.items()
+                name: _column(metadata, name, kind, views[0], words=self.contrasts) for name, kind in needed.items()
             }
+            sample_weights = None if weights is None else _weights(weights, views[0])
+            self._bound_temperature()
             embeddings = normalise(*views) if self.normalise else torch.stack(views).to(_at_least_float32(views[0]))
             embeddings = self.carry_temperature(embeddings)
             processes = Processes()
@@ -164,129 +238,28 @@ class Objective(Configurable, nn.Module):
                 gather = partial(gather_samples, sizes=gather_sizes(embeddings.shape[1], embeddings.device))
                 columns = {name: gather(column) for name, column in columns.items()}
                 embeddings = gather(embeddings.transpose(0, 1).contiguous()).transpose(0, 1).contiguous()
-            return use(Pool(embeddings, embeddings, columns, scale=self.scale, processes=processes))
+                sample_weights = None if sample_weights is None else gather(sample_weights)
+            return use(
+                Pool(embeddings, embeddings, columns, self.scale, processes, sample_weights, reduction=reduction)
+            )
 
     def carry_temperature(self, embeddings: Tensor) -> Tensor:
         """Multiply embeddings by √(τ₀/τ), τ₀ what a learning τ is now: by 1, with the gradient of s = <·, ·>/τ."""
-        temperature = getattr(self, "temperature", None)
-        if not isinstance(temperature, Tensor):
+        tau = self.tau
+        if not isinstance(tau, Tensor):
             return embeddings
-        return embeddings * (temperature.detach() / temperature).sqrt().reshape(()).to(embeddings)
+        return embeddings * (tau.detach() / tau).sqrt().reshape(()).to(embeddings)
+
+    def _bound_temperature(self) -> None:
+        """Keep a temperature that learns at the lowest or above, in place, as after an optimiser's step."""
+        if self.log_scale is not None:
+            self.log_scale.data.clamp_(max=-math.log(_LOWEST_TEMPERATURE))
+        elif isinstance(self.tau, nn.Parameter):
+            self.tau.data.clamp_(min=_LOWEST_TEMPERATURE)
 
     def extra_repr(self) -> str:
         names = [name for name in self.__signature__.parameters if name not in _KERNELS]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-
-
-_Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
-
-
-def _single(given: Any, info: ValidationInfo) -> Any:
-    if isinstance(given, nn.Module):
-        if not isinstance(given, Objective) or not given.contrasts:
-            raise ValueError(f"must be a contrastive loss of neurocontrast.losses, got {given!r}")
-        return given
-    return read_objective(given, from_json=info.mode == "json", sums=False)
-
-
-class SumOfObjectives(Configurable, nn.Module):
-    """Weighted sum of objectives on the same two views, each with its own kernel.
-
-    For instance conditional alignment and uniformity on age, plus a fair loss on the site, which is forgotten.
-
-    Parameters
-    ----------
-    objectives : mapping of str to Objective
-        Each under the name its terms are logged with.
-    weights : mapping of str to float, optional
-        At least 0, by the same names; 1 where not given.
-
-    Examples
-    --------
-    >>> from neurocontrast import losses
-    >>> from neurocontrast.kernels import Categorical, Gaussian
-    >>> both = losses.SumOfObjectives(
-    ...     {
-    ...         "learn": losses.ConditionalAlignmentUniformity(Gaussian("age", sigma=5.0)),
-    ...         "forget": losses.FairCCLK(Categorical("site")),
-    ...     },
-    ...     weights={"forget": 0.5},
-    ... )
-    >>> sorted(both.columns)
-    ['age', 'site']
-    """
-
-    contrasts = True
-    tag = "loss"
-
-    class Settings(LossSettings):
-        objectives: Annotated[dict[_Name, Annotated[Any, PlainValidator(_single)]], Field(min_length=1)]
-        weights: dict[str, NonNegative] = Field(default_factory=dict)
-
-        @field_validator("weights")
-        @classmethod
-        def _of_objectives(cls, weights: dict[str, float], info: ValidationInfo) -> dict[str, float]:
-            names = info.data.get("objectives", {})
-            for name in weights.keys() - names.keys() if names else ():
-                near = suggestion(name, names)
-                raise ValueError(f"must be by the objectives' names, {one_of(names)}, got '{name}'.{near}")
-            return weights
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__()
-        self.configure(*arguments, **keywords)
-        _ = self.columns
-
-    def accept(self, name: str, value: Any) -> None:
-        """Keep a value of the settings; an objective without a weight has the weight 1."""
-        if name == "objectives":
-            self.objectives = nn.ModuleDict(value)
-        else:
-            self.weights = {name: float(value.get(name, 1.0)) for name in self.objectives}
-
-    @property
-    def columns(self) -> dict[str, Kind]:
-        """The metadata columns that any of them needs."""
-        found: dict[str, Kind] = {}
-        for name, objective in self._parts():
-            for column, kind in objective.columns.items():
-                if found.setdefault(column, kind) != kind:
-                    raise ConfigError(
-                        f"Column '{column}' is read as {kind} by '{name}' and as {found[column]} by another objective; "
-                        "choose one."
-                    )
-        return found
-
-    def forward(
-        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
-    ) -> Tensor:
-        """Return the weighted sum, a scalar; the arguments are those of `Objective`."""
-        first, *others = (self.weights[name] * objective(z1, z2, metadata) for name, objective in self._parts())
-        return sum(others, first)
-
-    def terms(
-        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
-    ) -> dict[str, Tensor]:
-        """Return the weighted parts of every objective, as ``name/part``; they sum to the loss."""
-        return {
-            f"{name}/{part}": self.weights[name] * value
-            for name, objective in self._parts()
-            for part, value in objective.terms(z1, z2, metadata).items()
-        }
-
-    def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
-        for _, objective in self._parts():
-            objective.check(metadata, names=names)
-
-    def fit(self, metadata: Metadata) -> None:
-        for _, objective in self._parts():
-            objective.fit(metadata)
-
-    def extra_repr(self) -> str:
-        return f"weights={self.weights}"
-
-    def _parts(self) -> list[tuple[str, Objective]]:
-        return [(name, part) for name, part in self.objectives.items() if isinstance(part, Objective)]
 
 
 def normalise(*views: Tensor) -> Tensor:
@@ -300,9 +273,21 @@ def _at_least_float32(tensor: Tensor) -> torch.dtype:
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
+def _weights(given: Any, view: Tensor) -> Tensor:
+    """Return weights of the samples, (n,), on the device of a view."""
+    weights = torch.as_tensor(given, dtype=_at_least_float32(view), device=view.device).detach()
+    if weights.shape != view.shape[:1]:
+        raise DataError(f"weights must be one number a sample, ({len(view)},), got shape {tuple(weights.shape)}.")
+    if weights.device.type == "cpu" and not ((weights >= 0) & weights.isfinite()).all():
+        raise DataError("weights must be finite and at least 0.")
+    return weights
+
+
 def _views(z1: Tensor | Sequence[Tensor], z2: Tensor | None) -> list[Tensor]:
     views: dict[str, Any] = (
-        {"z1": z1} if isinstance(z1, Tensor | np.ndarray) else {f"z1[{k}]": z for k, z in enumerate(z1)}
+        {"z1": z1}
+        if isinstance(z1, Tensor | np.ndarray) and z1.ndim != 3
+        else {f"z1[{k}]": z for k, z in enumerate(z1)}
     )
     if z2 is not None:
         views["z2"] = z2

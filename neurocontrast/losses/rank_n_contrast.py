@@ -10,8 +10,8 @@ from torch import Tensor
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Kind, Metadata
 from neurocontrast.losses.core import EMPTY, Pairs, Pool, distances
-from neurocontrast.losses.objective import LossSettings, Objective, check_complete
-from neurocontrast.settings import Column, Positive
+from neurocontrast.losses.objective import LossSettings, Objective, Temperature, check_complete
+from neurocontrast.settings import Column
 
 __all__ = ["RankNContrast"]
 
@@ -49,7 +49,7 @@ class RankNContrast(Objective):
 
     class Settings(LossSettings):
         column: Column
-        temperature: Positive = 2.0
+        temperature: Temperature = 2.0
 
     n_views = (1, None)
 
@@ -81,7 +81,7 @@ class RankNContrast(Objective):
             apart = (y[pairs.samples].unsqueeze(1) - y).abs()
             return (_sum_over_positives(distances(pairs.s) / -temperature, apart, pairs.itself),)
 
-        (totals,) = pool.each_anchor(of_anchors, torch.as_tensor(self.temperature, dtype=pool.anchors.dtype))
+        (totals,) = pool.each_anchor(of_anchors, torch.as_tensor(self.tau, dtype=pool.anchors.dtype))
         # On an accelerator nothing asks for missing values: they make the loss NaN.
         return {"contrast": pool.mean(totals) / max(1, pool.n_candidates) + 0 * y.sum()}
 

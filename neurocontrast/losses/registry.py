@@ -37,7 +37,7 @@ LOSSES = {
     "fair_cclk": "losses.cclk:FairCCLK",
     "hard_negative_cclk": "losses.cclk:HardNegativeCCLK",
     "supervised": "losses.prediction:Supervised",
-    "sum": "losses.objective:SumOfObjectives",
+    "sum": "losses.sum:SumOfObjectives",
 }
 
 

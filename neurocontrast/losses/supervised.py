@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from neurocontrast.losses.core import Pairs, Pool, distances, softplus_of
-from neurocontrast.losses.objective import LossSettings, Objective
-from neurocontrast.settings import Column, NonNegative, Positive
+from neurocontrast.losses.objective import LossSettings, Objective, Temperature
+from neurocontrast.settings import Column, NonNegative
 
 __all__ = ["SINCERE", "EpsilonSupInfoNCE", "Triplet"]
 
@@ -17,7 +17,8 @@ class EpsilonSupInfoNCE(Objective):
 
     mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], P_i the n_i other embeddings of
     the anchor's label (its twin among them), N_i those of another label (Barbano et al. 2023). ε is subtracted
-    from the similarity after its division by τ. Without any other label in the batch the loss is −ε.
+    from the similarity after its division by τ. Without any other label in the batch the loss is −ε. The mean over the
+    positives is that of the released code, while the paper's equation has their sum.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ class EpsilonSupInfoNCE(Objective):
 
     class Settings(LossSettings):
         label: Column
-        temperature: Positive = 0.1
+        temperature: Temperature = 0.1
         epsilon: NonNegative = 0.25
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
@@ -58,6 +59,9 @@ class EpsilonSupInfoNCE(Objective):
             return summed / pairs.mass(same).clamp_min(1), pairs.mass(same)
 
         values, n_positives = pool.each_anchor(contrast)
+        n_negatives = pool.n_candidates - n_positives
+        if not self.epsilon:
+            pool.figures["bound"] = pool.mean((n_negatives + 1).log() - values, n_positives)
         parts = {"contrast": pool.mean(values, n_positives)}
         margin = torch.full_like(values, -self.epsilon)
         return {**parts, "margin": pool.mean(margin, n_positives)} if self.epsilon else parts
@@ -69,7 +73,7 @@ class SINCERE(EpsilonSupInfoNCE):
     mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp s_ip + Σ_{j∈N_i} exp s_ij ) ] (Feeney and Hughes 2023), P_i and
     N_i as in `EpsilonSupInfoNCE`. The gradient on a pair of one label is never positive, so that, unlike with
     `SupCon`, classes are not pushed apart from within. The KL divergence of positives from negatives is at least
-    mean_i log #N_i − L (theorem 3).
+    mean_i log(#N_i + 1) − L, the `bound` in the metrics of training (theorem 3 has the looser log #N_i).
 
     Parameters
     ----------
@@ -93,7 +97,7 @@ class SINCERE(EpsilonSupInfoNCE):
 
     class Settings(LossSettings):
         label: Column
-        temperature: Positive = 0.1
+        temperature: Temperature = 0.1
 
 
 class Triplet(Objective):
@@ -125,6 +129,7 @@ class Triplet(Objective):
 
     title = "triplet loss"
     n_views = (1, None)
+    of_anchors = False
     citation = (
         "Schroff F, Kalenichenko D, Philbin J. FaceNet: a unified embedding for face recognition and clustering. "
         "CVPR 2015."
@@ -148,7 +153,9 @@ class Triplet(Objective):
             return (counts * apart).sum(2) + self.margin * n_active + 0 * pairs.mass(same), n_active
 
         totals, n_triplets = pool.each_anchor(of_anchors)
-        return {"triplet": totals.sum() / n_triplets.sum().clamp_min(1)}
+        weights = 1 if pool.sample_weights is None else pool.sample_weights.to(totals)
+        n_active = (weights * n_triplets).sum()
+        return {"triplet": (weights * totals).sum() / torch.where(n_active > 0, n_active, 1)}
 
 
 @torch.no_grad()

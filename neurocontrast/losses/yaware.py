@@ -9,8 +9,8 @@ from torch import Tensor
 
 from neurocontrast.kernels.factors import KernelSettings
 from neurocontrast.losses.core import EMPTY, Pairs, Pool
-from neurocontrast.losses.objective import LossSettings, Objective
-from neurocontrast.settings import Column, Positive
+from neurocontrast.losses.objective import LossSettings, Objective, Temperature
+from neurocontrast.settings import Column
 
 __all__ = ["ExponentialYAware", "SupCon", "YAwareInfoNCE"]
 
@@ -61,7 +61,7 @@ class YAwareInfoNCE(Objective):
 
     class Settings(LossSettings):
         kernel: KernelSettings
-        temperature: Positive = 0.1
+        temperature: Temperature = 0.1
         negatives: KernelSettings | None = None
 
     def value(self, pool: Pool) -> Tensor:
@@ -121,7 +121,7 @@ class SupCon(YAwareInfoNCE):
 
     class Settings(LossSettings):
         label: Column
-        temperature: Positive = 0.1
+        temperature: Temperature = 0.1
 
 
 class ExponentialYAware(Objective):
@@ -163,7 +163,7 @@ class ExponentialYAware(Objective):
 
     class Settings(LossSettings):
         kernel: KernelSettings
-        temperature: Positive = 0.1
+        temperature: Temperature = 0.1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 __all__ = [
     "Processes",
+    "average_over_processes",
     "gather_samples",
     "gather_sizes",
     "is_distributed",
@@ -72,6 +73,14 @@ def sum_over_processes(values: Tensor) -> Tensor:
     """Sum a tensor over processes; differentiable."""
     total: Tensor = _Sum.apply(values)
     return total
+
+
+def average_over_processes(gradients: Sequence[Tensor | None]) -> None:
+    """Replace gradients by their mean over processes, in place, for parameters that DDP does not know."""
+    for gradient in gradients if is_distributed() else ():
+        if gradient is not None:
+            dist.all_reduce(gradient)
+            gradient /= dist.get_world_size()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from lightning_fabric import Fabric
 from neurocontrast.data.batches import Batches, Images, even_batches, read_batches
 from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.losses.objective import Objective, SumOfObjectives
+from neurocontrast.losses.objective import Objective
+from neurocontrast.losses.sum import SumOfObjectives
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.launch import launch
 from neurocontrast.training.batchnorm import is_synchronised, layers_of, still_statistics, synchronise
@@ -199,7 +200,9 @@ class Session(BaseSession):
         objective.check(data.metadata, names=data.names)
         training = torch.as_tensor(data.training_rows)
         objective.fit({name: column[training] for name, column in data.metadata.items()})
-        super().__init__(model, data, settings=settings, seed=seed, engine=engine)
+        learnt: list[Mapping[str, Any]] = [{"params": list(objective.parameters()), "weight_decay": 0.0}]
+        groups = [{"params": list(model.parameters())}, *learnt] if learnt[0]["params"] else None
+        super().__init__(model, data, settings=settings, seed=seed, engine=engine, groups=groups)
         device = self.fabric.device
         self.objective, self.views = objective.to(device), views
         self.metadata = {name: column.to(device) for name, column in data.metadata.items()}
@@ -230,10 +233,13 @@ class Session(BaseSession):
         z1, z2 = self.head(features.flatten(0, 1)).float().chunk(2)
         return z1, z2
 
-    def metadata_of(self, rows: torch.Tensor) -> dict[str, torch.Tensor] | None:
-        """Return the columns of a batch, or None where the objective asks for none."""
+    def metadata_of(self, rows: torch.Tensor, features: torch.Tensor) -> dict[str, torch.Tensor] | None:
+        """Return the columns of a batch with features (2, n, n_features), or None where the objective asks for none."""
         here = rows.to(self.fabric.device)
-        return {name: column[here] for name, column in self.metadata.items()} or None
+        columns = {name: column[here] for name, column in self.metadata.items()}
+        if self.objective.reads_features:
+            columns["features"] = features.detach().transpose(0, 1).flatten(1)
+        return columns or None
 
     def _parts(self) -> dict[str, Any]:
         return {**super()._parts(), "objective": self.objective}

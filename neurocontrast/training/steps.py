@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from neurocontrast.exceptions import TrainingError
-from neurocontrast.parallel.collectives import of_all_processes
+from neurocontrast.parallel.collectives import average_over_processes, of_all_processes
 from neurocontrast.seeds import derive_seed
 from neurocontrast.training.batchnorm import layers_of, still_statistics
 from neurocontrast.training.optimizers import learning_rate_of, set_learning_rate
@@ -89,9 +89,10 @@ def train_batches(
 
 def _backward_of_loss(session: Session, features: Tensor, rows: Tensor) -> Contrasted:
     z1, z2 = session.project(features)
-    metadata = session.metadata_of(rows)
+    metadata = session.metadata_of(rows, features)
     loss = session.objective(z1, z2, metadata)
     session.fabric.backward(loss)
+    average_over_processes([each.grad for each in session.objective.parameters()])
     return loss, z1, z2, metadata
 
 
@@ -140,8 +141,8 @@ def _finish(session: Session, rows: Tensor, position: Position, contrasted: Cont
     loss, z1, z2, metadata = contrasted
     given = z1.detach(), z2.detach(), metadata
     with torch.no_grad():
-        terms = {f"term_{name}": value for name, value in session.objective.terms(*given).items()}
-    return take_step(session, rows, position, loss, torch.cat(given[:2], dim=1), terms, advice=_ADVICE)
+        figures = session.objective.figures(*given)
+    return take_step(session, rows, position, loss, torch.cat(given[:2], dim=1), figures, advice=_ADVICE)
 
 
 def take_step(

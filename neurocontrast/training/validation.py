@@ -82,7 +82,7 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
         encoded = _encoded(session, shares, after_batch=after_batch)
         for batch, (rows, features) in zip(batches, encoded, strict=True):
             z1, z2 = session.project(features)
-            total += session.objective(z1, z2, session.metadata_of(rows)).item() * len(batch)
+            total += session.objective(z1, z2, session.metadata_of(rows, features)).item() * len(batch)
             seen.append([of_all_processes(part).cpu() for part in (features.transpose(0, 1), z1, z2)])
     features, z1, z2 = (torch.cat(parts) for parts in zip(*seen, strict=True))
     _check_finite(session, rows_of_all, torch.cat([features.flatten(1), z1, z2], dim=1))

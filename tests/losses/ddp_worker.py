@@ -52,6 +52,11 @@ def cases():
         "yaware-learning": losses.YAwareInfoNCE(product, temperature=_learning()),
         "rank-n-contrast-learning": losses.RankNContrast("weight", temperature=_learning()),
         "debiased-learning": losses.DebiasedInfoNCE(temperature=_learning()),
+        "ntxent-clip": losses.NTXent(temperature="learnable"),
+        "infonce-weighted": losses.InfoNCE(),
+        "conditional-weighted": losses.ConditionalAlignmentUniformity(product),
+        "sincere-weighted-1": losses.SINCERE("sex"),
+        "cclk-hard": losses.HardNegativeCCLK(Gaussian("embedding", sigma=2.0), on="features", own=False),
         "cclk": losses.WeaklySupervisedCCLK(Gaussian("weight", sigma=0.2), symmetric=True),
     }
 
@@ -79,7 +84,8 @@ def _work(rank: int, world_size: int, result: Path) -> None:
     for tile in (None, 3):
         core.AT_ONCE = 2**20 if tile is None else tile**2
         for name, loss in cases().items():
-            errors[f"{name}-{tile}"] = _compare(loss, batch, part, n_views=int(name[-1]) if name[-1].isdigit() else 2)
+            n_views = int(name[-1]) if name[-1].isdigit() else 2
+            errors[f"{name}-{tile}"] = _compare(loss, batch, part, n_views=n_views, weighted="weighted" in name)
     largest = torch.tensor(list(errors.values()))
     dist.all_reduce(largest, op=dist.ReduceOp.MAX)
     if rank == 0:
@@ -99,6 +105,7 @@ def _batch(n: int) -> dict[str, torch.Tensor]:
         "weight": 1 + torch.rand(n, generator=generator),
         "sex": torch.randint(2, (n,), generator=generator),
         "stage": torch.arange(n) % 4 / 2,
+        "features": x1[:, :4],
     }
 
 
@@ -111,15 +118,16 @@ def _views(batch, n_views: int) -> list[torch.Tensor]:
     return [batch["x1"], batch["x2"], batch["x1"] - batch["x2"]][:n_views]
 
 
-def _compare(loss, batch, part, *, n_views: int) -> tuple[float, float]:
+def _compare(loss, batch, part, *, n_views: int, weighted: bool) -> tuple[float, float]:
+    options = [{"weights": columns["weight"]} if weighted else {} for columns in (batch, part)]
     alone = _network()
     with losses.on_this_process_only():
-        expected = loss([alone(view) for view in _views(batch, n_views)], None, batch)
+        expected = loss([alone(view) for view in _views(batch, n_views)], None, batch, **options[0])
         expected.backward()
     learnt = [(parameter, parameter.grad.clone()) for parameter in loss.parameters()]
     loss.zero_grad()
     together = DistributedDataParallel(_network())
-    value = loss(together(torch.cat(_views(part, n_views))).chunk(n_views), None, part)
+    value = loss(together(torch.cat(_views(part, n_views))).chunk(n_views), None, part, **options[1])
     value.backward()
     for parameter, _ in learnt:
         dist.all_reduce(parameter.grad)

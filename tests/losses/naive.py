@@ -294,9 +294,14 @@ def hard_negative(z1, z2, temperature, positive_prior, concentration):
 # ------------------------------------------------------------------ conditional contrastive learning with kernels
 
 
-def conditional_embedding(w, n, ridge):
+def conditional_embedding(w, n, ridge, own=True):
     k = torch.tensor([[w(i, j) for j in range(n)] for i in range(n)], dtype=torch.float64)
-    return torch.linalg.inv(k + ridge * torch.eye(n, dtype=torch.float64)) @ k
+    operator = torch.linalg.inv(k + ridge * torch.eye(n, dtype=torch.float64)) @ k
+    if own:
+        return operator
+    return torch.tensor(
+        [[operator[i, j] if i != j and operator[i, j] >= 1e-6 else 0 for j in range(n)] for i in range(n)]
+    )
 
 
 def _conditional_means(s, operator):
@@ -307,10 +312,10 @@ def _conditional_means(s, operator):
     return [mean.clamp(min=tiny) for mean in means]
 
 
-def weakly_supervised_cclk(z1, z2, w, temperature, ridge):
+def weakly_supervised_cclk(z1, z2, w, temperature, ridge, own=True):
     n = z1.shape[0]
     s = similarities(units(z1), units(z2), temperature)
-    m = _conditional_means(s, conditional_embedding(w, n, ridge))
+    m = _conditional_means(s, conditional_embedding(w, n, ridge, own))
     loss = 0.0
     for i in range(n):
         rest = total(torch.exp(s[i][j]) for j in range(n) if j != i)
@@ -318,10 +323,10 @@ def weakly_supervised_cclk(z1, z2, w, temperature, ridge):
     return loss / n
 
 
-def fair_cclk(z1, z2, w, temperature, ridge):
+def fair_cclk(z1, z2, w, temperature, ridge, own=True):
     n = z1.shape[0]
     s = similarities(units(z1), units(z2), temperature)
-    m = _conditional_means(s, conditional_embedding(w, n, ridge))
+    m = _conditional_means(s, conditional_embedding(w, n, ridge, own))
     return total(-log(torch.exp(s[i][i]) / (torch.exp(s[i][i]) + (n - 1) * m[i])) for i in range(n)) / n
 
 

@@ -61,6 +61,10 @@ def _age_or_sex(naive: ModuleType, m: Metadata) -> Any:
     return naive.weighted_sum((2.0, _age(naive, m)), (1.0, naive.categorical(m["sex"])))
 
 
+def _euclidean_laplacian(values: Tensor, sigma: float) -> Any:
+    return lambda i, j: float(torch.exp(-(values[i] - values[j]).norm() / sigma))
+
+
 def _embeddings(naive: ModuleType, z: Tensor) -> Tensor:
     return torch.stack(naive.units(z.detach()))
 
@@ -282,6 +286,20 @@ SPECIMENS = [
         "cclk-fair-linear",
         lambda: losses.FairCCLK(kernels.Linear("scores"), temperature=0.2, ridge=0.1),
         lambda N, a, b, m: N.fair_cclk(a, b, N.linear(m["scores"]), 0.2, 0.1),
+    ),
+    Specimen(
+        "cclk-weak-others",
+        lambda: losses.WeaklySupervisedCCLK(
+            kernels.Gaussian("age", sigma=9.0), temperature=0.2, ridge=0.1, own=False, symmetric=True
+        ),
+        lambda N, a, b, m: N.both_directions(
+            N.weakly_supervised_cclk, a, b, N.gaussian(m["age"], 9.0), 0.2, 0.1, False
+        ),
+    ),
+    Specimen(
+        "cclk-fair-others",
+        lambda: losses.FairCCLK(kernels.Laplacian("scores", sigma=2.0, norm=2), temperature=0.2, ridge=0.1, own=False),
+        lambda N, a, b, m: N.fair_cclk(a, b, _euclidean_laplacian(m["scores"], 2.0), 0.2, 0.1, False),
     ),
     Specimen(
         "cclk-hard-gaussian",

@@ -71,6 +71,43 @@ def test_hard_negatives_read_no_metadata_and_hold_the_condition_still(random_bat
     torch.testing.assert_close(ours, reference, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_the_condition_may_be_the_features_of_each_view(random_batch, naive, symmetric):
+    z1, z2, _ = random_batch(6, 4, seed=1)
+    h1, h2 = (20 * z[:, :3].detach() for z in (z2, z1))
+    loss = losses.HardNegativeCCLK(
+        Gaussian("embedding", sigma=9.0), on="features", temperature=0.2, ridge=0.05, symmetric=symmetric
+    )
+    assert (loss.columns, loss.reads_features) == ({}, True)
+    value = loss(z1, z2, {"features": torch.cat([h1, h2], 1)})
+    expected = naive.fair_cclk(z1, z2, naive.gaussian(h1, 9.0), 0.2, 0.05)
+    if symmetric:
+        expected = (expected + naive.fair_cclk(z2, z1, naive.gaussian(h2, 9.0), 0.2, 0.05)) / 2
+    torch.testing.assert_close(value, expected, rtol=1e-10, atol=1e-10)
+    with pytest.raises(DataError, match="no column 'features'"):
+        loss(z1, z2)
+
+
+def test_training_is_told_how_many_anchors_are_clamped(clamped_batch, naive):
+    loss = losses.WeaklySupervisedCCLK(Gaussian("age", sigma=3.0), temperature=0.1, ridge=0.01)
+    z1, z2, metadata = clamped_batch
+    operator = naive.conditional_embedding(naive.gaussian(metadata["age"], 3.0), 3, 0.01)
+    scores = torch.nn.functional.normalize(z1, dim=1) @ torch.nn.functional.normalize(z2, dim=1).T / 0.1
+    means = (scores.exp() @ operator).diagonal()
+    assert (means <= 0).tolist() == [True, False, True]
+    assert loss.figures(*clamped_batch)["clamped"].item() == pytest.approx(2 / 3)
+    (gradient,) = torch.autograd.grad(loss(z1, z2, metadata, reduction="none")[0, 0], z2)
+    assert gradient[1:].abs().max() > 0.1  # the clamped anchor still repels the others
+    others = losses.WeaklySupervisedCCLK(Gaussian("age", sigma=3.0), temperature=0.1, ridge=0.01, own=False)
+    assert others.figures(*clamped_batch)["clamped"].item() == 0
+    both = losses.SumOfObjectives({"a": loss, "b": losses.NTXent()}, weights={"a": 0.5})
+    figures = both.figures(*clamped_batch)
+    assert figures["a/clamped"].item() == pytest.approx(2 / 3)
+    assert {"b/bound", "term_b/alignment"} < set(figures)
+    terms = [value for name, value in figures.items() if name.startswith("term_")]
+    torch.testing.assert_close(sum(terms), both(*clamped_batch), rtol=1e-12, atol=1e-12)
+
+
 def test_ridge_matters_and_single_precision_agrees(random_batch):
     z1, z2, metadata = random_batch(12, 6, seed=2)
     values = []

@@ -68,6 +68,16 @@ class TestMutualInformation:
         assert best == sorted(best)
         assert 0.7 * INFORMATION < best[-1] < INFORMATION
 
+    def test_training_is_told_the_bounds(self, random_batch):
+        batch = random_batch(6, 4, n_labels=2)
+        labels = batch[2]["label"]
+        n_negatives = (labels != labels[:, None]).sum(1).double() * 2
+        expected = {losses.InfoNCE(): math.log(6), losses.NTXent(): math.log(6)}
+        expected[losses.SINCERE("label")] = (n_negatives + 1).log().mean().item()
+        for loss, most in expected.items():
+            found = loss.figures(*batch)
+            assert found["bound"].item() == pytest.approx(most - loss(*batch).item(), abs=1e-12)
+
     def test_the_number_of_candidates_gives_no_bound_for_ntxent(self):
         """Candidates come in pairs of one sample: log(2n − 1) − L exceeds the information of two symbols."""
         n, symbols = 6, torch.eye(2, dtype=torch.float64)

@@ -1,6 +1,8 @@
-"""Any number of views, temperatures that learn, and the digits of a loss near 0."""
+"""Any number of views, weights and values of anchors, temperatures that learn, and the digits of a loss near 0."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 import torch
@@ -16,7 +18,9 @@ AGE, LABEL = kernels.Gaussian("age", sigma=9.0), kernels.Categorical("label")
 class Loops:
     """The formulas, embedding by embedding, of views in a list; an anchor without a positive has no part in a mean."""
 
-    def __init__(self, views, metadata):
+    def __init__(self, views, metadata, weights=None, reduction="mean"):
+        self.weight = (torch.ones(len(views[0])) if weights is None else weights).tolist() * len(views)
+        self.reduction = reduction
         self.z = torch.cat([view / view.norm(dim=1, keepdim=True) for view in views])
         self.n, self.size = len(views[0]), len(self.z)
         self.s = self.z @ self.z.T / TAU
@@ -35,8 +39,11 @@ class Loops:
         return [j for j in range(self.size) if j != i]
 
     def mean(self, of_anchor):
-        found = [value for i in range(self.size) if (value := of_anchor(i)) is not None]
-        return sum(found) / len(found)
+        found = {i: value for i in range(self.size) if (value := of_anchor(i)) is not None}
+        values = [self.weight[i] * found.get(i, torch.zeros(())) for i in range(self.size)]
+        if self.reduction == "none":
+            return torch.stack(values).view(-1, self.n)
+        return sum(values) / (1 if self.reduction == "sum" else sum(self.weight[i] for i in found))
 
     def contrast(self, w, log_sum):
         """Mean over anchors of Σ_j w_ij/Σ w ( −s_ij + log_sum(i) )."""
@@ -66,21 +73,21 @@ class Loops:
         for i in range(self.size):
             apart = {j: 1 - self.alike(i, j) for j in self.others(i)}
             if (mass := sum(apart.values())) > 0:
-                anchors += 1
-                total = total + sum(apart[j] / mass * self.s[i, j].exp() for j in apart)
+                anchors += self.weight[i]
+                total = total + self.weight[i] * sum(apart[j] / mass * self.s[i, j].exp() for j in apart)
         return (total / anchors).log()
 
     def triplet(self):
         distances = {(i, j): (self.z[i] - self.z[j]).norm() for i in range(self.size) for j in self.others(i)}
         terms = [
-            distances[i, p] - distances[i, q] + 0.2
+            (distances[i, p] - distances[i, q] + 0.2, self.weight[i])
             for i in range(self.size)
             for p in self.others(i)
             for q in self.others(i)
             if self.same(i, p) and not self.same(i, q)
         ]
-        active = [term for term in terms if term > 0]
-        return sum(active) / len(active)
+        active = [(term, weight) for term, weight in terms if term > 0]
+        return sum(term * weight for term, weight in active) / sum(weight for _, weight in active)
 
     def rank_n_contrast(self):
         s = {(i, j): -(self.z[i] - self.z[j]).norm() / TAU for i in range(self.size) for j in self.others(i)}
@@ -89,7 +96,7 @@ class Loops:
             further = [k for k in self.others(i) if abs(self.age[i] - self.age[k]) >= abs(self.age[i] - self.age[j])]
             return torch.stack([s[i, k] for k in further]).logsumexp(0) - s[i, j]
 
-        return sum(term(i, j) for i, j in s) / len(s)
+        return self.mean(lambda i: sum(term(i, j) for j in self.others(i)) / (self.size - 1))
 
 
 # Each loss, its formula, and the fewest views it takes.
@@ -119,7 +126,7 @@ FORMULAS = {
     ),
     "uniformity": (
         lambda t: losses.GlobalUniformity(temperature=t),
-        lambda o: o.mean(o.log_sum) - torch.tensor(o.size - 1.0).double().log(),
+        lambda o: o.mean(lambda i: o.log_sum(i) - math.log(o.size - 1)),
         2,
     ),
     "sincere": (lambda t: losses.SINCERE("label", temperature=t), lambda o: o.sincere(0), 1),
@@ -149,13 +156,59 @@ def test_any_number_of_views_equals_the_double_loop(random_batch, hold, name):
         wanted = torch.autograd.grad(expected, views)
         for tile in (None, 5):
             hold(tile)
-            value = build(TAU)(views, None, metadata)
+            value = build(TAU)(views if tile else torch.stack(views), None, metadata)
             torch.testing.assert_close(value, expected, **TIGHT)
             for got, each in zip(torch.autograd.grad(value, views), wanted, strict=True):
                 torch.testing.assert_close(got, each, **TIGHT)
             parts = build(TAU).terms(views, None, metadata)
             torch.testing.assert_close(sum(parts.values()), expected, **TIGHT)
         hold(None)
+
+
+WEIGHTS = torch.tensor([0.5, 2.0, 0.0, 1.0, 3.0, 1.0], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("name", FORMULAS)
+def test_weighted_anchors_and_their_values_equal_the_double_loop(random_batch, hold, name, reduction):
+    build, formula, fewest = FORMULAS[name]
+    loss = build(TAU)
+    for n_views in (fewest, 3):
+        views, metadata = _views(random_batch, n_views)
+        if reduction != "mean" and not loss.of_anchors:
+            with pytest.raises(DataError, match=f"reduction must be 'mean' for {type(loss).__name__}"):
+                loss(views, None, metadata, reduction=reduction)
+            continue
+        expected = formula(Loops(views, metadata, WEIGHTS, reduction))
+        wanted = torch.autograd.grad(expected.square().sum(), views)
+        for tile in (None, 5):
+            hold(tile)
+            value = loss(views, None, metadata, weights=WEIGHTS, reduction=reduction)
+            torch.testing.assert_close(value, expected, **TIGHT)
+            for got, each in zip(torch.autograd.grad(value.square().sum(), views), wanted, strict=True):
+                torch.testing.assert_close(got, each, rtol=1e-9, atol=1e-9)
+            parts = loss.terms(views, None, metadata, weights=WEIGHTS, reduction=reduction)
+            torch.testing.assert_close(sum(parts.values()), expected, **TIGHT)
+
+
+def test_values_of_anchors_have_the_loss_as_their_mean(random_batch, specimen):
+    loss, batch = specimen.build(), random_batch(6, 5, seed=2)
+    torch.testing.assert_close(loss(*batch, weights=[2.0] * 6), loss(*batch), **TIGHT)
+    if loss.of_anchors:
+        assert loss(*batch, weights=torch.zeros(6)).item() == 0
+        values = loss(*batch, reduction="none")
+        assert values.shape == ((1 if getattr(loss, "symmetric", True) is False else 2), 6)
+        torch.testing.assert_close(values.mean(), loss(*batch), **TIGHT)
+        torch.testing.assert_close(values.sum(), loss(*batch, reduction="sum"), **TIGHT)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [([1.0, 1.0], "one number a sample"), ([1.0, -1.0, 1.0], "at least 0"), ([1.0, torch.nan, 1.0], "finite")],
+)
+def test_weights_that_are_none_are_refused(random_batch, wrong, message):
+    with pytest.raises(DataError, match=message):
+        losses.NTXent()(*random_batch(3, 4), weights=wrong)
 
 
 def test_one_view_is_a_tensor_alone(random_batch):
@@ -218,13 +271,34 @@ def test_a_temperature_that_learns_has_its_exact_gradient(random_batch, specimen
         given["kernel"] = loss.embedding_kernel
     learning = type(loss)(**{**given, "temperature": torch.nn.Parameter(torch.tensor(start, dtype=torch.float64))})
     assert [name for name, _ in learning.named_parameters()] == ["temperature"]
+    as_clip = type(loss)(**{**given, "temperature": "learnable"}).double()
+    as_clip.log_scale.data.fill_(-math.log(start))
+    slope = (values[1] - values[0]) / (2 * step)
     for tile in (None, 5):
         hold(tile)
         for value in (learning(z1, z2, metadata), sum(learning.terms(z1, z2, metadata).values())):
             of_z, of_temperature = torch.autograd.grad(value, (z1, learning.temperature))
             torch.testing.assert_close(of_z, expected, **TIGHT)
-            slope = (values[1] - values[0]) / (2 * step)
             assert of_temperature.item() == pytest.approx(slope, rel=1e-6, abs=1e-7)
+        (of_scale,) = torch.autograd.grad(as_clip(z1, z2, metadata), as_clip.log_scale)
+        assert of_scale.item() == pytest.approx(-start * slope, rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("given", ["learnable", torch.nn.Parameter(torch.tensor(0.07))])
+def test_a_temperature_that_learns_stays_at_a_hundredth_or_above(given):
+    loss = losses.NTXent(temperature=given)
+    assert loss.tau.item() == pytest.approx(0.07)
+    optimizer = torch.optim.SGD(loss.parameters(), lr=1e6)
+    z = torch.eye(4, 3)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss(z, z).backward()
+        optimizer.step()
+    with torch.no_grad():
+        value = loss(z, z)
+    assert loss.tau.item() == pytest.approx(0.01)
+    assert value == losses.NTXent(temperature=loss.tau.item())(z, z)
+    assert loss.figures(z, z)["temperature"].item() == pytest.approx(0.01)
 
 
 def test_a_temperature_of_several_numbers_or_none_is_refused():

@@ -80,6 +80,7 @@ def main():
     if encoder.n_dims == 2:
         images, made_views = Pictures(), views_of_pictures
     given = data(metadata={"age": age}, images=images, **changes.pop("data", {}))
+    temperature = torch.nn.Parameter(torch.tensor(0.5))  # learns
     calls = []
 
     def watched(volumes, names, *, epoch):
@@ -97,7 +98,7 @@ def main():
         run(
             folder,
             resume=resume,
-            objective=losses.YAwareInfoNCE(Gaussian("age", sigma=3.0), temperature=0.5),
+            objective=losses.YAwareInfoNCE(Gaussian("age", sigma=3.0), temperature=temperature),
             made_views=watched,
             given=given,
             encoder=encoder,

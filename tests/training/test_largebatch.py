@@ -123,8 +123,9 @@ def test_batch_norm_sees_micro_batches_and_moves_its_running_statistics_once():
     for part in parts_of(ROWS, 3):  # all micro-batches in one graph: what the two passes must amount to
         volumes = torch.stack([Images()[row]["image"] for row in part])
         features.append(session.encode_views(volumes, torch.tensor(part), epoch=0))
-    z1, z2 = session.project(torch.cat(features, dim=1))
-    session.objective(z1, z2, session.metadata_of(torch.tensor(ROWS))).backward()
+    both = torch.cat(features, dim=1)
+    z1, z2 = session.project(both)
+    session.objective(z1, z2, session.metadata_of(torch.tensor(ROWS), both)).backward()
     assert relative(found, torch.cat([p.grad.flatten() for p in reference.parameters()])) < 1e-5
     assert relative(found, step(network("batch"), None)[0]) > 1e-2  # which is not the gradient of the whole batch
     statistics = {name: buffer for name, buffer in reference.named_buffers() if "batches" not in name}
@@ -156,8 +157,9 @@ def test_both_passes_draw_the_same_dropout_and_views():
         volumes = torch.stack([Images()[row]["image"] for row in part])
         with drawing(session, Position(), number):
             features.append(session.encode_views(volumes, torch.tensor(part), epoch=0))
-    z1, z2 = session.project(torch.cat(features, dim=1))
-    session.objective(z1, z2, session.metadata_of(torch.tensor(ROWS))).backward()
+    both = torch.cat(features, dim=1)
+    z1, z2 = session.project(both)
+    session.objective(z1, z2, session.metadata_of(torch.tensor(ROWS), both)).backward()
     expected = torch.cat([p.grad.flatten() for p in reference.parameters()])
     assert relative(found, expected) < 1e-5
     assert relative(step(with_dropout(), 3, made_views=random_views)[0], found) == 0

@@ -6,6 +6,7 @@ import pytest
 import torch
 from tiny import N_SCANS, Contrast, Images, after, data, model, rows_of, run, settings, views, weights
 
+from neurocontrast import losses
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingInterrupted, TrainingSuspended
 from neurocontrast.parallel.collectives import Processes
@@ -178,6 +179,19 @@ def test_kernel_is_checked_on_all_rows_and_fitted_on_training_rows(tmp_path):
     assert torch.equal(objective.kernel.checked[0], age)
     assert objective.kernel.checked[1][3] == "sub-03"
     assert torch.equal(objective.kernel.fitted, age[:10])
+
+
+def test_a_temperature_that_learns_is_trained_recorded_and_resumed(tmp_path):
+    def one(folder, **changes):
+        return run(tmp_path / folder, objective=losses.NTXent(temperature="learnable"), **changes)[1]
+
+    whole = one("whole", epochs=2, weight_decay=0.1)
+    found = [row["train_temperature"] for row in whole.metrics]
+    assert found[0] != found[1]
+    assert found == pytest.approx([0.07, 0.07], abs=0.02)
+    one("cut", epochs=1, weight_decay=0.1)
+    assert one("cut", epochs=2, weight_decay=0.1, resume=True).metrics[1]["train_temperature"] == found[1]
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
 
 
 def test_metadata_of_the_batch_reach_the_objective(tmp_path):

@@ -55,6 +55,7 @@ class Contrast(torch.nn.Module):
 
     kernel = None
     contrasts = True
+    reads_features = False
 
     def __init__(self):
         super().__init__()
@@ -76,6 +77,9 @@ class Contrast(torch.nn.Module):
         loss = cross_entropy(scores, torch.arange(len(scores)))
         alignment = -scores.diagonal().mean()
         return {"alignment": alignment, "uniformity": loss - alignment}
+
+    def figures(self, z1, z2, metadata=None):
+        return {f"term_{name}": value for name, value in self.terms(z1, z2, metadata).items()}
 
 
 def views(volumes, names, *, epoch):

@@ -1,0 +1,149 @@
+"""Weighted sums of losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, ValidationInfo, field_validator
+from torch import Tensor, nn
+
+from neurocontrast.exceptions import ConfigError, one_of, suggestion
+from neurocontrast.kernels import Kind, Metadata
+from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.losses.registry import read_objective
+from neurocontrast.settings import Configurable, NonNegative
+
+__all__ = ["SumOfObjectives"]
+
+_Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+def _single(given: Any, info: ValidationInfo) -> Any:
+    if isinstance(given, nn.Module):
+        if not isinstance(given, Objective) or not given.contrasts:
+            raise ValueError(f"must be a contrastive loss of neurocontrast.losses, got {given!r}")
+        return given
+    return read_objective(given, from_json=info.mode == "json", sums=False)
+
+
+class SumOfObjectives(Configurable, nn.Module):
+    """Weighted sum of objectives on the same two views, each with its own kernel.
+
+    For instance conditional alignment and uniformity on age, plus a fair loss on the site, which is forgotten.
+
+    Parameters
+    ----------
+    objectives : mapping of str to Objective
+        Each under the name its terms are logged with.
+    weights : mapping of str to float, optional
+        At least 0, by the same names; 1 where not given.
+
+    Examples
+    --------
+    >>> from neurocontrast import losses
+    >>> from neurocontrast.kernels import Categorical, Gaussian
+    >>> both = losses.SumOfObjectives(
+    ...     {
+    ...         "learn": losses.ConditionalAlignmentUniformity(Gaussian("age", sigma=5.0)),
+    ...         "forget": losses.FairCCLK(Categorical("site")),
+    ...     },
+    ...     weights={"forget": 0.5},
+    ... )
+    >>> sorted(both.columns)
+    ['age', 'site']
+    """
+
+    contrasts = True
+    tag = "loss"
+
+    class Settings(LossSettings):
+        objectives: Annotated[dict[_Name, Annotated[Any, PlainValidator(_single)]], Field(min_length=1)]
+        weights: dict[str, NonNegative] = Field(default_factory=dict)
+
+        @field_validator("weights")
+        @classmethod
+        def _of_objectives(cls, weights: dict[str, float], info: ValidationInfo) -> dict[str, float]:
+            names = info.data.get("objectives", {})
+            for name in weights.keys() - names.keys() if names else ():
+                near = suggestion(name, names)
+                raise ValueError(f"must be by the objectives' names, {one_of(names)}, got '{name}'.{near}")
+            return weights
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__()
+        self.configure(*arguments, **keywords)
+        _ = self.columns
+
+    def accept(self, name: str, value: Any) -> None:
+        """Keep a value of the settings; an objective without a weight has the weight 1."""
+        if name == "objectives":
+            self.objectives = nn.ModuleDict(value)
+        else:
+            self.weights = {name: float(value.get(name, 1.0)) for name in self.objectives}
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether any of them needs the encoder's features, see `Objective`."""
+        return any(part.reads_features for _, part in self._parts())
+
+    @property
+    def columns(self) -> dict[str, Kind]:
+        """The metadata columns that any of them needs."""
+        found: dict[str, Kind] = {}
+        for name, objective in self._parts():
+            for column, kind in objective.columns.items():
+                if found.setdefault(column, kind) != kind:
+                    raise ConfigError(
+                        f"Column '{column}' is read as {kind} by '{name}' and as {found[column]} by another objective; "
+                        "choose one."
+                    )
+        return found
+
+    def forward(
+        self,
+        z1: Tensor | Sequence[Tensor],
+        z2: Tensor | None = None,
+        metadata: Metadata | None = None,
+        *,
+        weights: Tensor | None = None,
+    ) -> Tensor:
+        """Return the weighted sum, a scalar; the arguments are those of `Objective`."""
+        first, *others = (self.weights[name] * part(z1, z2, metadata, weights=weights) for name, part in self._parts())
+        return sum(others, first)
+
+    def terms(
+        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None, **options: Any
+    ) -> dict[str, Tensor]:
+        """Return the weighted parts of every objective, as ``name/part``; they sum to the loss."""
+        return {
+            f"{name}/{part}": self.weights[name] * value
+            for name, objective in self._parts()
+            for part, value in objective.terms(z1, z2, metadata, **options).items()
+        }
+
+    def figures(
+        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
+    ) -> dict[str, Tensor]:
+        """Return what training records, see `Objective.figures`, as ``term_name/part`` and ``name/bound``."""
+        found = dict[str, Tensor]()
+        for name, objective in self._parts():
+            for figure, value in objective.figures(z1, z2, metadata).items():
+                part = figure.removeprefix("term_")
+                is_term = part != figure
+                found[f"{'term_' if is_term else ''}{name}/{part}"] = (self.weights[name] if is_term else 1) * value
+        return found
+
+    def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
+        for _, objective in self._parts():
+            objective.check(metadata, names=names)
+
+    def fit(self, metadata: Metadata) -> None:
+        for _, objective in self._parts():
+            objective.fit(metadata)
+
+    def extra_repr(self) -> str:
+        return f"weights={self.weights}"
+
+    def _parts(self) -> list[tuple[str, Objective]]:
+        return [(name, part) for name, part in self.objectives.items() if isinstance(part, Objective)]

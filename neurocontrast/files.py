@@ -92,17 +92,17 @@ def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> N
         raise ConfigError(f"{parameter}: '{path}' cannot be written ({why}). Give another path.") from error
 
 
-def check_output_file(path: Path, suffix: str, *, overwrite: bool) -> None:
+def check_output_file(path: Path, suffix: str, *, overwrite: bool, parameter: str = "out") -> None:
     """Refuse an output that is no file of this ending, that exists and may not be replaced, or cannot be written.
 
     What killed writers of the file left is removed first.
     """
     sweep_files(path)
     if path.is_dir() or path.suffix != suffix:
-        raise ConfigError(f"out: must be a file that ends in {suffix}, got '{path}'.")
+        raise ConfigError(f"{parameter}: must be a file that ends in {suffix}, got '{path}'.")
     if path.exists() and not overwrite:
-        raise ConfigError(f"out: '{path}' exists. Give another file, or replace it with --overwrite.")
-    check_writable(path)
+        raise ConfigError(f"{parameter}: '{path}' exists. Give another file, or replace it with overwrite=True.")
+    check_writable(path, parameter=parameter)
 
 
 def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str) -> None:
@@ -117,7 +117,7 @@ def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if not overwrite:
-        raise ConfigError(f"out: the folder '{folder}' is not empty. Give another, or replace it with --overwrite.")
+        raise ConfigError(f"out: the folder '{folder}' is not empty. Give another, or replace it with overwrite=True.")
     if not (folder / marker).is_file():
         raise ConfigError(
             f"out: the folder '{folder}' is not {what} (it holds no {marker}), so it is not replaced. "

@@ -237,6 +237,10 @@ def check(
         bool, option("Check the table and that its files exist; open no image.", "--table-only")
     ] = False,
     phi: Annotated[bool, option("Also look for what could identify a patient, such as names.", "--phi")] = False,
+    write_good: Annotated[
+        Path | None, option("Table to write, of the rows without a problem; the exit code is then 0.", metavar="FILE")
+    ] = None,
+    overwrite: Overwrite = False,
 ) -> Result:
     """Check a table of scans or images and every file in it, and list all problems at once (exit code 2 if any).
 
@@ -259,6 +263,10 @@ def check(
         n_workers=settings.n_workers,
         deep=not table_only,
         phi=phi,
+        write_good=write_good,
+        overwrite=overwrite,
         progress=given.progress,
     )
-    return Result(found.facts(), notes=[found.to_text()], exit_code=0 if found.passed else 2)
+    return Result(
+        found.facts(), notes=[found.to_text()], path=found.good, exit_code=0 if found.passed or found.good else 2
+    )

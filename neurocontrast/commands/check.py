@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from neurocontrast.data.cohort import Cohort, inspect_cohort
+from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
+from neurocontrast.data.listing import read_text_table, write_rows
 from neurocontrast.data.natural.checking import inspect_images
 from neurocontrast.data.natural.images_settings import SPLITS
 from neurocontrast.data.natural.store import is_image_path
@@ -18,7 +19,8 @@ from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
 from neurocontrast.data.sources import check_kind
-from neurocontrast.files import files_of
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.files import check_output_file, files_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.preprocessing import Preprocessing
 
@@ -39,6 +41,7 @@ class CheckReport:
     simulated: bool
     deep: bool  # whether every voxel was read, or headers alone
     phi: dict[str, int] | None = None  # fields found that could identify a patient, and files that could not be read
+    good: Path | None = None  # the table of the rows without a problem
 
     @property
     def passed(self) -> bool:
@@ -54,6 +57,7 @@ class CheckReport:
             "problems": [problem._asdict() for problem in self.problems.found],
             "warnings": list(self.warnings),
             **({} if self.phi is None else {"phi": self.phi}),
+            **({} if self.good is None else {"good": str(self.good)}),
             "summary": json.loads(self.summary.to_json(orient="index")),
         }
 
@@ -74,6 +78,9 @@ class CheckReport:
         parts.append("No problems." if self.passed else self.problems.to_text(n_shown))
         if self.phi == {"n_found": 0, "n_unread": 0}:
             parts.append("Nothing was found that could identify a patient.")
+        if self.good is not None:
+            n_bad = len({problem.line for problem in self.problems.found})
+            parts.append(f"{self.good}: the {self.n_scans - n_bad} rows without a problem; {n_bad} were left out.")
         return "\n\n".join(parts)
 
 
@@ -86,10 +93,12 @@ def check(
     kind: Literal["volumes", "images"] | None = None,
     deep: bool = True,
     phi: bool = False,
+    write_good: str | Path | None = None,
+    overwrite: bool = False,
     n_workers: int = 2,
     progress: Progress = SILENT,
 ) -> CheckReport:
-    """Check a table of scans, or of natural images, and the images themselves, and write nothing.
+    """Check a table of scans, or of natural images, and the images themselves.
 
     Parameters
     ----------
@@ -103,11 +112,20 @@ def check(
         Read every voxel; otherwise headers alone.
     phi : bool
         Also look for columns, header fields and JSON files that could identify a patient.
+    write_good : path, optional
+        Table to write, of the rows without a problem, ending in ``.tsv``.
+    overwrite : bool
+        Whether a `write_good` that exists is replaced.
     n_workers : int
         Processes that read images.
     progress : Progress
         Receives progress messages.
     """
+    good = None if write_good is None else Path(write_good)
+    if good is not None:
+        check_output_file(good, ".tsv", overwrite=overwrite, parameter="write_good")
+        if good.resolve() == Path(participants).expanduser().resolve():
+            raise ConfigError(f"write_good: {good} is the table that is checked. Write another file.")
     inspection = inspect_cohort(participants, images_root=images_root, channels=channels)
     cohort, problems = inspection.cohort, inspection.problems
     holds_images = _holds_images(cohort)
@@ -132,6 +150,8 @@ def check(
         summary = summary.drop(columns=[name for name in summary if str(name).startswith("age")])
         files = [Path(path) for scan in cohort.subset(rows).scans for path in files_of(scan)]
         found = look_for_identities(cohort.source, files, problems)
+    if good is not None:
+        _write_good(good, inspection)
     return CheckReport(
         source=cohort.source,
         kind="images" if holds_images else "volumes",
@@ -143,7 +163,18 @@ def check(
         simulated=cohort.simulated,
         deep=deep,
         phi=found,
+        good=good,
     )
+
+
+def _write_good(good: Path, inspection: Inspection) -> None:
+    """Write the rows that no problem names; refuse where a problem is of no single row, or every row has one."""
+    bad, listing = {problem.line for problem in inspection.problems.found}, read_text_table(inspection.cohort.source)
+    rows = [row for row, line in enumerate(listing.lines) if line not in bad]
+    if None in bad or not rows:
+        why = "a problem is not of single rows" if None in bad else "no row is without a problem"
+        raise DataError(f"{inspection.problems.to_text()}\nwrite_good: nothing was written, since {why}.")
+    write_rows(good, listing, rows, root=inspection.cohort.root)
 
 
 def _holds_images(cohort: Cohort) -> bool:

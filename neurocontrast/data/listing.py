@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,10 +14,11 @@ import pandas as pd
 from neurocontrast.data.columns import text_of
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, suggestion
+from neurocontrast.files import write_table
 from neurocontrast.reading import read_bytes
 from neurocontrast.tables import read_parquet, read_workbook
 
-__all__ = ["Listing", "read_sheet", "read_text_table"]
+__all__ = ["Listing", "read_sheet", "read_text_table", "write_rows"]
 
 _NOT_TEXT = {
     b"PK\x03\x04": "an Excel workbook or zip archive",
@@ -89,6 +92,36 @@ def read_sheet(path: Path) -> Listing:
         return read_text_table(path)
     columns = {str(name).strip(): [text_of(cell).strip() for cell in table[name]] for name in table}
     return Listing(path, columns, list(range(2, len(table) + 2)))
+
+
+def write_rows(
+    target: Path, listing: Listing, rows: Sequence[int], *, root: Path, added: Mapping[str, Sequence[str]] = {}
+) -> None:
+    """Write rows of a table as ``.tsv``, with paths that lead from the new table to the same files.
+
+    Parameters
+    ----------
+    target : Path
+        Table to write.
+    listing : Listing
+        Table of the rows.
+    rows : sequence of int
+        Places of the rows in `listing`.
+    root : Path
+        Folder that relative paths of `listing` start from.
+    added : mapping of str to sequence of str
+        Further columns, one cell for each row of `listing`; they replace columns of the same name.
+    """
+    columns = {**listing.columns, **added}
+    table = pd.DataFrame({name: [cells[row] for row in rows] for name, cells in columns.items()})
+    write_table(target, table.map(lambda cell: _seen_from(target.absolute().parent, root, cell)))
+
+
+def _seen_from(start: Path, root: Path, cell: str) -> str:
+    """Return a cell, and a relative path of a file as it is from another folder."""
+    path, number, image = cell.partition("#")
+    is_path = "." in path and not Path(path).is_absolute() and (root / path).is_file()
+    return f"{os.path.relpath(root / path, start)}{number}{image}" if is_path else cell
 
 
 def _decode(source: Path) -> str:

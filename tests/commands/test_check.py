@@ -6,9 +6,10 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from neurocontrast.cli import run
 from neurocontrast.commands.check import check
-from neurocontrast.data.cohort import Cohort
-from neurocontrast.exceptions import DataError
+from neurocontrast.data.cohort import Cohort, read_cohort
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.transforms import Preprocessing
 
 
@@ -53,6 +54,26 @@ def test_problems_of_table_and_images_are_told_together(table):
         "line 6, s4, column 'age'",
     ):
         assert part in text
+
+
+def test_rows_without_a_problem_become_a_table_elsewhere(table, tmp_path, capsys):
+    (table.parent / "1.nii.gz").write_bytes(b"")
+    table.write_text(table.read_text().replace("\t34\t", "\t-34\t").replace("\t33\t", "\t89+\t"))
+    good = tmp_path / "mended" / "good.tsv"
+    assert run(["check", str(table), "--write-good", str(good), "--set", "data.n_workers=1", "-q"]) == 0
+    assert "the 4 rows without a problem; 2 were left out" in capsys.readouterr().out
+    assert good.read_text().splitlines()[3] == "s3\t../3.nii.gz\t89+\tF\tB\tc"
+    assert list(read_cohort(good).table["participant_id"]) == ["s0", "s2", "s3", "s5"]
+    assert check(good, n_workers=0).passed
+    with pytest.raises(ConfigError, match=r"write_good: '.*good.tsv' exists\. .*overwrite=True"):
+        check(table, write_good=good)
+    with pytest.raises(ConfigError, match="is the table that is checked"):
+        check(table, write_good=table, overwrite=True)
+    for row in range(6):
+        (table.parent / f"{row}.nii.gz").unlink()
+    with pytest.raises(DataError, match=r"(?s)7 problems.*write_good: nothing was written, since no row"):
+        check(table, write_good=tmp_path / "none.tsv")
+    assert not (tmp_path / "none.tsv").exists()
 
 
 def test_scans_are_named_once_however_many_problems_there_are(table, monkeypatch):

@@ -147,7 +147,7 @@ def test_an_encoder_alone_embeds_with_a_warning(run, embedded, cohort, config, t
 
 def test_an_existing_file_is_replaced_only_when_asked(embedded, run, cohort, config):
     before = embedded.read_bytes()
-    with pytest.raises(ConfigError, match=r"exists\. Give another file, or replace it with --overwrite"):
+    with pytest.raises(ConfigError, match=r"exists\. Give another file, or replace it with overwrite=True"):
         neurocontrast.embed(run, participants=cohort, out=embedded, config=config)
     assert embedded.read_bytes() == before
     neurocontrast.embed(run, participants=cohort, out=embedded, config=config, overwrite=True)

@@ -69,7 +69,7 @@ EVALUATIONS: dict[str, dict[str, Any]] = {
     "weak": {"target": "diagnosis", "C": (0.1,), "threshold": 0.4},
     "knn": {"target": "diagnosis", "probe": "knn", "threshold": "prevalence"},
     "combat": {"target": "diagnosis", "harmonise": "combat", "residualise": ("age",)},
-    "recentred": {"target": "age", "recentre": "site", "n_repeats": 2},
+    "repeated": {"target": "age", "n_repeats": 2},
     "site": {"target": "site"},
     "curve": {"target": "diagnosis", "train_sizes": (20, 40), "n_draws": 2},
 }

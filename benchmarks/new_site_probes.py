@@ -1,12 +1,11 @@
-"""What the probe can do at a new site, on features of `new_site.py`: its penalty, recentring, and the check of scans.
+"""What the probe can do at a new site, on features of `new_site.py`: its penalty, and the check of scans.
 
     python benchmarks/new_site.py --out benchmarks/results/new_site
     python benchmarks/new_site_probes.py --out benchmarks/results/new_site --variants before input-views
 
 For each pretrained variant and seed, the package's own `evaluate` fits a probe of age on the pretraining scans and
-tests it (`--test`) on people of known sites and of the new site: as it is, with a penalty chosen by leaving sites out,
-and with sites recentred (transductive: it takes the new site's unlabelled scans). Beside the errors: how many scans the
-check of outlyingness flags, at known sites and at the new one.
+tests it (`--test`) on people of known sites and of the new site: as it is, and with a penalty chosen by leaving sites
+out. Next to the errors: how many scans the check of outlyingness flags, at known sites and at the new one.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ ROOT = Path(__file__).resolve().parent
 PROBES: dict[str, dict[str, Any]] = {
     "as it is": {},
     "penalty by leaving sites out": {"inner_splits": "leave-site-out"},
-    "recentred": {"recentre": "site", "recentre_preserve": ()},
-    "recentred, sex kept": {"recentre": "site", "recentre_preserve": ("sex",)},
 }
 FOLDS = {"transfer": "without-novosibirsk", "simulated": "without-four-scanners"}
 COLUMNS = {

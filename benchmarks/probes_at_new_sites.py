@@ -1,4 +1,4 @@
-"""What probes do at a site that was never seen: as they are, recentred, with penalties chosen for it, clipped.
+"""What probes do at a site that was never seen: as they are, with penalties chosen for it, clipped.
 
     python benchmarks/probes_at_new_sites.py EMB.parquet [EMB2.parquet ...] --target age
 
@@ -23,9 +23,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "as is": {},
     "clip": {"clip": True},
     "inner leave-site-out": {"inner_splits": "leave-site-out"},
-    "recentred, nothing kept": {"recentre": "site", "recentre_preserve": ()},
-    "recentred": {"recentre": "site"},
-    "recentred, inner leave-site-out": {"recentre": "site", "inner_splits": "leave-site-out"},
 }
 FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "allow_overlap": True}
 

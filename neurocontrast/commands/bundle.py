@@ -69,8 +69,7 @@ def bundle(
     Raises
     ------
     ConfigError
-        Where the run or the probe cannot be bundled: transforms from Python, natural images, recentring, joined
-        features.
+        Where the run or the probe cannot be bundled: transforms from Python, natural images, joined features.
     CheckpointError
         Where a file of the run or of the probe is missing, damaged or of another version.
     """
@@ -108,11 +107,6 @@ def bundle(
 
 def _probe_of(evaluation: Path, contract: Mapping[str, Any]) -> FittedProbe:
     probe = load_probe(evaluation)
-    if probe.recentring is not None:
-        raise ConfigError(
-            f"{evaluation}: its probe needs features recentred by site, which takes the scans of a site together; a "
-            "bundle sees one at a time. Evaluate with recentre=none."
-        )
     if probe.blocks:
         raise ConfigError(
             f"{evaluation}: its probe was fitted on joined features of {len(probe.blocks)} encoders; a bundle has one."

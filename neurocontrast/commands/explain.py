@@ -222,11 +222,6 @@ def _explain_scans(
 
 def _readout(probe: FittedProbe, positive: str | None) -> _Readout:
     """Return the linear function of features as they are: a log-odds, a margin, or the predicted number."""
-    if probe.recentring is not None:
-        raise ConfigError(
-            "explanation: the probe was fitted on recentred features, which one scan alone does not have. Explain an "
-            "evaluation with recentre=none."
-        )
     if probe.blocks:
         raise ConfigError(
             f"explanation: the probe was fitted on joined features ({one_of(each.name for each in probe.blocks)}), and "

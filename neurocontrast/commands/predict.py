@@ -19,12 +19,10 @@ from neurocontrast.data.listing import Listing, read_text_table
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
-from neurocontrast.evaluation.adjustment import FEW_SUBJECTS
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
 from neurocontrast.evaluation.distribution import count_outside, outside_message
 from neurocontrast.evaluation.few_shot import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
-from neurocontrast.evaluation.transformers.sites import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
 from neurocontrast.progress import SILENT, Progress
@@ -54,10 +52,8 @@ def predict(
 ) -> Path:
     """Apply the probe of an evaluation to embeddings of the same encoder, or to scans; return the predictions' path.
 
-    If the probe was fitted on recentred features, features are recentred: by the learned means of training sites, and
-    by the mean of the scans in this table for other sites (transductive). Scans are embedded first, as
-    `neurocontrast.embed` does; a scan that cannot be read stops no other. A call that was killed, or had scans that
-    failed, continues when it is made again: what is embedded is not read again.
+    Scans are embedded first, as `neurocontrast.embed` does; a scan that cannot be read stops no other. A call that was
+    killed, or had scans that failed, continues when it is made again: what is embedded is not read again.
 
     Parameters
     ----------
@@ -109,7 +105,7 @@ def predict(
 
         scans = open_scans(Path(run), path, fitted, out=target, images_root=images_root, config=config)
         tidy, doubts = scans.tidy, list(scans.cohort.warnings)
-    truths, recentred = _truths(fitted, tidy, calibrate), _recentred(fitted, tidy)
+    truths = _truths(fitted, tidy, calibrate)
     if scans is None:
         table = _predictions(fitted, tidy, features, outside_percentile)
     else:
@@ -117,9 +113,9 @@ def predict(
         origin = scans.origin(table)
     calibration = None if truths is None else _calibrated(fitted, tidy, table, truths, Path(str(calibrate)).name)
     outside = _outside(fitted, tidy, table, outside_percentile)
-    for message in (*doubts, *_doubts(fitted, table, recentred, outside, calibration)):
+    for message in (*doubts, *_doubts(fitted, table, outside, calibration)):
         progress.warning(message)
-    parts = {"recentred": recentred, "outlyingness": outside, "calibration": calibration}
+    parts = {"outlyingness": outside, "calibration": calibration}
     write_table_with_json(target, table, _origin(fitted, table) | origin | parts)
     if scans is not None and table["error"].isna().all():
         scans.finished.remove()
@@ -256,7 +252,6 @@ def _labels(fitted: FittedProbe, tidy: pd.DataFrame, path: Path) -> Listing:
 def _doubts(
     fitted: FittedProbe,
     table: pd.DataFrame,
-    recentred: list[dict[str, Any]] | None,
     outside: dict[str, Any] | None,
     calibration: dict[str, Any] | None,
 ) -> Iterator[str]:
@@ -266,14 +261,6 @@ def _doubts(
         yield (
             f"{n_known} of {len(table)} scans are of subjects that the probe was fitted on (trained_on). These "
             "predictions do not test the probe."
-        )
-    few = [each for each in recentred or [] if each["by"] == "own scans" and each["n_subjects"] < FEW_SUBJECTS]
-    if few:
-        listed = ", ".join(f"{each['site']} {each['n_subjects']}" for each in few[:8])
-        yield (
-            f"{len(few)} sites that the probe has not seen have fewer than {FEW_SUBJECTS} subjects here ({listed}): "
-            "the mean of the site is mostly that of these people, and predictions are drawn to the training mean. "
-            "Give more of their scans, which need no label."
         )
     if fitted.distribution is None:
         yield "The probe has no distribution of its training scans, so scans outside of it cannot be found."
@@ -286,21 +273,6 @@ def _doubts(
             f"calibrate: these sites keep their predictions, because a shift takes at least {MIN_SHOTS} labelled "
             f"subjects, of both classes where there are two: {', '.join(unshifted)}."
         )
-
-
-def _recentred(fitted: FittedProbe, tidy: pd.DataFrame) -> list[dict[str, Any]] | None:
-    """Return the origin of each site's mean; None for a probe of features that are not recentred."""
-    if fitted.recentring is None:
-        return None
-    missing = int(tidy["site"].isna().sum())
-    if missing:
-        raise DataError(
-            f"site: {missing} of {len(tidy)} scans have no site, and this probe needs features recentred by site "
-            "(its evaluation had recentre=site). Fill in their site, or leave them out."
-        )
-    counts, known = tidy.groupby("site")["subject_id"].nunique(), set(fitted.recentring.sites_)
-    return [{"site": site, "n_subjects": int(n), "by": "training" if site in known else "own scans"}
-            for site, n in counts.items()]  # fmt: skip
 
 
 def _predictions_of_scans(
@@ -324,8 +296,6 @@ def _predictions(
     fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating], threshold: float
 ) -> pd.DataFrame:
     table = tidy[_IDENTIFIERS].copy()
-    if fitted.recentring is not None:
-        features = recentre_table(fitted.recentring, features, tidy)
     scores = fitted.predict(features)
     if fitted.kind == "multiclass":
         for code, name in enumerate(fitted.classes):

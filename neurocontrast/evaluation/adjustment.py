@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import pandas as pd
 
@@ -13,44 +12,32 @@ from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import MIN_INNER_SITES, MIN_LEFT_OUT_SUBJECTS, site_inner_folds
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.transformers import ComBat, Residualiser, SideColumnTransformer, SiteRecentring
+from neurocontrast.evaluation.transformers import ComBat, Residualiser, SideColumnTransformer
 from neurocontrast.evaluation.transformers.sites import MIN_SITE_SCANS
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
-__all__ = ["FEW_SUBJECTS", "adjustments", "check_adjustment", "choose_covariates", "kept_columns",
-           "look_at_adjustment"]  # fmt: skip
+__all__ = ["adjustments", "check_adjustment", "choose_covariates", "kept_columns", "look_at_inner_folds"]
 
 OPTIONAL = ("tiv",)
 """Covariates that are asked for by default and not missed where a table does not have them."""
-FEW_SUBJECTS = 10
-"""The mean of a site with fewer subjects is mostly that of these people, not of the site: warned about."""
 
 
 def adjustments(
-    table: pd.DataFrame, settings: EvaluationSettings, *, target: str, recentre: bool = True, predicted: str = ""
+    table: pd.DataFrame, settings: EvaluationSettings, *, target: str, predicted: str = ""
 ) -> tuple[SideColumnTransformer, ...]:
     """Return the steps that the settings ask for; none preserves the target, nor the column that is `predicted`."""
     steps: list[SideColumnTransformer] = []
-    kept = {
-        by: tuple(name for name in kept_columns(table, settings, by=by, target=target) if name != predicted)
-        for by in ("harmonise", "recentre")
-    }
     if settings.harmonise == "combat":
-        steps.append(ComBat("site", preserve=kept["harmonise"], handle_unknown="ignore"))
-    if settings.residualise:
-        steps.append(Residualiser(settings.residualise))
-    if recentre and settings.recentre != "none":
-        steps.append(SiteRecentring("site", subject="subject_id", preserve=kept["recentre"]))
-    return tuple(steps)
+        kept = tuple(name for name in kept_columns(table, settings, target=target) if name != predicted)
+        steps.append(ComBat("site", preserve=kept, handle_unknown="ignore"))
+    return (*steps, Residualiser(settings.residualise)) if settings.residualise else tuple(steps)
 
 
-def kept_columns(
-    table: pd.DataFrame, settings: EvaluationSettings, *, by: Literal["harmonise", "recentre"], target: str
-) -> tuple[str, ...]:
-    """Return the covariates whose effect an adjustment keeps: those that are there and vary, never the target."""
-    if getattr(settings, by) == "none":
+def kept_columns(table: pd.DataFrame, settings: EvaluationSettings, *, target: str) -> tuple[str, ...]:
+    """Return the covariates whose effect ComBat keeps: those that are there and vary, never the target."""
+    if settings.harmonise == "none":
         return ()
-    return choose_covariates(table, getattr(settings, f"{by}_preserve"), target=target, sites_held_out=True)[0]
+    return choose_covariates(table, settings.harmonise_preserve, target=target, sites_held_out=True)[0]
 
 
 def choose_covariates(
@@ -98,14 +85,12 @@ def check_adjustment(
             )
     if settings.inner_splits == "leave-site-out" and target == "site":
         raise ConfigError("inner_splits: a site that is left out cannot be predicted. Use inner_splits=stratified.")
-    if settings.recentre != "none":
-        _check_recentring(table, settings, target)
 
 
-def _check_column(table: pd.DataFrame, name: str, option: str, *, excluded: Sequence[str] = IDENTIFIERS) -> None:
+def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
     """Refuse a column that is not there, or an effect of more values than half of the subjects."""
-    if name in excluded or name not in table:
-        choices = [str(column) for column in table.columns if column not in excluded]
+    if name in IDENTIFIERS or name not in table:
+        choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
         raise ConfigError(
             f"{option}: there is no covariate '{name}'.{suggestion(name, choices)} Choose of {one_of(choices[:30])}."
         )
@@ -118,7 +103,14 @@ def _check_column(table: pd.DataFrame, name: str, option: str, *, excluded: Sequ
 
 
 def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> None:
-    _check_sites(table, target, "harmonise", "combat")
+    if target == "site":
+        raise ConfigError("harmonise: 'combat' takes out what target=site would be predicted from. Use harmonise=none.")
+    missing = int(table["site"].isna().sum())
+    if missing:
+        raise DataError(
+            f"harmonise: {missing} of {len(table)} scans have no site, and 'combat' needs one for each. Fill in their "
+            "site, drop them with where, or use harmonise=none."
+        )
     sites = table["site"].to_numpy(dtype=object)
     if len(set(sites)) < 2:
         raise DataError(f"harmonise: all scans are of the site '{sites[0]}'; there is nothing to harmonise.")
@@ -133,63 +125,18 @@ def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> 
         )
 
 
-def _check_recentring(table: pd.DataFrame, settings: EvaluationSettings, target: str) -> None:
-    if settings.harmonise != "none" or "site" in settings.residualise:
-        other = "harmonise=combat" if settings.harmonise != "none" else "residualise=[site]"
-        raise ConfigError(f"recentre: {other} takes the shifts of sites out already. Use one of the two.")
-    for name in (name for name in settings.recentre_preserve if name not in ("age", "sex")):
-        _check_column(table, name, "recentre_preserve", excluded=(*IDENTIFIERS, "site"))
-    _check_sites(table, target, "recentre", "site")
-
-
-def _check_sites(table: pd.DataFrame, target: str, option: str, value: str) -> None:
-    if target == "site":
-        raise ConfigError(f"{option}: '{value}' takes out what target=site would be predicted from. Use {option}=none.")
-    missing = int(table["site"].isna().sum())
-    if missing:
-        raise DataError(
-            f"{option}: {missing} of {len(table)} scans have no site, and '{value}' needs one for each. Fill in their "
-            f"site, drop them with where, or use {option}=none."
-        )
-
-
-def look_at_adjustment(
+def look_at_inner_folds(
     table: pd.DataFrame, target: Target, splits: Sequence[Split], settings: EvaluationSettings
 ) -> list[Notice]:
-    """Return warnings of recentring, and of training folds whose inner folds cannot leave sites out."""
-    found = [] if settings.recentre == "none" else _look_at_recentring(table, target, settings)
+    """Return a warning about training folds whose inner folds cannot leave sites out, as they should."""
     if settings.inner_splits == "stratified":
-        return found
+        return []
     subjects, sites = table["subject_id"].to_numpy(dtype=object), table["site"].to_numpy(dtype=object)
     short = sum(not site_inner_folds(target, split.train, subjects, sites) for split in splits)
-    if short:
-        text = (
-            f"inner_splits=leave-site-out: {short} of {len(splits)} training folds have fewer than {MIN_INNER_SITES} "
-            f"sites of {MIN_LEFT_OUT_SUBJECTS} subjects or more that can be left out with every class to fit on; their "
-            "inner folds are dealt by subject instead."
-        )
-        explanation = "There the penalty was chosen for people of known sites, as it is by default."
-        found.append(Notice("inner_splits_dealt", text, explanation))
-    return found
-
-
-def _look_at_recentring(table: pd.DataFrame, target: Target, settings: EvaluationSettings) -> list[Notice]:
-    kept = one_of(kept_columns(table, settings, by="recentre", target=target.name))
     text = (
-        "recentre=site: each site's features are moved to a common centre, a site that a probe has not seen by its own "
-        "unlabelled scans (transductive: a prediction depends on the other scans of its site). "
-        + (f"Differences in {kept} are kept. " if kept else "")
-        + f"A true difference of sites in {target.name} is taken out too, and no unlabelled scan can tell it from a "
-        "scanner's: predictions at a new site lie around the training mean."
+        f"inner_splits=leave-site-out: {short} of {len(splits)} training folds have fewer than {MIN_INNER_SITES} "
+        f"sites of {MIN_LEFT_OUT_SUBJECTS} subjects or more that can be left out with every class to fit on; their "
+        "inner folds are dealt by subject instead."
     )
-    explanation = (
-        "The figures hold for batches of scans of a site, not for a scan that comes alone, and a site whose people "
-        "differ from the others is made to look like them."
-    )
-    found = [Notice("recentred", text, explanation)]
-    counts = table.groupby("site")["subject_id"].nunique()
-    few = [f"{site} {n}" for site, n in counts.items() if n < FEW_SUBJECTS]
-    if few:
-        text = f"fewer than {FEW_SUBJECTS} subjects at {', '.join(few[:8])}: their mean is mostly theirs."
-        found.append(Notice("recentred_small_site", f"recentre=site: {text}", explanation))
-    return found
+    explanation = "There the penalty was chosen for people of known sites, as it is by default."
+    return [Notice("inner_splits_dealt", text, explanation)] if short else []

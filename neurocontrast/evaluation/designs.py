@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,8 +16,7 @@ from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
-from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.transformers import BlockScaler, SideColumnTransformer, SiteRecentring
+from neurocontrast.evaluation.transformers import BlockScaler, SideColumnTransformer
 from neurocontrast.exceptions import DataError
 
 __all__ = ["Block", "Design", "FeatureDesign", "Matrices", "blocks_of", "check_same_blocks", "one_thread",
@@ -64,21 +63,6 @@ class FeatureDesign:
             step.estimate(x_train, self.table.iloc[train])
             x_train, x_test = (step.adjust(x, self.table.iloc[rows]) for x, rows in ((x_train, train), (x_test, test)))
         return x_train.astype(precision, copy=False), x_test.astype(precision, copy=False)
-
-    @property
-    def recentring(self) -> SiteRecentring | None:
-        """The step that recentres, not fitted; None without one."""
-        return next((clone(step) for step in self.steps if isinstance(step, SiteRecentring)), None)
-
-    def within_sites(self, target: Target, train: Rows) -> Target:
-        """Return the target to fit: with recentred features, numbers without the differences between sites."""
-        recentring = self.recentring
-        if recentring is None or target.kind != "continuous":
-            return target
-        values = target.values.astype(float)
-        recentring.estimate(values[train, None], self.table.iloc[train])
-        values[train] = recentring.adjust(values[train, None], self.table.iloc[train])[:, 0]
-        return replace(target, values=values)
 
 
 def scaler_of(design: Design) -> StandardScaler:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.designs import Design, FeatureDesign, one_thread
+from neurocontrast.evaluation.designs import Design, one_thread
 from neurocontrast.evaluation.estimators import (
     EstimatorError,
     FittedModel,
@@ -81,9 +81,6 @@ def fit_probe(
     pairs: Pairs | None = None,
 ) -> tuple[Prediction, FittedModel | None]:
     """Fit a probe on the training rows, and decide about the test rows; one class in training has no model."""
-    truth = target
-    if isinstance(design, FeatureDesign):
-        target = design.within_sites(target, train)
     if target.kind != "continuous" and len(np.unique(target.values[train])) == 1:
         return constant_prediction(target, train, len(test)), None
     if pairs is None:
@@ -100,7 +97,7 @@ def fit_probe(
         if not continuous and not gives_probabilities(model.estimator):
             decisions, threshold = model.estimator.predict(model.x_test).astype(np.int64), None
         else:
-            scores, decisions, threshold = decide_scores(scores, truth, train, settings)
+            scores, decisions, threshold = decide_scores(scores, target, train, settings)
     found = Prediction(scores, decisions, threshold, model.strength, model.n_not_converged, model.n_components)
     return found, model
 

@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from neurocontrast.data.selection import matching_rows
-from neurocontrast.evaluation.adjustment import adjustments, check_adjustment, look_at_adjustment
+from neurocontrast.evaluation.adjustment import adjustments, check_adjustment, look_at_inner_folds
 from neurocontrast.evaluation.designs import Block, FeatureDesign, blocks_of
 from neurocontrast.evaluation.estimators import as_estimator, check_own, describe_own, gives_probabilities
 from neurocontrast.evaluation.models import MODELS, GivenModel, Model, split_seed
@@ -74,10 +74,10 @@ class Study:
     facts: dict[str, Any] = field(default_factory=dict)
     """What is known of people and folds, as `evaluation.json` says it: ``splits``, ``n_overlap``, ``excluded`` …"""
 
-    def design(self, *, recentre: bool = True, predicted: str = "") -> FeatureDesign:
+    def design(self, *, predicted: str = "") -> FeatureDesign:
         """Return the design of the embedding, adjusted as the settings say; nothing keeps the column `predicted`."""
         name = self.target.name
-        steps = adjustments(self.table, self.settings, target=name, recentre=recentre, predicted=predicted)
+        steps = adjustments(self.table, self.settings, target=name, predicted=predicted)
         return FeatureDesign(self.features, self.table, steps, self.blocks)
 
     def with_model(self, model: Model) -> Study:
@@ -282,7 +282,7 @@ def _plan(
     units = choose_units(settings.bootstrap_unit, list(table["site"]), subjects, target=target.name)
     found = [
         *look_at_cohort(table, target, splits, min_site_n=settings.min_site_n),
-        *look_at_adjustment(table, target, splits, settings),
+        *look_at_inner_folds(table, target, splits, settings),
         *look_at_missing(settings.target, excluded.get(f"{settings.target} missing", 0)),
         *look_at_size(table, splits, settings),
         *units.notices,

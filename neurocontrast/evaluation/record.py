@@ -138,8 +138,6 @@ class Probe(Section):
     blocks: str | None = None
     n_components: StrictFloat | None = None
     clip: StrictBool = False
-    recentre: str = "none"
-    recentre_preserve: list[str] = []
 
 
 class Threshold(Section):

@@ -114,10 +114,6 @@ class EvaluationSettings(Settings):
     """Whether each scan's distance from the training scans is measured."""
     outside_percentile: float = Field(97.5, ge=50.0, lt=100.0)
     """Percentile of the training scans' own distances beyond which a scan is outside."""
-    recentre: Literal["none", "site"] = "none"
-    """Whether every site's features are moved to a common centre, an unseen site by its own unlabelled scans."""
-    recentre_preserve: tuple[str, ...] = ("age", "sex")
-    """Columns in which recentred sites may still differ."""
     harmonise: Literal["none", "combat"] = "none"
     """Whether site differences are taken out as estimated in the training folds."""
     harmonise_preserve: tuple[str, ...] = ("age", "sex")

@@ -21,12 +21,6 @@ from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.evaluation.target import Kind
-from neurocontrast.evaluation.transformers.sites import (
-    ARRAYS,
-    SiteRecentring,
-    describe_recentring,
-    restore_recentring,
-)
 from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.files import atomic_path, digest_of_file, write_json
 from neurocontrast.provenance import subject_digest, version
@@ -39,12 +33,9 @@ Rows = npt.NDArray[np.intp]
 
 FOLDER = "probe"
 """Folder of an evaluation in which the probe is."""
-MIN_STORED_SUBJECTS = 5
-"""Shifts of training sites with fewer subjects do not leave the evaluation."""
 _DESCRIPTION, _ARRAYS = "probe.json", "probe.npz"
 _REMEDY = "Copy the evaluation again."
-_FORMAT, _FORMAT_RECENTRED = 1, 2
-"""The second, so that an earlier version does not apply a recentred probe to features as they are."""
+_FORMAT = 1
 _LINEAR = ("mean", "scale", "coefficients", "intercept", "shares")
 _GEOMETRY = ("centres", "scale", "axes", "variances", "remainder", "usual")
 
@@ -80,10 +71,8 @@ class FittedProbe:
     n_scans: int = 0
     limits: tuple[float, float] | None = None
     """Range in which predicted numbers are kept."""
-    recentring: SiteRecentring | None = None
-    """Step that the features need first."""
     distribution: TrainingDistribution | None = None
-    """Distribution of the training scans after recentring."""
+    """Distribution of the training scans."""
     blocks: tuple[Block, ...] = ()
     """Blocks of joined features; empty for features of one encoder."""
 
@@ -135,7 +124,6 @@ def fit_on_all(
         trained_on=frozenset(subject_digest(subject) for subject in set(study.subjects[rows])),
         n_scans=len(rows),
         limits=value_range(target, rows) if settings.clip else None,
-        recentring=_recentring(study),
         distribution=distribution,
         blocks=study.blocks,
         **_arrays(model),
@@ -158,14 +146,10 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     if probe.distribution is not None:
         arrays |= {f"inside_{name}": np.asarray(getattr(probe.distribution, name)) for name in _GEOMETRY}
         parts["distribution"] = {"sites": list(probe.distribution.sites), "k_axes": len(probe.distribution.variances)}
-    if probe.recentring is not None:
-        arrays |= {f"recentring_{name}": getattr(probe.recentring, attribute) for name, attribute in ARRAYS.items()}
-        columns = describe_recentring(probe.recentring)
-        parts["recentring"] = {"sites": probe.recentring.sites_.tolist(), "columns": columns}
     with atomic_path(folder / _ARRAYS) as temporary:
         np.savez(temporary, **arrays)
     described = {
-        "format": _FORMAT if probe.recentring is None else _FORMAT_RECENTRED,
+        "format": _FORMAT,
         "neurocontrast": version(),
         **{name: getattr(probe, name) for name in ("name", "target", "kind", "classes")},
         "positive": probe.classes[1] if probe.kind == "binary" else None,
@@ -180,9 +164,8 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     write_json(folder / _DESCRIPTION, described)
 
 
-class _Part(BaseModel):
+class _Distribution(BaseModel):
     sites: tuple[str, ...]
-    columns: list[dict[str, str | float]] = []
 
 
 class _Description(BaseModel):
@@ -201,17 +184,14 @@ class _Description(BaseModel):
     n_scans: StrictInt
     limits: tuple[StrictFloat, StrictFloat] | None = None
     arrays: dict[str, str]
-    distribution: _Part | None = None
-    recentring: _Part | None = None
+    distribution: _Distribution | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _check_fit(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Leave out what does not go with the kind of target or the format, so that it counts as damaged."""
-        if isinstance(given.get("threshold"), str) == (given.get("kind") == "binary"):
-            return {**given, "threshold": None}
-        recentred = given.get("format") == _FORMAT_RECENTRED
-        return {**given, "recentring": given.get("recentring", {}) if recentred else None}
+        """Leave out a threshold that does not go with the kind of target, so that it counts as damaged."""
+        fits = isinstance(given.get("threshold"), str) != (given.get("kind") == "binary")
+        return given if fits else {**given, "threshold": None}
 
 
 def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
@@ -244,28 +224,13 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
 
 
 def _restored(about: _Description, arrays: Mapping[str, Floats]) -> FittedProbe:
-    stored: dict[str, Any] = about.model_dump(exclude={"format", "arrays", "blocks", "distribution", "recentring"})
+    stored: dict[str, Any] = about.model_dump(exclude={"format", "arrays", "blocks", "distribution"})
     stored |= {name: arrays[name] for name in _LINEAR} | {"blocks": about.blocks}
     if about.distribution is not None:
         found: dict[str, Any] = {name: arrays[f"inside_{name}"] for name in _GEOMETRY}
         found["remainder"] = float(found["remainder"])
         stored["distribution"] = TrainingDistribution(about.distribution.sites, **found)
-    if about.recentring is not None:
-        found = {name: arrays[f"recentring_{name}"] for name in ARRAYS}
-        stored["recentring"] = restore_recentring(about.recentring.sites, found, about.recentring.columns)
     return FittedProbe(**stored)
-
-
-def _recentring(study: Study) -> SiteRecentring | None:
-    """Return the recentring of all scans, without the shifts of small sites: these are nearly those of a person."""
-    recentring = study.design().recentring
-    if recentring is None:
-        return None
-    recentring.estimate(study.features.astype(np.float64), study.table)
-    counts = study.table.groupby("site")["subject_id"].nunique()
-    kept = (counts.loc[recentring.sites_.tolist()] >= MIN_STORED_SUBJECTS).to_numpy()
-    recentring.sites_, recentring.shifts_ = recentring.sites_[kept], recentring.shifts_[kept]
-    return recentring
 
 
 def _arrays(model: FittedModel) -> dict[str, Floats]:
@@ -300,10 +265,8 @@ def _find(path: Path) -> Path:
 def _read_description(path: Path) -> _Description:
     content = read_json(path, error=CheckpointError, remedy=_REMEDY)
     found = content.get("format")
-    if found not in (_FORMAT, _FORMAT_RECENTRED):
-        raise CheckpointError(
-            f"{path}: format {found!r} is not known (this version reads {_FORMAT} and {_FORMAT_RECENTRED})."
-        )
+    if found != _FORMAT:
+        raise CheckpointError(f"{path}: format {found!r} is not known (this version reads {_FORMAT}).")
     try:
         return _Description.model_validate(content)
     except ValidationError as error:

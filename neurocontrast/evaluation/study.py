@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from neurocontrast.evaluation.adjustment import kept_columns
 from neurocontrast.evaluation.distribution import Reference, training_reference
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import (
@@ -310,8 +309,6 @@ def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
         **({"blocks": "joined"} if study.blocks else {}),
         **({"n_components": finite_or_none(float(np.median(model.n_components)))} if settings.n_components else {}),
         "clip": settings.clip,
-        "recentre": settings.recentre,
-        "recentre_preserve": list(kept_columns(study.table, settings, by="recentre", target=study.target.name)),
     }
 
 

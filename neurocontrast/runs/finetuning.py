@@ -34,8 +34,8 @@ from neurocontrast.training.supervised import check_blocks
 
 __all__ = ["FinetunePlan", "check_machine", "choose_settings", "plan_finetuning"]
 
-_OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "recentre", "harmonise",
-                "residualise", "n_components")  # fmt: skip
+_OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "harmonise", "residualise",
+                "n_components")  # fmt: skip
 """Settings of an evaluation that frozen features alone can have."""
 _OFF = {"confounds": False, "new_site": False, "outlyingness": False}
 """What an evaluation asks of one table of features, where every fold has a network of its own."""

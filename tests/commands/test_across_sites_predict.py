@@ -10,7 +10,7 @@ import pytest
 import neurocontrast as nc
 from neurocontrast.cli.app import run
 from neurocontrast.embedding.table import write_embeddings
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import ConfigError
 
 FAST = {
     "target": "age",
@@ -43,19 +43,12 @@ def tables(tmp_path_factory) -> dict[str, Path]:
         "training": write(folder / "training.parquet", n=120, sites=("a", "b")),
         "home": write(folder / "home.parquet", n=60, sites=("a", "b"), first=200),
         "away": write(folder / "away.parquet", n=40, sites=("c",), shift=4.0, first=300),
-        "few": write(folder / "few.parquet", n=4, sites=("c",), shift=4.0, first=400),
     }
 
 
 @pytest.fixture(scope="module")
 def plain(tables, tmp_path_factory) -> Path:
-    return nc.evaluate(tables["training"], out=tmp_path_factory.mktemp("plain") / "e", **FAST)
-
-
-@pytest.fixture(scope="module")
-def recentred(tables, tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("recentred") / "e"
-    return nc.evaluate(tables["training"], out=out, recentre="site", test=str(tables["away"]), **FAST)
+    return nc.evaluate(tables["training"], out=tmp_path_factory.mktemp("plain") / "e", test=str(tables["away"]), **FAST)
 
 
 class Told:
@@ -102,48 +95,21 @@ def test_the_threshold_can_be_set(plain, tables, tmp_path):
     assert not (tmp_path / "r.tsv").exists()
 
 
-def test_a_recentred_probe_is_right_at_a_site_it_never_saw(plain, recentred, tables, tmp_path):
-    as_is = error(predicted(plain, tables["away"], tmp_path)[0], tables["away"])
-    found, about, _ = predicted(recentred, tables["away"], tmp_path)
-    assert as_is > 30
-    assert error(found, tables["away"]) < 8
-    assert about["recentred"] == [{"site": "c", "n_subjects": 40, "by": "own scans"}]
-    home, about, _ = predicted(recentred, tables["home"], tmp_path)
-    assert error(home, tables["home"]) < 8
-    assert {each["by"] for each in about["recentred"]} == {"training"}
-
-
-def test_the_stored_probe_says_what_the_external_test_said(recentred, tables, tmp_path):
-    found = predicted(recentred, tables["away"], tmp_path)[0]
-    tested = pd.read_csv(recentred / "external_predictions.tsv", sep="\t").set_index("participant_id")
+def test_the_stored_probe_says_what_the_external_test_said(plain, tables, tmp_path):
+    found = predicted(plain, tables["away"], tmp_path)[0]
+    tested = pd.read_csv(plain / "external_predictions.tsv", sep="\t").set_index("participant_id")
     np.testing.assert_allclose(found["y_score"], tested.loc[found["participant_id"], "y_score"], rtol=1e-6)
-    outlying = pd.read_csv(recentred / "external_outlyingness.tsv", sep="\t").set_index("participant_id")
+    outlying = pd.read_csv(plain / "external_outlyingness.tsv", sep="\t").set_index("participant_id")
     expected = outlying.loc[found["participant_id"], "mahalanobis_percentile"]
     np.testing.assert_allclose(found["mahalanobis_percentile"], expected, atol=1e-6)
-    summary = json.loads((recentred / "evaluation.json").read_text())
+    summary = json.loads((plain / "evaluation.json").read_text())
     assert summary["external"]["outlyingness"]["reference"] == "probe"
     assert (outlying["reference"] == "probe").all()
 
 
-def test_too_few_scans_of_a_new_site_are_warned_about(recentred, tables, tmp_path):
-    told = predicted(recentred, tables["few"], tmp_path)[2]
-    assert any("fewer than 10 subjects here (c 4)" in message for message in told)
-
-
-def test_a_scan_without_a_site_cannot_be_recentred(recentred, tmp_path):
-    path = write(tmp_path / "nowhere.parquet", n=5, sites=("c",))
-    table = pd.read_parquet(path)
-    features = table[[name for name in table if name.startswith("feature_")]].to_numpy()
-    write_embeddings(path, table.assign(site=None).drop(columns=[n for n in table if n.startswith("feature_")]),
-                     features, INFO)  # fmt: skip
-    with pytest.raises(DataError, match="5 of 5 scans have no site, and this probe needs"):
-        nc.predict(recentred, path, out=tmp_path / "p.tsv")
-    assert not (tmp_path / "p.tsv").exists()
-
-
-def test_the_folder_holds_no_features_of_a_person(recentred, tables):
+def test_the_folder_holds_no_features_of_a_person(plain, tables):
     """Neither a scan's features nor, of 120 people, any row that lies as near to a scan as another scan does."""
-    with np.load(recentred / "probe" / "probe.npz") as stored:
+    with np.load(plain / "probe" / "probe.npz") as stored:
         rows = [stored[name] for name in stored if stored[name].shape[-1:] == (20,) and name != "inside_axes"]
     table = pd.read_parquet(tables["training"])
     scans = table[[name for name in table if name.startswith("feature_")]].to_numpy(float)

@@ -300,9 +300,6 @@ def test_a_probe_of_other_features_is_refused(people, tmp_path):
     other = save_encoder_of(tmp_path / "other", seed=8)
     with pytest.raises(DataError, match="Features of two encoders have nothing in common"):
         nc.bundle(other, evaluation, out=tmp_path / "b")
-    recentred = nc.evaluate(tmp_path / "emb.parquet", **{**options, "out": tmp_path / "r", "recentre": "site"})
-    with pytest.raises(ConfigError, match="recentred by site"):
-        nc.bundle(run, recentred, out=tmp_path / "b")
     (evaluation / "probe" / "probe.npz").unlink()
     with pytest.raises(CheckpointError, match=r"probe\.npz: missing"):
         nc.bundle(run, evaluation, out=tmp_path / "b")

@@ -39,7 +39,7 @@ def test_a_large_table_has_the_probe_of_a_small_one(make_cohort, kind, n_feature
     np.testing.assert_allclose(large, exact, atol=3e-3 * np.ptp(exact))
 
 
-@pytest.mark.parametrize("option", [{"harmonise": "combat"}, {"residualise": ("age",)}, {"recentre": "site"}])
+@pytest.mark.parametrize("option", [{"harmonise": "combat"}, {"residualise": ("age",)}])
 def test_adjusted_features_are_those_of_a_small_table(make_cohort, option):
     exact, large = (scores_of(study_of(make_cohort, C=(1e-2,), large_table=most, **option)) for most in (10**9, 0))
     np.testing.assert_allclose(large, exact, atol=1e-3)

@@ -117,7 +117,6 @@ def pickled(folder):
         (lambda folder: (folder / "probe.json").write_text("{"), "not readable as JSON"),
         (lambda folder: (folder / "probe.json").write_text("[1]"), "must hold a JSON object"),
         (change("format", 3), "format 3 is not known"),
-        (change("format", 2), "'recentring' missing or damaged"),
         (change("limits", [1]), "'limits'"),
         (change("classes", None), "'classes' missing or damaged"),
         (change("trained_on", [1, 2]), "'trained_on' missing or damaged"),

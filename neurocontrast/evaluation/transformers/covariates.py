@@ -28,14 +28,10 @@ Column = str | int
 class CovariateEncoder(TransformerMixin, BaseEstimator):
     """Encode age, sex, site and other covariates as a matrix of numbers.
 
-    A column of numbers stays one column, missing and infinite values filled with the training mean (`SimpleImputer`).
+    A column of numbers stays one column, missing and infinite values filled with the training mean, and gets another
+    one that marks them, if there are any in training (`SimpleImputer`).
     Any other column becomes one column for each value seen in training (`OneHotEncoder`), all zero for a value not
     seen. Columns of numbers come first.
-
-    Parameters
-    ----------
-    add_indicator : bool, default=True
-        Whether a column with missing values in training gets another one that marks them.
 
     Attributes
     ----------
@@ -56,23 +52,14 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
     ['age', 'missingindicator_age', 'sex_F', 'sex_M']
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"add_indicator": ["boolean"]}
-
-    def __init__(self, *, add_indicator: bool = True) -> None:
-        self.add_indicator = add_indicator
-
     def fit(self, X: Any, y: Any = None) -> CovariateEncoder:  # noqa: ARG002
         """Learn the means and the values of the columns of a DataFrame or array (n, q)."""
-        self._validate_params()
         table = self._read(X, reset=True)
         self._columns = list(table)
         self.numbers_ = [name for name in table if is_number(table[name])]
-        texts = {name: cell_texts(table[name]) for name in table if name not in self.numbers_}
-        levels = {name: sorted({text for text in found if text is not None}) for name, found in texts.items()}
-        self.texts_ = [name for name in texts if self.add_indicator or levels[name]]
-        self.imputer_ = SimpleImputer(add_indicator=self.add_indicator, keep_empty_features=True)
-        known = "auto" if self.add_indicator else [np.array(levels[name], dtype=object) for name in self.texts_]
-        self.one_hot_ = OneHotEncoder(categories=known, handle_unknown="ignore", sparse_output=False)
+        self.texts_ = [name for name in table if name not in self.numbers_]
+        self.imputer_ = SimpleImputer(add_indicator=True, keep_empty_features=True)
+        self.one_hot_ = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
         for encoder, values in self._parts(table):
             encoder.fit(values)
         return self
@@ -153,9 +140,9 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         keys = pd.Index(names if hasattr(self, "feature_names_in_") else range(len(names)))
         return np.asarray(names[~keys.isin(self.side_columns())], dtype=object)
 
-    def learn_covariates(self, side: pd.DataFrame, columns: Sequence[Column], *, add_indicator: bool = True) -> Floats:
+    def learn_covariates(self, side: pd.DataFrame, columns: Sequence[Column]) -> Floats:
         """Fit `encoder_` on some of the side columns, and return these as numbers."""
-        self.encoder_ = CovariateEncoder(add_indicator=add_indicator).fit(side[list(map(str, columns))])
+        self.encoder_ = CovariateEncoder().fit(side[list(map(str, columns))])
         return self.encode_covariates(side, columns)
 
     def encode_covariates(self, side: pd.DataFrame, columns: Sequence[Column]) -> Floats:

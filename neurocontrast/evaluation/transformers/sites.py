@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,10 +10,9 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.utils._param_validation import StrOptions
 
-from neurocontrast.evaluation.transformers.covariates import Column, CovariateEncoder, SideColumnTransformer
+from neurocontrast.evaluation.transformers.covariates import Column, SideColumnTransformer
 
-__all__ = ["ARRAYS", "MIN_SITE_SCANS", "ComBat", "SiteRecentring", "describe_recentring", "recentre_table",
-           "restore_recentring"]  # fmt: skip
+__all__ = ["MIN_SITE_SCANS", "ComBat", "SiteRecentring"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -22,8 +21,6 @@ MIN_SITE_SCANS = 3
 """A site with fewer training scans has no spread that could be estimated."""
 MAX_ITERATIONS = 1000
 TOLERANCE = 1e-10
-ARRAYS = {"shifts": "shifts_", "centre": "centre_", "scale": "scale_", "coefficients": "coef_", "means": "means_"}
-"""Attributes that a stored probe keeps, by the name of their array."""
 
 
 class ComBat(SideColumnTransformer):
@@ -220,7 +217,7 @@ class SiteRecentring(SideColumnTransformer):
         """
         if self.site is None:
             return
-        covariates = self.learn_covariates(side, self.preserve, add_indicator=False)
+        covariates = self.learn_covariates(side, self.preserve)
         self.sites_, codes = np.unique(self.name_groups(side, self.site), return_inverse=True)
         places, means, extra = _people(codes, self._name_people(side), x, covariates)
         self.means_ = extra.mean(axis=0)
@@ -272,36 +269,3 @@ def _shrink(shift: Floats, n: float, scale: Floats) -> Floats:
     varies = np.isfinite(scale)
     size = float(((shift[varies] / scale[varies]) ** 2).mean()) if varies.any() else 0.0
     return shift * (max(0.0, 1 - 1 / (n * size)) if size > 0 else 0.0)
-
-
-def recentre_table(recentring: SiteRecentring, x: npt.NDArray[np.floating], table: pd.DataFrame) -> Floats:
-    """Return the features of a table's scans without the shifts of their sites; absent covariates are at their mean."""
-    given = table.reindex(columns=["site", "subject_id", *recentring.preserve])
-    for name in recentring.encoder_.numbers_:
-        given[name] = pd.to_numeric(given[name], errors="coerce")
-    return recentring.adjust(np.asarray(x, dtype=np.float64), given)
-
-
-def describe_recentring(recentring: SiteRecentring) -> list[dict[str, Any]]:
-    """Return how covariates become numbers: for each ``name`` the ``mean`` of a number, or a ``level`` of text."""
-    encoder = recentring.encoder_
-    means = zip(encoder.numbers_, encoder.imputer_.statistics_, strict=True) if encoder.numbers_ else ()
-    known = zip(encoder.texts_, encoder.one_hot_.categories_, strict=True) if encoder.texts_ else ()
-    columns: list[dict[str, Any]] = [{"name": name, "mean": float(mean)} for name, mean in means]
-    return columns + [{"name": name, "level": str(level)} for name, levels in known for level in levels]
-
-
-def restore_recentring(
-    sites: Sequence[str], arrays: Mapping[str, Floats], columns: Sequence[Mapping[str, Any]]
-) -> SiteRecentring:
-    """Return the fitted transformer from its stored `ARRAYS` and what `describe_recentring` returned."""
-    values: dict[str, list[Any]] = {}
-    for column in columns:
-        values.setdefault(column["name"], []).append(column.get("level", column.get("mean")))
-    smallest = pd.DataFrame({name: pd.Series(found) for name, found in values.items()})
-    recentring = SiteRecentring("site", subject="subject_id", preserve=tuple(values))
-    recentring.encoder_ = CovariateEncoder(add_indicator=False).fit(smallest)
-    recentring.sites_ = np.array(list(sites), dtype=str)
-    for name, attribute in ARRAYS.items():
-        setattr(recentring, attribute, arrays[name])
-    return recentring

@@ -94,7 +94,7 @@ def measure_confounds(inputs: Inputs) -> Found:
     study, settings, target = inputs.study, inputs.study.settings, inputs.study.target
     summary: dict[str, Any] = {
         "harmonise": settings.harmonise,
-        "harmonise_preserve": list(kept_columns(study.table, settings, by="harmonise", target=target.name)),
+        "harmonise_preserve": list(kept_columns(study.table, settings, target=target.name)),
         "residualise": list(settings.residualise),
         "openbhb": None,
         "openbhb_reason": "not asked for (confounds=false)",

@@ -12,11 +12,10 @@ from neurocontrast.findings.errors import draw_confusion, draw_predicted
 from neurocontrast.findings.external.measure import ExternalTest
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.groups import site_blocks
-from neurocontrast.findings.new_site.show import recentred
 from neurocontrast.findings.outside import outlyingness_blocks
 from neurocontrast.findings.prose import count_texts
 from neurocontrast.findings.result import table_metrics
-from neurocontrast.page.blocks import Block, Facts, Items, Pictures, Section, note, pictures
+from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
 from neurocontrast.page.style import Picture
 
 
@@ -26,12 +25,6 @@ def show_external(files: EvaluationFolder) -> Section | None:
     if part is None or about is None:
         return None
     blocks: list[Block] = [Facts(_facts(about)), table_metrics(part, caption="Metrics of the external test set.")]
-    if recentred(files):
-        text = (
-            "Each site's own mean was taken out of the features, that of a site which was not trained on from these "
-            "very scans, unlabelled. A scan that comes alone does not get it."
-        )
-        blocks.insert(0, Items([("Transductive: recentred by site.", text)], role="warnings"))
     if files.external_predictions is None:
         blocks.append(note("external_predictions.tsv is absent: no curve can be drawn."))
     elif part.kind == "continuous":

@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import StrictBool, StrictFloat, StrictInt
+from pydantic import StrictFloat, StrictInt
 
 from neurocontrast.evaluation.adjustment import choose_covariates
 from neurocontrast.evaluation.few_shot import few_shot_error
@@ -24,7 +24,7 @@ from neurocontrast.evaluation.metrics import (
     explain_undefined,
     finite_or_none,
 )
-from neurocontrast.evaluation.models import ConstantModel, Model, ProbeModel, cross_validate
+from neurocontrast.evaluation.models import ConstantModel, Model, cross_validate
 from neurocontrast.evaluation.models.covariates import with_covariates
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Counts, Estimate, Notice, Part, Section
@@ -74,7 +74,6 @@ class NewSite(Part):
     left_out: list[str] = []
     skipped: list[SkippedSite] = []
     site_predictability: SitePredictability | None = None
-    recentred: StrictBool = False
 
 
 Models = dict[str, OutOfFold]
@@ -205,7 +204,6 @@ def measure_new_sites(inputs: Inputs) -> Found:
         "left_out": list(plan.sites),
         "skipped": plan.skipped,
         "site_predictability": _predictability(site_reading(inputs.found.tables.get("confounds"))),
-        "recentred": "unseen recentred" in models,
     }
     found = {"new_site": summary, "new_site_note": None}
     with inputs.progress.task("Sites left out", len(plan.sites), "site") as task:
@@ -216,14 +214,9 @@ def measure_new_sites(inputs: Inputs) -> Found:
 def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> Models:
     """Return predictions of each model at known sites, ``home …``, and at sites left out, ``unseen …``."""
     names = choose_covariates(study.table, study.settings.covariates, target=study.target.name, sites_held_out=True)[0]
-    recentred = study.settings.recentre != "none"
     embedding, baseline = study.models[:2]
-    assert isinstance(embedding, ProbeModel)
-    fitted: dict[str, Model] = {"embedding": replace(embedding, design=study.design(recentre=False))}
-    fitted |= {"recentred": embedding} if recentred else {}
-    fitted["baseline"] = with_covariates(baseline, study.table, names)
-    n_folds = len(fitted) * len(plan.splits) + recentred * len(study.splits)
-    with progress.task("Leaving sites out", n_folds, "fold") as task:
+    fitted: dict[str, Model] = {"embedding": embedding, "baseline": with_covariates(baseline, study.table, names)}
+    with progress.task("Leaving sites out", len(fitted) * len(plan.splits), "fold") as task:
 
         def fit(model: Model, splits: Sequence[Split], advance: Callable[[], None] = task.advance) -> OutOfFold:
             return cross_validate(
@@ -231,9 +224,7 @@ def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progres
                 advance=advance,
             )  # fmt: skip
 
-        found = {f"home {name}": models["baseline" if name == "baseline" else "embedding"] for name in fitted}
-        if recentred:
-            found["home embedding"] = fit(fitted["embedding"], study.splits)
+        found = {f"home {name}": models[name] for name in fitted}
         constant = ConstantModel("constant")
         found["home constant"] = fit(constant, study.splits, lambda: None)
         found |= {f"unseen {name}": fit(model, plan.splits) for name, model in fitted.items()}
@@ -317,12 +308,11 @@ def _predictability(reading: pd.Series | None) -> dict[str, Any] | None:
 def _warnings(summary: Mapping[str, Any]) -> list[Notice]:
     """Warn where the probe is clearly worse at unseen sites, or no better than a constant."""
     found = []
-    best = "recentred" if summary["recentred"] else "embedding"
-    name = "mae" if "mae" in summary["ratio"][best] else "log_loss"
-    if name in summary["ratio"][best]:  # decision values have no loss to compare
+    name = "mae" if "mae" in summary["ratio"]["embedding"] else "log_loss"
+    if name in summary["ratio"]["embedding"]:  # decision values have no loss to compare
         shown, usual = {"mae": ("mean absolute error", "median"), "log_loss": ("log-loss", "prevalence")}[name]
-        ratio, gain = summary["ratio"][best][name], summary["unseen_minus_constant"][best][name]
-        home, unseen = (summary[where][best][name]["value"] for where in ("home", "unseen"))
+        ratio, gain = (summary[key]["embedding"][name] for key in ("ratio", "unseen_minus_constant"))
+        home, unseen = (summary[where]["embedding"][name]["value"] for where in ("home", "unseen"))
         if ratio["low"] is not None and ratio["value"] >= NOTABLE_RATIO and ratio["low"] > 1:
             text = (
                 f"At sites that the probe has not seen its {shown} is {unseen:.3g}, where it is {home:.3g} for the "

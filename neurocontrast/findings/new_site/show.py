@@ -12,7 +12,7 @@ from neurocontrast.evaluation.record import Estimate
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.new_site.measure import NewSite
 from neurocontrast.findings.prose import write
-from neurocontrast.page.blocks import Block, Column, Items, Paragraph, Section, Table, make_table, note, pictures
+from neurocontrast.page.blocks import Block, Column, Paragraph, Section, Table, make_table, note, pictures
 from neurocontrast.page.style import INK, PALETTE, Picture, Series, distinct_labels, draw_intervals
 from neurocontrast.page.wording import (
     capitalise,
@@ -37,13 +37,6 @@ _FEW_SHOT = (
     "few-shot: the error of the others once the mean error of ten of the site's subjects is taken out (predict "
     "--calibrate)."
 )
-_RECENTRED = (
-    "Transductive: each site's own mean was taken out of its features, that of the unseen site from its unlabelled "
-    "scans. It needs a batch of scans of the site before the first prediction, and takes out real differences between "
-    "the people of sites too, where they were not kept on purpose; a single scan of a new site does not get it. The "
-    "result above, and what is said of other test sets, is of recentred features as well; “known” and “unseen” without "
-    "the word are not."
-)
 
 
 def show_new_site(files: EvaluationFolder) -> Section:
@@ -55,7 +48,6 @@ def show_new_site(files: EvaluationFolder) -> Section:
     details = write("new_site.j2", files, n_sites=len(rows) - 1, constant_words=_CONSTANT[files.kind])
     blocks: list[Block] = [Paragraph(quote, label="To quote.", role="quote")] if quote else []
     blocks.append(Paragraph(details, label="For a methods reviewer.", role="quote"))
-    blocks += [Items([("Recentred by site.", _RECENTRED)], role="warnings")] if recentred(files) else []
     blocks += pictures(draw_new_sites(files, metric))
     blocks.append(_table(files, metric, rows))
     lead = (
@@ -82,12 +74,6 @@ def new_site_metric(files: EvaluationFolder) -> str | None:
         return None
     metrics = [name for name in table.columns if f"home_{name}" in table]
     return block.metric if block.metric in metrics else next(iter(leading_metrics(files.kind, metrics)), None)
-
-
-def recentred(files: EvaluationFolder) -> bool:
-    """Return whether features were recentred by site, with unlabelled scans of the unseen site."""
-    block = files.summary.part(NewSite)
-    return block is not None and "recentred" in block.unseen
 
 
 def _estimate(files: EvaluationFolder, part: str, model: str, metric: str) -> Estimate | None:
@@ -157,7 +143,7 @@ def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
     rows = table[table["model"] == "embedding"].reindex(columns=["site", "n", "n_train", "note", *_BIAS_ASIDE])
     rows["note"] = rows["note"].fillna("").astype(object)
     pooled: dict[str, Any] = {"site": "All left out, pooled", "n": rows["n"].sum(), "note": ""}
-    for model, part in product(("embedding", "recentred", "baseline", "constant"), ("home", "unseen")):
+    for model, part in product(("embedding", "baseline", "constant"), ("home", "unseen")):
         values = table[table["model"] == model].set_index("site").reindex(rows["site"])
         found = _estimate(files, part, model, metric) or Estimate()
         for end, value in (("", found.value), ("_low", found.low), ("_high", found.high)):
@@ -171,24 +157,20 @@ def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
 def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
     """Draw a metric of every site, known and left out."""
     rows = site_rows(files, metric)
-    about, chance, moved = files.describe(metric), files.chance(metric), recentred(files)
-    labels = ("Site known (others of it trained on)", "Site unseen (left out)", "Unseen, recentred (transductive)")
-    shift = 0.2 if moved else 0.13
+    about, chance = files.describe(metric), files.chance(metric)
     series = [
-        Series(rows, labels[0], "embedding_home", filled=False, shift=-shift),
-        Series(rows, labels[1], "embedding_unseen", PALETTE[1], "s", shift=0.0 if moved else shift),
-        Series(rows, labels[2], "recentred_unseen", PALETTE[2], "^", filled=False, shift=shift),
+        Series(rows, "Site known (others of it trained on)", "embedding_home", filled=False, shift=-0.13),
+        Series(rows, "Site unseen (left out)", "embedding_unseen", PALETTE[1], "s", shift=0.13),
     ]
     if chance is None:
         series.append(Series(rows, "Constant guess, no scan", "constant_unseen", INK, "|"))
     names = zip(distinct_labels(rows["site"], length=24), rows["n"], strict=True)
-    more = " Triangles are transductive: they use unlabelled scans of the unseen site." if moved else ""
     return draw_intervals(
         f"new_sites_{metric}",
         series,
         [f"{name} (n={number_text(n, digits=0)})" for name, n in names],
         f"{about.label} of the people of each site: while other people of the site are trained on, and while none is.",
-        note=f"With {files.level:.0%} intervals; a point without a line has none.{more}",
+        note=f"With {files.level:.0%} intervals; a point without a line has none.",
         xlabel=about.label,
         reference=(chance, "Chance"),
         limits=about.limits,
@@ -215,7 +197,6 @@ def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
         Column("Known", "embedding_home", **long),
         Column("Unseen", "embedding_unseen", **long),
         Column("Unseen ÷ known", "ratio", **short) if error else None,
-        Column("Unseen, recentred (transductive)", "recentred_unseen", **long) if recentred(files) else None,
         Column("Covariates only, unseen", "baseline_unseen", **long),
         Column("Constant guess", "constant_unseen", **short) if error else None,
         *(Column(title, name, **few) for name, title in _BIAS_ASIDE.items() if rows["spread"].notna().any()),

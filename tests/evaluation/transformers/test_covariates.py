@@ -19,12 +19,6 @@ def test_means_and_values_are_those_of_the_rows_it_was_fitted_on():
     np.testing.assert_array_equal(encoder.transform(new)[:, 2:5], [[0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0]])
 
 
-def test_missing_values_need_not_be_marked():
-    encoder = CovariateEncoder(add_indicator=False)
-    np.testing.assert_allclose(encoder.fit_transform(TABLE)[:, :3], [[20, 1, 0], [40, 0, 1], [50, 0, 0], [90, 1, 0]])
-
-
 def test_columns_without_a_single_value_give_numbers():
     empty = pd.DataFrame({"age": [np.nan] * 3, "sex": [None] * 3})
     assert CovariateEncoder().fit_transform(empty).tolist() == [[0, 1, 1]] * 3
-    assert CovariateEncoder(add_indicator=False).fit_transform(empty).tolist() == [[0]] * 3

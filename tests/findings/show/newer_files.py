@@ -198,7 +198,7 @@ def _new_sites(first: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, dict]:
     block = {
         "design": "leave-one-site-out", "metric": next(iter(metrics)), "models": ["embedding", "baseline"],
         "home": part(0), "unseen": unseen, "ratio": ratio, "n_sites": first["site"].nunique(),
-        "left_out": sorted(first["site"].unique()), "skipped": [], "recentred": False,
+        "left_out": sorted(first["site"].unique()), "skipped": [],
         "site_predictability": {"balanced_accuracy": 0.81, "low": 0.74, "high": 0.88, "chance": 0.25, "n_sites": 4},
     }  # fmt: skip
     return pd.DataFrame(rows), block

@@ -8,11 +8,10 @@ import shutil
 import pandas as pd
 import pytest
 
-from neurocontrast.findings import FINDINGS, open_folder, render_report
+from neurocontrast.findings import open_folder, render_report
 from neurocontrast.findings.methods import write_methods
 from neurocontrast.findings.new_site.show import (
     constant_estimate,
-    draw_new_sites,
     judge_constant,
     say_new_site,
 )
@@ -119,40 +118,6 @@ def test_the_constant_guess_has_no_order(folder):
     assert constant_estimate(open_folder(folder), "spearman") is None
     files = change(folder, unseen__constant={"mae": {"value": 9.5, "low": 9.0, "high": 10.0, "n": 90}})
     assert constant_estimate(files, "mae").value == 9.5
-
-
-def recentre(folder):
-    table = read(folder)
-    moved = table[table["model"] == "embedding"].assign(model="recentred", mae=8.0, mae_low=7.5, mae_high=8.5)
-    value = {"mae": {"value": 8.0, "low": 7.5, "high": 8.5, "n": 90}}
-    return change(folder, pd.concat([table, moved]), recentred=True, unseen__recentred=value)
-
-
-def test_recentred_results_are_marked_transductive(folder):
-    assert "ransductive" not in str(build(open_folder(folder)).blocks)
-    files = recentre(folder)
-    section = build(files)
-    items = next(block for block in section.blocks if block.block == "items").items
-    assert items[0][1].startswith("Transductive:")
-    tables = [block for block in section.blocks if block.block == "table"]
-    assert all(any("transductive" in name for name in table.header) for table in tables)
-    picture = draw_new_sites(files, "mae")
-    assert "transductive" in picture.caption
-    assert "recentred (transductive) 8.00" in picture.alt
-    said = say_new_site(files)
-    assert "8.00" not in said, "the sentence to quote is about scans that come alone"
-    methods = dict(write_methods(files, Citations()))["Unseen sites."]
-    assert "transductive" in methods
-
-
-def test_a_recentred_external_test_set_is_marked(full_folder, tmp_path):
-    folder = shutil.copytree(full_folder, tmp_path / "e", ignore=shutil.ignore_patterns("explanation"))
-    build_external = next(each for each in FINDINGS if each.name == "external").show
-    plain = build_external(open_folder(folder))
-    assert not [block for block in plain.blocks if block.block == "items"]
-    values = {"auc": {"value": 0.7, "low": 0.6, "high": 0.8, "n": 120}}
-    marked = build_external(change(folder, recentred=True, unseen__recentred=values))
-    assert marked.blocks[0].items[0][0] == "Transductive: recentred by site."
 
 
 def test_other_kinds_of_target(make, add_new_sites, tmp_path):

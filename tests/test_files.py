@@ -178,7 +178,7 @@ def test_only_an_output_of_the_same_kind_is_replaced(tmp_path):
     folder.mkdir()
     check(overwrite=False)
     (folder / "thesis.tex").write_text("x")
-    with pytest.raises(ConfigError, match="--overwrite"):
+    with pytest.raises(ConfigError, match="overwrite=True"):
         check(overwrite=False)
     with pytest.raises(ConfigError, match="is not an evaluation"):
         check(overwrite=True)

@@ -202,6 +202,11 @@ def test_cclk_has_the_split_the_clusters_and_the_widths_of_its_text():
     assert (config.training.sampling, config.training.sampling_columns) == ("one-group", ("cluster_10",))
     assert fair.variants["clusters_10"].published == {"mnist": {"accuracy": 85.9, "colour_mse": 64.91}}
     assert _config("fair", "fair_cclk")[1].objective.kernel[0].type == "cosine"
+    for name, variant in (("fair", "rbf"), ("fair", "laplacian"), ("hard", "laplacian"), ("cclk", "laplacian")):
+        objective = _config(name, variant)[1].objective
+        assert not objective.own, "as its authors ran: the own pair would be nearly all of M"
+        assert getattr(objective.kernel[0], "norm", 2) == 2
+    assert _config("hard", "hard_negative_cclk")[1].objective.on == "features"
 
 
 def test_a_small_experiment_has_what_its_base_says_and_it_does_not():

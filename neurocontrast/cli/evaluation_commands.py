@@ -253,7 +253,7 @@ def new_site_lines(evaluation: Evaluation) -> Iterator[str]:
     if block is not None:
         yield from (_error_line(block, model) for model in block.models if model != "baseline")
     elif extra.get("new_site_note") and evaluation.splits != "fixed":
-        yield f"New site: not measured: {extra['new_site_note']}."
+        yield f"Not measured at sites left out: {extra['new_site_note']}."
     tested = evaluation.part(ExternalTest)
     external = None if tested is None else tested.outlyingness
     for name, found in (("Scans", evaluation.part(Outlyingness)), ("External scans", external)):

@@ -128,16 +128,14 @@ def finetune(
 def explain(
     given: Configured,
     evaluation: Evaluated,
-    run: Annotated[Path, option("Run directory whose embeddings were evaluated.", metavar="RUN")],
-    participants: Participants,
+    run: Annotated[
+        Path | None, option("Run directory whose embeddings were evaluated (default: found near EVAL).", metavar="RUN")
+    ] = None,
+    participants: _RunTable = None,
     out: Annotated[Path | None, option("Folder to write (default: EVAL/explanation, where `report` looks).")] = None,
     n_subjects: Annotated[int | None, option("Largest number of subjects to average over.")] = None,
     patch_mm: Annotated[float | None, option("Side of the occluded cubes in mm.")] = None,
     positive: Annotated[str | None, option("The class to explain, where there are several.")] = None,
-    atlas: Annotated[
-        Path | None,
-        option("Folder with lh.aparc.annot and rh.aparc.annot of fsaverage5, to draw regions on the cortex."),
-    ] = None,
     images_root: ImagesRoot = None,
     overwrite: Overwrite = False,
 ) -> Result:
@@ -148,7 +146,6 @@ def explain(
         participants=participants,
         out=out,
         images_root=images_root,
-        atlas=atlas,
         config=given.resolve(explanation={"n_subjects": n_subjects, "patch_mm": patch_mm, "positive": positive}),
         overwrite=overwrite,
         progress=given.progress,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from glob import escape
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,18 +18,21 @@ from nibabel.affines import apply_affine
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
+from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.sources import BrainVolumes, RegionalMeasures, brains_of_run
 from neurocontrast.encoders import load_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe
+from neurocontrast.evaluation.record import read_evaluation
 from neurocontrast.evaluation.uncertainty import choose_units, resample_counts
-from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, NeurocontrastError, one_of, suggestion
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
 from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, explain_measures, find_peaks
-from neurocontrast.explanation.surface import Labels, draw_regions, find_annotations
+from neurocontrast.explanation.places import name_of_place
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table
 from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
+from neurocontrast.reading import read_json
 from neurocontrast.seeds import derive_generator
 from neurocontrast.tables import read_table
 from neurocontrast.transforms.grids import Grid
@@ -35,7 +40,6 @@ from neurocontrast.transforms.grids import Grid
 __all__ = ["explain"]
 
 _MAP, _RANKING, _DESCRIPTION = "saliency.nii.gz", "regions.tsv", "explain.json"
-SURFACE = "surface.png"
 _N_RESAMPLES, _N_TOP = 1000, 10
 _PEAKS_APART_MM = 20.0
 _MNI_CODE, _ALIGNED_CODE = 4, 2
@@ -70,11 +74,10 @@ class _Explained(NamedTuple):
 def explain(
     evaluation: str | os.PathLike[str],
     *,
-    run: str | os.PathLike[str],
-    participants: str | os.PathLike[str],
+    run: str | os.PathLike[str] | None = None,
+    participants: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     images_root: str | os.PathLike[str] | None = None,
-    atlas: str | os.PathLike[str] | None = None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     progress: Progress = SILENT,
@@ -87,20 +90,17 @@ def explain(
     ----------
     evaluation : path
         Evaluation directory with a linear probe.
-    run : path
-        Run directory whose embeddings were evaluated, or the folder of its encoder.
-    participants : path
-        Table of the evaluated scans.
+    run : path, optional
+        Run directory whose embeddings were evaluated, or the folder of its encoder; by default the one with the
+        recorded digest in the folders around the evaluation or in the working directory.
+    participants : path, optional
+        Table of the evaluated scans; by default the one of the recorded name, looked for in the same folders.
     out : path, optional
         Folder to write, with ``saliency.nii.gz`` (share of the differences in score between subjects), or
         ``regions.tsv`` of measures, ``saliency.tsv`` and ``explain.json``; by default ``explanation`` in the
         evaluation, where `report` looks.
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
-    atlas : path, optional
-        Of measures of cortical regions: folder with the parcellation of fsaverage5, ``lh.aparc.annot`` and
-        ``rh.aparc.annot`` (or those of the measures' atlas), on which ``surface.png`` is drawn; by default those of
-        FreeSurfer in ``$FREESURFER_HOME``. Without them there is no picture.
     config : Config, mapping or path of a YAML file, optional
         Section `explanation`; and section `data`, for the places of images and cache.
     overwrite : bool
@@ -108,34 +108,63 @@ def explain(
     progress : Progress
         Receives progress messages.
     """
-    evaluation, run = Path(evaluation), Path(run)
+    evaluation = Path(evaluation)
     folder = evaluation / "explanation" if out is None else Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=_DESCRIPTION, what="an explanation")
     settings = as_config({} if config is None else config)
     usable_accelerator(settings.explanation.accelerator, section="explanation")
-    encoder, contract = load_encoder(run)
-    source = brains_of_run(run, contract, settings.data, what="explain maps where in a brain an encoder looks")
     probe = load_probe(evaluation)
     readout = _readout(probe, settings.explanation.positive)
+    run = _find_run(evaluation, probe) if run is None else Path(run)
+    encoder, contract = load_encoder(run)
+    source = brains_of_run(run, contract, settings.data, what="explain maps where in a brain an encoder looks")
     _check_encoder(probe, contract, run, progress)
-    given = source.read_cohort(participants, images_root=images_root)
     evaluated, chosen_by = _read_evaluated(evaluation), settings.explanation
+    table = _find_table(evaluation, evaluated) if participants is None else participants
+    given = source.read_cohort(table, images_root=images_root)
     chosen_by = _for_measures(chosen_by, len(evaluated)) if isinstance(source, RegionalMeasures) else chosen_by
     cohort, truths = _choose(given, evaluated, probe, chosen_by)
     source.make_ready(cohort, progress)
     chosen = _Chosen(probe, readout, cohort, truths)
     score = LinearScore(encoder, readout.weights, readout.intercept)
     if isinstance(source, RegionalMeasures):
-        labels = find_annotations(atlas, source.known.atlas)
-        if labels is None:
-            progress.message("No picture of the cortex: give --atlas FOLDER, or set FREESURFER_HOME.")
-        explained = _explain_measures(score, source, chosen, chosen_by, labels, progress)
-    elif atlas is not None:
-        raise ConfigError("atlas: is of regional measures, and this run was trained on scans. Leave it out.")
+        explained = _explain_measures(score, source, chosen, chosen_by, progress)
     else:
         explained = _explain_scans(score, source, chosen, chosen_by, progress)
     _write(folder, chosen, explained, contract)
     return folder
+
+
+def _near(evaluation: Path, name: str) -> Iterator[Path]:
+    """Yield the files of a name around an evaluation and in the working directory, up to two folders deep."""
+    for place in dict.fromkeys([*evaluation.resolve().parents[:2], Path.cwd()]):
+        for pattern in (name, f"*/{name}", f"*/*/{name}"):
+            yield from sorted(place.glob(pattern))
+
+
+def _find_run(evaluation: Path, probe: FittedProbe) -> Path:
+    """Return the run near an evaluation whose encoder made its embeddings."""
+    digest = (probe.encoder or "").partition(",")[0]
+    for path in _near(evaluation, "encoder.json"):
+        if digest and (read_json(path).get("weights") or {}).get("sha256") == digest:
+            return path.parent
+    what = f"the encoder '{digest[:12]}…'" if digest else "an encoder that the evaluation does not name"
+    raise ConfigError(
+        f"run: {what} made the embeddings, and no run near {evaluation} has it. Give the run (--run RUN)."
+    )
+
+
+def _find_table(evaluation: Path, evaluated: pd.DataFrame) -> Path:
+    """Return the table near an evaluation that has the recorded name and all evaluated people."""
+    name = read_evaluation(evaluation).embeddings.cohort_source or "participants.tsv"
+    for path in _near(evaluation, escape(name)):
+        with suppress(NeurocontrastError):  # another file of that name
+            if set(evaluated["participant_id"]) <= set(read_text_table(path).columns.get("participant_id", ())):
+                return path
+    raise ConfigError(
+        f"participants: no '{name}' with the evaluated people is near {evaluation}. Give the table that was embedded "
+        "(--participants TABLE)."
+    )
 
 
 def _for_measures(settings: ExplanationSettings, n: int) -> ExplanationSettings:
@@ -154,7 +183,6 @@ def _explain_measures(
     source: RegionalMeasures,
     chosen: _Chosen,
     settings: ExplanationSettings,
-    labels: Labels | None,
     progress: Progress,
 ) -> _Explained:
     """Rank measures by their share, with intervals from resamples of sites, or of subjects where sites are few."""
@@ -177,9 +205,6 @@ def _explain_measures(
 
     def save(folder: Path) -> None:
         write_table(folder / _RANKING, found)
-        values = dict(zip(found["region"], found["value"], strict=True))
-        if labels is not None and not draw_regions(values, labels, folder / SURFACE):
-            progress.message("No picture of the cortex: none of the measures is of a region of the atlas.")
 
     return _Explained(scores, about, save)
 
@@ -204,7 +229,7 @@ def _explain_scans(
         "template": "MNI152" if grid.is_mni else None,
         "map": _MAP,
         "top_regions": [
-            {**_place(grid, place), "value": float(share[place])} for place in find_peaks(share, distance=apart)
+            _peak(grid, place) | {"value": float(share[place])} for place in find_peaks(share, distance=apart)
         ],
         "warnings": notes,
     }
@@ -355,5 +380,7 @@ def _describe(chosen: _Chosen, contract: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _place(grid: Grid, voxel: Any) -> dict[str, float]:
-    return {axis: round(float(at), 1) for axis, at in zip("xyz", apply_affine(grid.affine, voxel), strict=True)}
+def _peak(grid: Grid, voxel: Any) -> dict[str, Any]:
+    """Return the coordinates of a voxel in mm and, in MNI space, the name of the place."""
+    place = {axis: round(float(at), 1) for axis, at in zip("xyz", apply_affine(grid.affine, voxel), strict=True)}
+    return place | {"region": name_of_place(**place) if grid.is_mni else None}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 
-import matplotlib.image
 import nibabel
 import numpy as np
+import numpy.typing as npt
 from nibabel.filebasedimages import ImageFileError
 
 from neurocontrast.findings.finding import Finding
@@ -19,6 +19,12 @@ from neurocontrast.tables import read_table
 # nilearn is imported inside functions: it takes seconds, and only a report with volumes needs it.
 
 _MUCH_OUTSIDE = 0.3
+_NAMES = (
+    "Near: the region whose centre, of Dosenbach et al. (2010) or Seitzman et al. (2020), is the nearest. PFC, FC: "
+    "prefrontal, frontal cortex (a: anterior, d: dorsal, l: lateral, m: medial, v: ventral); ACC: anterior cingulate; "
+    "IPL, IPS: inferior parietal lobule, intraparietal sulcus; SMA: supplementary motor area; TPJ: temporoparietal "
+    "junction. A peak is no more precise than the cube that was replaced."
+)
 _N_REGIONS = 20
 _LEAD_OF_REGIONS = "Which measures the differences in score come from. It shows what the model used, not what is ill."
 _FACTS = {
@@ -28,7 +34,7 @@ _FACTS = {
     "positive": "Positive class",
     "score": "Score",
     "n_of_class": "Subjects by class",
-    "patch_mm": "Edge of a patch, mm",
+    "patch_mm": "Edge of a cube, mm",
     "smooth_mm": "Smoothing, mm",
     "spacing_mm": "Voxel size, mm",
     "shape": "Voxels",
@@ -77,25 +83,9 @@ def _ranking(explanation: Explanation) -> list[Block]:
     )
     return [
         *pictures(*([] if picture is None else [picture])),
-        *pictures(_surface(explanation), wide=True),
         make_table("The same as numbers.", rows, columns),
         note(text),
     ]
-
-
-@styled
-def _surface(explanation: Explanation) -> Picture | None:
-    """Return the picture of the cortex that `explain` made where it had an atlas."""
-    path = explanation.map_path.with_name("surface.png")
-    if not path.is_file():
-        return None
-    pixels = matplotlib.image.imread(path)
-    figure = blank_figure(height=2 * WIDTH * pixels.shape[0] / pixels.shape[1], width=2 * WIDTH, layout="none")
-    axis = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    axis.imshow(pixels)
-    axis.set_axis_off()
-    caption = "The shares of cortical regions on the inflated surface of fsaverage5."
-    return Picture("surface", figure, f"{caption} Left and right hemisphere, each from both sides.", caption)
 
 
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:
@@ -125,12 +115,13 @@ def _say_outside(share: float) -> str:
 def _region_table(regions: list[dict]) -> Table:
     columns = (
         Column("Peak", "number", "heading"),
+        Column("Near", "region", "text", reason="no region within 20 mm, or scans not in MNI152"),
         *(Column(axis, axis, digits=0) for axis in "xyz"),
         Column("Value", "value", digits=4, signed=True),
     )
     rows = [{"number": number, **region} for number, region in enumerate(regions, start=1)]
     caption = "Largest values of the map, at MNI coordinates in mm (x: right, y: front, z: up)."
-    return make_table(caption, rows, columns)
+    return make_table(caption, rows, columns, note=_NAMES)
 
 
 def read_map(explanation: Explanation) -> nibabel.Nifti1Image:
@@ -144,8 +135,8 @@ def read_map(explanation: Explanation) -> nibabel.Nifti1Image:
     return nibabel.Nifti1Image(data, image.affine)
 
 
-def share_outside(image: nibabel.Nifti1Image) -> float:
-    """Return the share of the map's absolute values that lies outside the brain of the template."""
+def inside_brain(image: nibabel.Nifti1Image) -> npt.NDArray[np.bool_]:
+    """Return which voxels of the map lie in the brain of the template."""
     from nilearn import datasets
     from nilearn import image as images
 
@@ -153,17 +144,24 @@ def share_outside(image: nibabel.Nifti1Image) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         inside = images.resample_to_img(mask, image, interpolation="nearest", force_resample=True, copy_header=True)
+    return np.asarray(inside.dataobj) > 0
+
+
+def share_outside(image: nibabel.Nifti1Image) -> float:
+    """Return the share of the map's absolute values that lies outside the brain of the template."""
     sizes = np.abs(np.asarray(image.dataobj, dtype=float))
-    return float(1.0 - sizes[np.asarray(inside.dataobj) > 0].sum() / sizes.sum())
+    return float(1.0 - sizes[inside_brain(image)].sum() / sizes.sum())
 
 
 @styled
 def _draw(explanation: Explanation, image: nibabel.Nifti1Image) -> list[Picture]:
-    """Draw the map on the MNI152 template: three crossing slices at its peak, and a row of axial slices."""
+    """Draw the map inside the brain of the MNI152 template: three crossing slices at its peak, and axial slices."""
     from nilearn import datasets, plotting
 
     data = image.get_fdata(dtype=np.float32)
-    sizes = np.abs(data)
+    inside = inside_brain(image)
+    data = np.where(inside, data, 0.0) if np.any(data[inside]) else data
+    image, sizes = nibabel.Nifti1Image(data, image.affine), np.abs(data)
     # A few extreme voxels must not make all others pale; small values fade into the template.
     limit = max(float(np.percentile(sizes[sizes > 0], 99.9)), 0.5 * float(sizes.max()))
     fading = nibabel.Nifti1Image(np.clip(sizes / (0.5 * limit), 0.0, 1.0), image.affine)
@@ -201,8 +199,8 @@ def _about_colours(explanation: Explanation) -> str:
         speaks = f"scans with a higher score towards {towards} owe it to what is there, by this share of the difference"
         against = "what is there works against it"
     return (
-        f"Orange (solid outline at half the maximum): {speaks}; purple (dashed outline): {against}. L and R are the "
-        "person's left and right."
+        f"Orange (solid outline at half the maximum): {speaks}; purple (dashed outline): {against}. Only the brain of "
+        "the template is drawn. L and R are the person's left and right."
     )
 
 

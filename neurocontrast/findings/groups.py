@@ -155,16 +155,20 @@ class _Strata:
     file: str
 
 
-def show_sites(files: EvaluationFolder) -> Section:
-    """Return forest plots and a table of the sites."""
-    return Section("sites", "Site by site", site_blocks(files))
+def show_sites(files: EvaluationFolder) -> Section | None:
+    """Return forest plots and a table of the sites; None with fewer than two."""
+    blocks = site_blocks(files)
+    return Section("sites", "Site by site", blocks) if blocks else None
 
 
 def site_blocks(files: EvaluationFolder, *, file: str = "sites.tsv") -> list[Block]:
-    """Return the forest plots of the two leading metrics at each site, the largest first, and the table."""
+    """Return the forest plots of the two leading metrics at each site, the largest first, and the table.
+
+    One site, or none that is known, has no blocks: its figures are those of everybody.
+    """
     table = files.sites
-    if table.empty:
-        return [note(f"{file} holds no site, so there is no forest plot.")]
+    if len(table) < 2:
+        return []
     table = table.sort_values(["n", "site"], ascending=[False, True], ignore_index=True)
     sites = _Strata(table, "site", "sites", "Site", "at each site", "All sites, pooled", file)
     keys = dict.fromkeys(key for key in (files.headline, _SECOND[files.kind]) if key)

@@ -123,6 +123,7 @@ def test_a_planted_difference_is_found_where_it_is(explained):
     about = _about(explained)
     assert _distance(about) <= 16  # two voxels
     assert about["top_regions"][0]["value"] > 0.1  # of the differences between their scores
+    assert about["top_regions"][0]["region"].startswith("right ")
     image = nib.load(explained / "saliency.nii.gz")
     peak = np.unravel_index(image.get_fdata().argmax(), image.shape)
     assert np.linalg.norm(nib.affines.apply_affine(image.affine, peak) - PLACE_MM) <= 16
@@ -228,6 +229,7 @@ def test_scans_in_a_space_of_their_own_are_told(tmp_path):
     study, told = Study(tmp_path / "native", code=1, shift=5.0), Told()
     about = _about(study.explain(tmp_path / "map", progress=told))
     assert about["template"] is None
+    assert about["top_regions"][0]["region"] is None
     assert [warning.split(":")[0] for warning in told.warnings] == [
         "the scans do not lie in one space",
         "the headers do not say that the scans are in the space of MNI152 (sform code 4), so the coordinates of the "
@@ -244,6 +246,17 @@ def test_a_probe_of_what_the_head_made_is_refused(study, tmp_path):
     (evaluation / "probe" / "probe.json").write_text(json.dumps(described))
     with pytest.raises(DataError, match=r"after the projection head \(embedding\.layer: head\)"):
         nc.explain(evaluation, run=study.run, participants=study.table, out=None, config=study.config)
+
+
+def test_run_and_table_are_found_near_the_evaluation(study, tmp_path):
+    settings = {**study.config, "explanation": {"accelerator": "cpu", "patch_mm": 60, "n_subjects": 2}}
+    about = _about(nc.explain(study.evaluation, out=tmp_path / "map", config=settings))
+    assert about["encoder"] == json.loads((study.run / "encoder.json").read_text())["weights"]["sha256"]
+    moved = shutil.copytree(study.evaluation, tmp_path / "far" / "away", ignore=lambda *_: ["explanation"])
+    with pytest.raises(ConfigError, match=r"no run near .* has it\. Give the run \(--run RUN\)"):
+        nc.explain(moved, config=settings)
+    with pytest.raises(ConfigError, match=r"no 'participants\.tsv' with the evaluated people is near"):
+        nc.explain(moved, run=study.run, config=settings)
 
 
 def test_another_encoder_is_refused(study, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,8 @@ from neurocontrast.page.wording import (
 )
 
 _SIGNIFICANT_P, _TEXT = 0.05, "comparison.j2"
+_SEE = re.compile(r"\bSee (?=[“A-Z])")
+"""What sends the reader of a warning to a section that only the report of the model has."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,7 @@ def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
         sections,
         kicker="neurocontrast comparison of models",
         title=f"Predicting {s.get('target', '?')}: {join_words(files.names)}",
+        summary=_say(files, short=True),
         facts=[
             ("Reference", files.reference),
             ("Compared with it", join_words([name for name in files.names if name != files.reference])),
@@ -143,7 +147,7 @@ def _build_warnings(files: Comparison) -> Section:
         for warning in model.get("warnings") or []:
             code, message = warning["code"], warning.get("message")
             found.setdefault(code, {})[model["name"]] = message or code.replace("_", " ")
-            explained[code] = warning.get("explanation") or ""
+            explained[code] = _SEE.sub("In the model's own report, see ", warning.get("explanation") or "")
     if not found:
         return Section("warnings", "Read this first", [note("None of the evaluations raised a warning.")])
     items = []
@@ -202,8 +206,8 @@ def _draw_differences(files: Comparison, metric: str) -> Picture | None:
     )
 
 
-def _say(files: Comparison) -> str:
-    """Say for each model whether it differs in the headline metric, by interval and test."""
+def _say(files: Comparison, *, short: bool = False) -> str:
+    """Say of each model whether it differs in the headline metric; with the figures unless `short`."""
     if not files.leading:
         return "No metric is defined for any model."
     key = files.leading[0]
@@ -216,11 +220,13 @@ def _say(files: Comparison) -> str:
         value = number_text(row["difference"] * scale, digits=digits, signed=True)
         interval = interval_text((row["low"] * scale, row["high"] * scale), digits=digits, signed=True)
         p = f"adjusted p = {row['p_adjusted']:.3g}" if pd.notna(row["p_adjusted"]) else "not tested over folds"
-        verdict = _verdict(row, higher_is_better=about.higher_is_better)
-        sentences.append(f"{row['model']} {verdict}: {about.name} {value}{unit} ({interval}, {p}).")
+        verdict = f"{row['model']} {_verdict(row, higher_is_better=about.higher_is_better)}"
+        sentences.append(verdict if short else f"{verdict}: {about.name} {value}{unit} ({interval}, {p}).")
     if not sentences:
         return f"The {about.name} of the models is defined for none of the pairs."
-    return f"Beside {files.reference}, {' '.join(sentences)}"
+    if short:
+        return f"By {about.name}, and next to {files.reference}: {'; '.join(sentences)}."
+    return f"Next to {files.reference}, {' '.join(sentences)}"
 
 
 def _verdict(row: dict[Any, Any], *, higher_is_better: bool) -> str:

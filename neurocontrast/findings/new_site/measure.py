@@ -106,7 +106,7 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
         return SitesLeftOut(why_not=why_not)
     sites, home = study.sites, _tested_at_home(study)
     if not home.any():
-        return SitesLeftOut(why_not="the main folds hold sites out already: their figures are those of unseen sites")
+        return SitesLeftOut(why_not="the main folds hold sites out already, so their figures are those of unseen sites")
     names = sorted({site for site in sites if site is not None})
     why = {site: _why_skipped(study, np.flatnonzero(home & (sites == site))) for site in names}
     groups = [[site] for site in names if why[site] is None]
@@ -120,7 +120,7 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
         splits += [] if reason else [split]
     skipped = [{"site": site, "why": reason} for site, reason in why.items() if reason is not None]
     chosen = tuple(site for site in names if why[site] is None)
-    return SitesLeftOut(splits, chosen, skipped, None if splits else f"no site can be left out: {_listed(skipped)}")
+    return SitesLeftOut(splits, chosen, skipped, None if splits else f"no site can be left out ({_listed(skipped)})")
 
 
 def _why_not(study: Study) -> str | None:

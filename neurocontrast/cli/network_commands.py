@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 
@@ -27,6 +27,11 @@ __all__ = ["bundle", "doctor", "embed", "explain", "finetune", "pretrain"]
 
 _RunTable = Annotated[Path | None, option("Table with one row per scan.", "--participants", metavar="PARTICIPANTS.tsv")]
 
+_Skip = Annotated[
+    bool | None,
+    option("Leave out scans that cannot be used, and list them in skipped.tsv, or OUT.skipped.tsv.", "--skip"),
+]
+
 
 def pretrain(
     given: Configured,
@@ -37,6 +42,7 @@ def pretrain(
         option("Weights to start from: a run, a folder of `weights import`, or an encoder file.", metavar="WEIGHTS"),
     ] = None,
     resume: Annotated[bool, option("Continue a run that was stopped.", "--resume")] = False,
+    skip: _Skip = None,
 ) -> Result:
     """Pretrain an encoder with a contrastive objective that uses age, sex, site or any other column."""
     from neurocontrast.runs.folder import read_metrics
@@ -44,9 +50,12 @@ def pretrain(
     # A run that is resumed has its own configuration, unless one is given again.
     if resume and given.config is None and (out / "config.yaml").is_file():
         given = replace(given, config=out / "config.yaml")
-    nothing = resume and given.config is None and not given.overrides and participants is None and init is None
-    options = {"data": {"participants": participants}, "training": {"init": init}}
-    settings = None if nothing else given.resolve(check_objective=True, **options)
+    nothing = given.config is None and not given.overrides and not any((participants, init, skip))
+    options: dict[str, dict[str, Any]] = {
+        "data": {"participants": participants, "skip_unreadable": skip},
+        "training": {"init": init},
+    }
+    settings = None if resume and nothing else given.resolve(check_objective=True, **options)
     run = neurocontrast.pretrain(settings, out=out, resume=resume, progress=given.progress)
     rows = read_metrics(run)
     last = {name: value for name, value in (rows[-1] if rows else {}).items() if value is not None}
@@ -65,6 +74,7 @@ def embed(
     out: Annotated[Path, option("Embeddings table to write.", metavar="EMB.parquet")],
     images_root: ImagesRoot = None,
     overwrite: Overwrite = False,
+    skip: _Skip = None,
 ) -> Result:
     """Embed scans with a frozen encoder, after the preprocessing of the run's own scans.
 
@@ -76,7 +86,7 @@ def embed(
         run,
         participants=participants,
         out=out,
-        config=given.resolve(data={"images_root": images_root}),
+        config=given.resolve(data={"images_root": images_root, "skip_unreadable": skip}),
         overwrite=overwrite,
         progress=given.progress,
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pandas as pd
 from monai.transforms import Compose, Transform
 
 from neurocontrast.config import Config, as_config
+from neurocontrast.data import Cohort
 from neurocontrast.data.batches import Images
 from neurocontrast.data.sources import source_of_run
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
@@ -23,6 +25,7 @@ from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.parallel.launch import after_first, joined
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
+from neurocontrast.runs.skipping import leave_out, without, write_skipped
 
 __all__ = ["embed"]
 
@@ -53,7 +56,8 @@ def embed(
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
-        Section `embedding`; and section `data`, for the places of images and cache.
+        Section `embedding`; and section `data`, for the places of images and cache, and ``skip_unreadable``: scans
+        that cannot be used are left out then, and listed in ``OUT.skipped.tsv``.
     transforms : Compose or sequence of Transform, optional
         Transforms that `pretrain` was given from Python, where it was.
     overwrite : bool
@@ -68,8 +72,11 @@ def embed(
     with joined(shared.accelerator, section="embedding", devices=shared.devices, num_nodes=None) as (fabric, processes):
         device = fabric.device
         progress = progress if processes.is_first else SILENT
-        network, images, table, info, files = after_first(
-            processes, lambda: (_prepare(Path(run), participants, images_root, settings, transforms, progress), None)
+        prepare = partial(_prepare, Path(run), participants, images_root, settings, transforms, progress)
+        network, images, table, info, files, skipped = after_first(
+            processes,
+            lambda: (made := prepare(()), made[-1]["scan"].tolist()),
+            prepare,
         )
         finished = FinishedBatches(target, _key(info, settings.embedding, device.type, files))
         features = extract_features(
@@ -84,6 +91,7 @@ def embed(
         )
         if processes.is_first:
             write_embeddings(target, table, features, info)
+            write_skipped(target.with_suffix(".skipped.tsv"), skipped)
             finished.remove()
     return target
 
@@ -95,24 +103,36 @@ def _prepare(
     settings: Config,
     transforms: Compose | Sequence[Transform] | None,
     progress: Progress,
-) -> tuple[Encoder | ContrastiveModel, Images, pd.DataFrame, dict[str, Any], list[Any]]:
-    """Return the network, its prepared images, their table, the description stored, and signatures of the files."""
+    names: Collection[str],
+) -> tuple[Encoder | ContrastiveModel, Images, pd.DataFrame, dict[str, Any], list[Any], pd.DataFrame]:
+    """Return the network, prepared images, their table, what is stored of it, signatures of files, and scans left out.
+
+    `names` are scans that another process has left out.
+    """
     network, contract = load_network(run, settings.embedding)
     given = None if transforms is None else Compose(transforms)
     source = source_of_run(run, contract, settings.data, transforms=given)
     listed = source.read_cohort(participants, images_root=images_root)
-    cohort = listed.select(settings.embedding.where)
+    cohort = without(listed.select(settings.embedding.where), names)
     for warning in cohort.warnings:
         progress.warning(warning)
     warn_of_imitations(cohort, "embedding.where", progress)
-    kept = set(cohort.names())
-    excluded = listed.table[[name not in kept for name in listed.names()]]
-    steps = [("listed", listed.table, None), ("excluded", excluded, "not selected by embedding.where")]
-    flow = [{"step": step, "n_scans": len(rows), "n_subjects": rows["subject_id"].nunique(), "reason": reason}
-            for step, rows, reason in steps if len(rows)]  # fmt: skip
-    info = describe_embedded(run, contract, cohort, progress) | {"flow": flow} | settings.embedding.reading()
-    source.make_ready(cohort, progress)
-    return network, source.images(cohort), source.table_of(cohort), info, source.signatures(cohort)
+    info = describe_embedded(run, contract, cohort, progress) | settings.embedding.reading()
+    read, skipped = leave_out(source, cohort, progress)
+    steps = [("listed", listed, None), ("excluded", _between(listed, cohort), "not selected by embedding.where"),
+             ("excluded", _between(cohort, read), "cannot be used (data.skip_unreadable)")]  # fmt: skip
+    info["flow"] = [
+        {"step": step, "n_scans": len(rows), "n_subjects": rows.table["subject_id"].nunique(), "reason": reason}
+        for step, rows, reason in steps
+        if len(rows)
+    ]
+    info["cohort_digest"] = read.digest()
+    return network, source.images(read), source.table_of(read), info, source.signatures(read), skipped
+
+
+def _between(cohort: Cohort, kept: Cohort) -> Cohort:
+    """Return the scans of a cohort that were not kept."""
+    return without(cohort, set(kept.names()))
 
 
 def _key(info: Mapping[str, Any], settings: EmbeddingSettings, device: str, files: Sequence[Any]) -> str:

@@ -56,7 +56,7 @@ def pretrain(
         Run directory to write: ``config.yaml``, ``provenance.json``, ``metrics.csv``, ``encoder.safetensors`` ….
     resume : bool
         Continue the run in `out`, or begin it where there is none. On a CPU the weights are bit for bit those of a run
-        that was never stopped.
+        that was never stopped. A run that skips scans (``data.skip_unreadable``) must skip the same ones again.
     transforms : Compose or sequence of Transform, optional
         Lead from ``{"image": path of a scan}`` to ``{"image": MetaTensor (1, D, H, W)}``, in place of the preprocessing
         in `config`; none of them random. `embed` needs the same ones, unlike those described in ``data.transforms``.

@@ -100,23 +100,43 @@ class VolumeCache:
         """Size of one volume."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
-    def prepare(self, scans: Sequence[ScanFiles | Path], *, n_workers: int, progress: Progress = SILENT) -> int:
-        """Preprocess every scan that has no valid entry yet, in `n_workers` processes, and return how many are kept."""
+    def prepare(
+        self,
+        scans: Sequence[ScanFiles | Path],
+        *,
+        n_workers: int,
+        progress: Progress = SILENT,
+        failures: dict[ScanFiles, str] | None = None,
+    ) -> int:
+        """Preprocess every scan that has no valid entry yet, in `n_workers` processes, and return how many are kept.
+
+        Scans that cannot be preprocessed are one `DataError`, or become keys of `failures` where it is given, with the
+        reason; the folder must then be writable.
+        """
         missing = self.missing(scans)
         if not missing:
             return 0
-        problems, n_kept = Problems("scans"), 0
-        if self._is_writable(progress):
+        found: dict[ScanFiles, str | bool] = {}
+        is_writable = self._is_writable(progress)
+        if failures is not None and not is_writable:
+            raise DataError(f"data.skip_unreadable: needs a cache, and {self.folder} cannot be written. Set "
+                            "data.cache_dir to another.")  # fmt: skip
+        if is_writable:
             with progress.task("Preprocessing scans", len(missing), "scan") as task:
                 given = [(scan,) for scan in missing]
-                for found in map_files(
+                for scan, made in map_files(
                     self._make_or_say_why, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER
                 ):
-                    if isinstance(found, str):
-                        problems.add(found)
-                    else:
-                        n_kept += found
+                    found[scan] = made
                     task.advance()
+        reasons = {scan: str(found[scan]) for scan in missing if isinstance(found.get(scan), str)}
+        n_kept = sum(made is True for made in found.values())
+        if failures is not None:
+            failures |= reasons
+            return n_kept
+        problems = Problems("scans")
+        for reason in reasons.values():
+            problems.add(reason)
         problems.raise_if_any()
         if n_kept < len(missing):
             progress.warning(
@@ -191,14 +211,14 @@ class VolumeCache:
             return True
         return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
-    def _make_or_say_why(self, scan: ScanFiles) -> str | bool:
+    def _make_or_say_why(self, scan: ScanFiles) -> tuple[ScanFiles, str | bool]:
         """Make an entry, and return whether it could be kept, or why it could not be made."""
         try:
-            return self._keep(scan, *self._make(scan))
+            return scan, self._keep(scan, *self._make(scan))
         except CacheFullError:
             raise
         except DataError as error:
-            return str(error)
+            return scan, str(error)
 
     def _make(self, scan: ScanFiles) -> tuple[Parts, tuple[int, ...]]:
         """Return the volume and the affine of a scan, and the signature of the files that they were made from."""

@@ -69,6 +69,9 @@ class DataSettings(ScanSettings, Replaceable):
     """Processes that preprocess, and threads that read batches."""
     val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Fraction of subjects, at each site, that only measure; 0 for none."""
+    skip_unreadable: bool = False
+    """Whether `pretrain` and `embed` leave out scans that are absent, damaged or unfit for the preprocessing, and list
+    them in ``skipped.tsv``; by default such scans are refused."""
 
     @classmethod
     def replaced(cls) -> tuple[str, ...]:

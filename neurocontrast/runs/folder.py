@@ -81,7 +81,7 @@ def check_new(folder: Path, *, resume: bool) -> bool:
                 f"out: '{folder}' already holds a run. Continue it with --resume, or give another directory."
             )
         return False
-    if not set(names) <= {"config.yaml", "provenance.json", INITIAL}:
+    if not set(names) <= {"config.yaml", "provenance.json", "skipped.tsv", INITIAL}:
         raise ConfigError(
             f"out: '{folder}' is not empty and is not a run directory (it has no config.yaml). Give another directory."
         )

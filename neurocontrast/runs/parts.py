@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from neurocontrast.runs.folder import (
     start_run,
 )
 from neurocontrast.runs.initial import InitialWeights, start_from
+from neurocontrast.runs.skipping import NONE, SKIPPED, check_same, leave_out, read_skipped, without, write_skipped
 from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_centre, fit_components
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
@@ -47,11 +48,13 @@ __all__ = [
 ]
 
 
-def read_cohort_of(settings: Config, source: AnySource, *, check_images: bool = True) -> Cohort:
-    """Return the rows of the table of samples that a configuration keeps."""
+def read_cohort_of(
+    settings: Config, source: AnySource, *, check_images: bool = True, skipped: Collection[str] = ()
+) -> Cohort:
+    """Return the rows of the table of samples that a configuration keeps, without those that a run has skipped."""
     assert settings.data.participants is not None
-    cohort = source.read_cohort(settings.data.participants, check_images=check_images)
-    return cohort.select(settings.data.where)
+    cohort = source.read_cohort(settings.data.participants, check_images=check_images).select(settings.data.where)
+    return without(cohort, skipped) if skipped else cohort
 
 
 @dataclass(frozen=True)
@@ -161,19 +164,24 @@ def open_run(
     if not is_new and is_finished(folder, settings):
         # A finished run does not need its scans any more, nor their table.
         there = settings.data.participants is not None and settings.data.participants.is_file()
-        check_can_continue(folder, settings, read_cohort_of(settings, source, check_images=False) if there else None)
+        cohort = None
+        if there:
+            cohort = read_cohort_of(settings, source, check_images=False, skipped=read_skipped(folder))
+        check_can_continue(folder, settings, cohort)
         return (False, None), {"is_new": False, "contract": None}
     cohort = read_cohort_of(settings, source)
     for warning in cohort.warnings:
         progress.warning(warning)
     if not is_new:
-        check_can_continue(folder, settings, cohort)
+        check_can_continue(folder, settings, without(cohort, read_skipped(folder)))
     parts = build_parts(settings, cohort, source, is_new=is_new)
     stack.enter_context(hold(folder, progress))
     if check_new(folder, resume=not is_new) != is_new:
         raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
     if not is_new:
         source.check_unchanged(cohort, read_provenance(folder), folder)
+    parts, skipped = _without_unusable(settings, parts, source, None if is_new else folder, progress)
+    cohort = parts.cohort
     earlier = None if is_new else read_preprocessing(folder, parts.source)
     parts = parts.with_source(earlier or parts.source.fitted(cohort, parts.data.training_rows, progress))
     parts.source.make_ready(cohort, progress)
@@ -182,7 +190,8 @@ def open_run(
             "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no scans to score it on."
         )
     if is_new:
-        facts, earlier_subjects = _facts(parts) | source.record(cohort), []
+        facts, earlier_subjects = _facts(parts) | source.record(cohort) | {"n_skipped": len(skipped)}, []
+        write_skipped(folder / SKIPPED, skipped)
         if parts.start is not None:
             parts.start.keep(parts.model, folder, parts.source.contract(), progress)
             facts["init"], earlier_subjects = parts.start.facts, parts.start.subjects
@@ -192,7 +201,23 @@ def open_run(
     # What a killed process left half-written.
     for path in [*folder.glob(".tmp-*"), *folder.glob("checkpoints/.tmp-*"), *folder.glob("checkpoints/*/.tmp-*")]:
         path.unlink(missing_ok=True)
-    return (is_new, parts), {"is_new": is_new, "contract": parts.source.contract()}
+    known = {"is_new": is_new, "contract": parts.source.contract(), "skipped": skipped["scan"].tolist()}
+    return (is_new, parts), known
+
+
+def _without_unusable(
+    settings: Config, parts: Parts, source: AnySource, earlier: Path | None, progress: Progress
+) -> tuple[Parts, pd.DataFrame]:
+    """Return the parts of a run without scans that cannot be used, where the run skips them, and a table of these.
+
+    `earlier` is the folder of a run that continues, which must skip the same scans again.
+    """
+    if not source.skips:
+        return parts, NONE
+    cohort, skipped = leave_out(parts.source, parts.cohort, progress)
+    if earlier is not None:
+        check_same(earlier, skipped["scan"].tolist())
+    return build_parts(settings, cohort, source, is_new=earlier is None) if len(skipped) else parts, skipped
 
 
 def _facts(parts: Parts) -> dict[str, Any]:
@@ -209,7 +234,7 @@ def follow_run(settings: Config, source: AnySource, known: Mapping[str, Any]) ->
     """Return what `open_run` does, in a process that is not the first."""
     if known["contract"] is None:
         return known["is_new"], None
-    parts = build_parts(settings, read_cohort_of(settings, source), source, is_new=False)
+    parts = build_parts(settings, read_cohort_of(settings, source, skipped=known["skipped"]), source, is_new=False)
     return known["is_new"], parts.with_source(parts.source.as_in_run(known["contract"]))
 
 

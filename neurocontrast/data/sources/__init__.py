@@ -58,6 +58,10 @@ def source_of_run(
                 f"data.kind: is '{data.kind}', and the run was trained on {trained}. Give the run's own configuration, "
                 "or none."
             )
+        if isinstance(data, DataSettings) and data.skip_unreadable:
+            raise ConfigError(
+                f"data.skip_unreadable: is for scans, and the run was trained on {trained}. Leave it out."
+            )
         common: dict[str, Any] = {"images_root": data.images_root, "n_workers": data.n_workers}
         if trained == "measures":
             data = MeasureDataSettings(n_workers=data.n_workers)

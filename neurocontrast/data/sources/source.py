@@ -54,6 +54,11 @@ class Source:
         return None
 
     @property
+    def skips(self) -> bool:
+        """Whether samples that cannot be read are left out."""
+        return bool(getattr(self.data, "skip_unreadable", False))
+
+    @property
     def measures(self) -> tuple[str, ...]:
         """Names of the measures that a network is given; none of images."""
         return ()
@@ -66,7 +71,7 @@ class Source:
             Path(participants),
             images_root=self.data.images_root if images_root is None else Path(images_root),
             channels=self.channels,
-            check_images=check_images,
+            check_images=check_images and not self.skips,
         )
         return check_kind(cohort, self.data.kind)
 
@@ -119,6 +124,11 @@ class Source:
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
         """Prepare samples that are not ready to be read."""
         del cohort, progress
+
+    def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
+        """Prepare samples as `make_ready` does, and return why rows of the cohort cannot be used, in their order."""
+        self.make_ready(cohort, progress)
+        return {}
 
     def table_of(self, cohort: Cohort) -> pd.DataFrame:
         """Return what is known of the rows of a cohort, which embeddings carry."""

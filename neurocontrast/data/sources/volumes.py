@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -86,7 +87,7 @@ class BrainVolumes(Source):
             raise ConfigError("data.participants: missing. The shape of what data.transforms make is that of a scan.")
         transform = self.given if is_given else build_transforms(targets, source="data.transforms")
         assert transform is not None
-        found = deterministic_part(transform, cohort.scans[0])
+        found = deterministic_part(transform, _first_readable(cohort.scans) if self.skips else cohort.scans[0])
         if len(found.transforms) != len(transform.flatten()):
             random = transform.flatten().transforms[len(found.transforms)]
             raise ConfigError(
@@ -144,8 +145,13 @@ class BrainVolumes(Source):
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
         """Preprocess the scans that the cache does not hold."""
-        scans = self._with_channels(cohort).scans
-        self.cache.prepare(scans, n_workers=self.data.n_workers, progress=progress)
+        self.cache.prepare(self._with_channels(cohort).scans, n_workers=self.data.n_workers, progress=progress)
+
+    def failures(self, cohort: Cohort, progress: Progress) -> dict[int, str]:
+        """Preprocess the scans that the cache does not hold, and return why rows cannot be used."""
+        scans, failures = self._with_channels(cohort).scans, dict[ScanFiles, str]()
+        self.cache.prepare(scans, n_workers=self.data.n_workers, progress=progress, failures=failures)
+        return {row: failures[scan] for row, scan in enumerate(scans) if scan in failures}
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
         """Return the signature of each scan's files."""
@@ -161,6 +167,15 @@ class BrainVolumes(Source):
     def built_in_views(self, augment: AugmentSettings) -> Any:
         """Return the views of volumes."""
         return brain_views(augment)
+
+
+def _first_readable(scans: Sequence[ScanFiles]) -> ScanFiles:
+    """Return the first scan whose headers can be read, or the first one where no scan's can."""
+    for scan in scans:
+        with contextlib.suppress(DataError):
+            _ = [read_scan_header(file) for file in files_of(scan)]
+            return scan
+    return scans[0]
 
 
 def _write_given(given: Any, channels: tuple[str, ...], root: Path | None, folder: Path) -> Cohort:

@@ -114,7 +114,7 @@ def test_settings_and_options_are_the_same_thing(embeddings, tmp_path):
 def test_an_existing_evaluation_is_replaced_only_on_request(embeddings, tmp_path):
     out = evaluate(embeddings, out=tmp_path / "e", **FAST)
     (out / "report.html").write_text("old")
-    with pytest.raises(ConfigError, match="--overwrite"):
+    with pytest.raises(ConfigError, match="overwrite=True"):
         evaluate(embeddings, out=out, **FAST)
     evaluate(embeddings, out=out, overwrite=True, seed=1, **FAST)
     assert not (out / "report.html").exists()

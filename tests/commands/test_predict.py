@@ -136,7 +136,7 @@ def test_features_that_are_no_numbers_are_refused(evaluation, tables, tmp_path):
 
 def test_outputs_are_not_overwritten_unasked(evaluation, tables, tmp_path):
     nc.predict(evaluation, tables[1], out=tmp_path / "p.tsv")
-    with pytest.raises(ConfigError, match="--overwrite"):
+    with pytest.raises(ConfigError, match="overwrite=True"):
         nc.predict(evaluation, tables[1], out=tmp_path / "p.tsv")
     nc.predict(evaluation, tables[1], out=tmp_path / "p.tsv", overwrite=True)
     with pytest.raises(ConfigError, match=r"ends in \.tsv"):
@@ -161,7 +161,7 @@ def test_a_full_disk_leaves_neither_or_what_the_next_call_replaces(evaluation, t
         nc.predict(evaluation, tables[1], out=out)
     out.unlink()
     (tmp_path / "p.json").write_text('{"mine": 1}')
-    with pytest.raises(ConfigError, match="--overwrite"):
+    with pytest.raises(ConfigError, match="overwrite=True"):
         nc.predict(evaluation, tables[1], out=out)
     assert (tmp_path / "p.json").read_text() == '{"mine": 1}'
 

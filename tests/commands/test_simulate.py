@@ -84,7 +84,7 @@ def test_workers_change_nothing(cohort, tmp_path):
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path):
     (tmp_path / "mine.txt").write_text("precious")
-    with pytest.raises(ConfigError, match=r"not empty.*--overwrite"):
+    with pytest.raises(ConfigError, match=r"not empty.*overwrite=True"):
         simulate(tmp_path, SMALL)
     with pytest.raises(ConfigError, match=r"not a simulated cohort"):
         simulate(tmp_path, SMALL, overwrite=True)

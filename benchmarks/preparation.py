@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.prepare.extraction import extract_brain, extract_brain_by_template, is_stripped
+from neurocontrast.prepare.extraction import extract_brain, is_stripped
 from neurocontrast.prepare.registration import (
     correct_bias,
     mni_grid,
@@ -47,8 +47,6 @@ def measure_head(path: Path, prepared: Path) -> dict[str, float | str]:
     stripped = is_stripped(voxels)
     mask = voxels > 0 if stripped else extract_brain(voxels)
     times.append(time.process_time())
-    without = dice(mask, extract_brain_by_template(voxels, affine)) if not stripped else float("nan")
-    times.append(time.process_time())
     corrected = correct_bias(voxels, mask, affine)
     times.append(time.process_time())
     found = register_to_mni(corrected, mask, affine)
@@ -61,10 +59,9 @@ def measure_head(path: Path, prepared: Path) -> dict[str, float | str]:
     other = nib.as_closest_canonical(nib.load(prepared))
     theirs = other.get_fdata() > 0
     ours = resample_to_grid(mask, affine, found, other.affine, other.shape) > 0.5
-    steps = ("extraction", "no_network", "N4", "registration", "tissue")
+    steps = ("extraction", "N4", "registration", "tissue")
     seconds = dict(zip(steps, np.diff(times).round(1), strict=True))
     brains = {"dice_theirs": dice(ours, theirs), "dice_template": dice(inside, template_mask(grid, shape))}
-    brains["dice_no_network"] = without
     return {"head": path.name.partition("_")[0], **{name: round(value, 3) for name, value in brains.items()}, **seconds}
 
 

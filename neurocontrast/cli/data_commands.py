@@ -167,10 +167,6 @@ def prepare(
     protocol: Annotated[
         Literal["standard", "quasiraw"], option("quasiraw: the protocol of OpenBHB's images of that name.")
     ] = "standard",
-    extraction: Annotated[
-        Literal["auto", "deepbet", "template"],
-        option("How brains are found in heads; template works without deepbet and is less exact."),
-    ] = "auto",
     spacing_mm: Annotated[float | None, option("Voxel size of the results in mm (default: 1.5; quasiraw: 1).")] = None,
     bias: Annotated[bool, option("Correct the bias field by N4.")] = True,
     registration: Annotated[bool, option("Register to MNI152; --no-registration: scans are in MNI152 already.")] = True,
@@ -193,7 +189,6 @@ def prepare(
         out,
         images_root=images_root,
         protocol=protocol,
-        extraction=extraction,
         spacing_mm=spacing_mm,
         bias=bias,
         registration=registration,

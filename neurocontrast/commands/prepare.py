@@ -18,7 +18,7 @@ from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
-from neurocontrast.lazy import is_installed, require
+from neurocontrast.lazy import require
 from neurocontrast.parallel.workers import map_files
 from neurocontrast.prepare.records import (
     IMAGES,
@@ -33,10 +33,9 @@ from neurocontrast.prepare.records import (
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
-__all__ = ["Extraction", "Protocol", "prepare"]
+__all__ = ["Protocol", "prepare"]
 
 Protocol = Literal["standard", "quasiraw"]
-Extraction = Literal["auto", "deepbet", "template"]
 
 RECORD_NAME = "prepare.json"
 IMITATIONS = "imitations.tsv"
@@ -53,7 +52,6 @@ def prepare(
     *,
     images_root: str | Path | None = None,
     protocol: Protocol = "standard",
-    extraction: Extraction = "auto",
     spacing_mm: float | None = None,
     bias: bool = True,
     registration: bool = True,
@@ -81,9 +79,6 @@ def prepare(
         Folder that relative paths start from; by default the table's.
     protocol : {"standard", "quasiraw"}
         ``quasiraw`` is OpenBHB's: nine degrees of freedom, cubic splines, a grid of 182 × 218 × 182 voxels of 1 mm.
-    extraction : {"auto", "deepbet", "template"}
-        How brains are found in heads: by deepbet's networks, or by registration to a template of a head, which needs
-        no further package and is less exact. ``auto`` is deepbet where it is installed.
     spacing_mm : float, optional
         Voxel size of the results, 0.5 to 8 mm; by default 1.5, or the 1 of ``quasiraw``.
     bias : bool, default=True
@@ -104,9 +99,7 @@ def prepare(
     progress : Progress
         Receives progress messages.
     """
-    options = _options(
-        protocol, extraction, spacing_mm, imitations, bias=bias, registration=registration, tissue=tissue
-    )
+    options = _options(protocol, spacing_mm, imitations, bias=bias, registration=registration, tissue=tissue)
     cohort = read_cohort(participants, images_root=images_root)
     target = Path(out).absolute()
     check_writable(target / RECORD_NAME)
@@ -142,7 +135,7 @@ def _prepare_all(
     folder.mkdir(exist_ok=True)
     paths = zip(cohort.table["path"].astype(str), cohort.paths_in("mask_path"), strict=True)
     work = [
-        (row, source, mask, str(cohort.root), stems[row], str(folder), options, os.getpid())
+        (row, source, mask, str(cohort.root), stems[row], str(folder), options)
         for row, (source, mask) in enumerate(paths)
     ]
     facts: dict[int, dict[str, Any]] = {}
@@ -268,7 +261,6 @@ def _new_volumes(made: _Prepared) -> list[str]:
 
 def _options(
     protocol: str,
-    extraction: str,
     spacing_mm: float | None,
     imitations: int,
     *,
@@ -276,12 +268,8 @@ def _options(
     **wanted: bool,
 ) -> PrepareOptions:
     """Return the options of the preparation; wrong or missing ones are an error."""
-    for name, found, allowed in (
-        ("protocol", protocol, get_args(Protocol)),
-        ("extraction", extraction, get_args(Extraction)),
-    ):
-        if found not in allowed:
-            raise ConfigError(f"{name}: found '{found}'.{suggestion(found, allowed)} Allowed: {one_of(allowed)}.")
+    if protocol not in (allowed := get_args(Protocol)):
+        raise ConfigError(f"protocol: found '{protocol}'.{suggestion(protocol, allowed)} Allowed: {one_of(allowed)}.")
     quasiraw, (low, high) = protocol == "quasiraw", SPACINGS_MM
     spacing = (1.0 if quasiraw else 1.5) if spacing_mm is None else spacing_mm
     if not low <= spacing <= high:
@@ -295,10 +283,7 @@ def _options(
             "out."
         )
     require("SimpleITK", extra="prepare", purpose="prepare")
-    if extraction == "auto":
-        extraction = "deepbet" if is_installed("deepbet") else "template"
-    given: dict[str, Any] = {"registration": registration, "imitations": imitations, **wanted}
-    return PrepareOptions(spacing, extraction=extraction, quasiraw=quasiraw, **given)
+    return PrepareOptions(spacing, quasiraw=quasiraw, registration=registration, imitations=imitations, **wanted)
 
 
 def _prepare(row: int, *given: Any) -> tuple[int, dict[str, Any]]:

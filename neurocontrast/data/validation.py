@@ -20,7 +20,6 @@ IMAGE_ENDINGS = (".nii.gz", ".nii", ".mgz", ".mgh", ".npy")
 _IDENTITY = ("participant_id", "subject_id", "session", "path")
 _OTHER_NAMES = {"gender": "sex", "center": "site", "centre": "site", "session_id": "session", "dx": "diagnosis"}
 _RESERVED = re.compile(r"feature_[0-9]+")
-_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _TEXT = pd.Series(["text"]).dtype
 """Text dtype of the installed pandas: `str` from version 3 on, object before; both hold missing values as NaN."""
 
@@ -124,12 +123,9 @@ def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) 
     """Return the absolute paths of a column; a column that `is_used` needs a path of its own in every row."""
     missing = rows.missing(column, "every scan needs an image") if is_used else []
     paths: list[str] = []
-    for position, pattern in enumerate(rows.cells[column]):
-        if not is_used and is_missing(pattern):
-            paths.append("")
-            continue
-        filled = _filled(rows, position, pattern) if "{" in pattern else pattern
-        paths.append(os.path.normpath(os.path.join(root, os.path.expanduser(filled))))  # noqa: PTH111, PTH118
+    for cell in rows.cells[column]:
+        place = os.path.join(root, os.path.expanduser(cell))  # noqa: PTH111, PTH118
+        paths.append("" if not is_used and is_missing(cell) else os.path.normpath(place))
     if not is_used:
         return paths
     if check:
@@ -140,23 +136,6 @@ def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) 
         if before != position:
             rows.add(position, f"{shown(path, 200)} is the image of line {rows.lines[before]} already", column)
     return paths
-
-
-def _filled(rows: _Rows, position: int, pattern: str) -> str:
-    def cell_of(match: re.Match[str]) -> str:
-        column = match.group(1)
-        if column not in rows.cells or column == "path":
-            known = [name for name in rows.cells if name != "path"]
-            raise DataError(
-                f"the image path {shown(pattern)} names a column '{column}' that the table does not have."
-                f"{suggestion(column, known)} It has: {one_of(known[:30])}."
-            )
-        cell = rows.cells[column][position]
-        if is_missing(cell):
-            rows.add(position, f"found {shown(cell)}; the image path {shown(pattern)} needs it", column)
-        return cell
-
-    return _PLACEHOLDER.sub(cell_of, pattern)
 
 
 def _check_files(rows: _Rows, column: str, paths: Sequence[str], missing: Sequence[bool]) -> None:

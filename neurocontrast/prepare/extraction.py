@@ -1,7 +1,4 @@
-"""Brain extraction: by deepbet's networks (Fisch et al. 2024), or by registration to a template of a head.
-
-The networks are read from the installed wheel by their digests.
-"""
+"""Brain extraction by deepbet's networks (Fisch et al. 2024), read from the installed wheel by their digests."""
 
 from __future__ import annotations
 
@@ -13,26 +10,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.ndimage import binary_fill_holes, distance_transform_edt, label
+from scipy.ndimage import binary_fill_holes, label
 from torch.nn.functional import interpolate
 
 from neurocontrast.exceptions import DataError, MissingDependencyError
-from neurocontrast.prepare.registration import align, resample_to_grid, to_itk
 
-__all__ = ["extract_brain", "extract_brain_by_template", "is_stripped"]
+__all__ = ["extract_brain", "is_stripped"]
 
 STRIPPED_SHARE = 0.5
 """A volume with more zeros than this share is taken to be skull-stripped already."""
 MARGIN = 0.1
-SHELLS_MM = ((3.0, 0.3), (9.0, 0.15), (15.0, 0.9))
-"""Shells around the template's brain: largest distance in millimetres, and brightness as a share of its median."""
-MARGINS_MM = (24.0, 12.0, 4.0)
-"""Margins around the brain, from coarse to fine: scalps and defaced faces differ more between people than brains."""
-WORST_METRIC = -0.3
-"""Heads that are found reach -0.43 to -0.58, one that was missed -0.24, noise -0.02."""
-CROWN_TO_CENTRE_MM = 75.0
-HEAD_MM = 150.0
-"""Height of a head; everything lower is neck."""
 
 _DIGESTS = {
     "bbox_model.pt": "39a7b2b5f799faa1391ea97bfcdc0b9299f20d84f2316a4ff8918dc4685e40aa",
@@ -40,7 +27,6 @@ _DIGESTS = {
 }
 _SMALL, _LARGE = (128, 128, 128), (256, 256, 256)
 
-Affine = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -82,7 +68,7 @@ def _network(name: str) -> torch.jit.ScriptModule:
         files = metadata.files("deepbet") or []
     except metadata.PackageNotFoundError as error:
         raise MissingDependencyError(
-            "Brain extraction by deepbet needs it: pip install 'neurocontrast[prepare]'; or pass --extraction template."
+            "Brain extraction needs deepbet: pip install 'neurocontrast[prepare]'; or give masks (column mask_path)."
         ) from error
     path = next((Path(str(file.locate())) for file in files if file.name == name), None)
     if path is None or not path.is_file():
@@ -125,49 +111,3 @@ def _box(mask: Mask, shape: torch.Size) -> tuple[slice, ...]:
         half = round(scale * (1 + 2 * MARGIN) * (found[-1] + 1 - found[0])) / 2
         box.append(slice(max(0, int(centre - half)), min(n, int(centre + half))))
     return tuple(box)
-
-
-def extract_brain_by_template(voxels: npt.NDArray[np.float32], affine: Affine) -> Mask:
-    """Return the mask of the brain of a T1-weighted head in RAS order: the template's, brought to the head.
-
-    The template is nilearn's MNI152 brain in three shells that look as fluid, skull and scalp do.
-    """
-    head, brain, grid = _head()
-    moving = to_itk(np.nan_to_num(voxels).astype(np.float32), affine)
-    found = align(to_itk(head, grid), to_itk(brain, grid), moving, _centre(voxels, affine), MARGINS_MM)
-    if found.metric > WORST_METRIC:
-        raise DataError(
-            f"no brain was found by the template (mutual information {-found.metric:.2f}, below {-WORST_METRIC:.2f}); "
-            "is this a T1-weighted head, in the right orientation? deepbet, or a mask in mask_path, may help."
-        )
-    mask: Mask = resample_to_grid(brain, grid, found.inverted(), affine, voxels.shape) > 0.5
-    return mask
-
-
-def _centre(voxels: npt.NDArray[np.float32], affine: Affine) -> npt.NDArray[np.float64]:
-    """Return an estimate of the brain's centre: below the crown, in the middle of the bright voxels above the neck."""
-    bright = voxels > np.median(voxels[voxels > 0]) if (voxels > 0).any() else voxels > 0
-    if not bright.any():
-        raise DataError("no brain was found: the image has no positive voxels of different intensity.")
-    points = np.argwhere(bright) @ affine[:3, :3].T + affine[:3, 3]
-    crown = np.quantile(points[:, 2], 0.999)
-    above = points[points[:, 2] > crown - HEAD_MM]
-    x, y, _ = (np.quantile(above, 0.02, axis=0) + np.quantile(above, 0.98, axis=0)) / 2
-    return np.array([x, y, crown - CROWN_TO_CENTRE_MM])
-
-
-@cache
-def _head() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8], Affine]:
-    """Return the template of a head at 2 mm, its brain, and the affine of both."""
-    from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
-
-    image, n_around = load_mni152_template(resolution=2), 12
-    brain = np.pad(load_mni152_brain_mask(resolution=2).get_fdata() > 0, n_around)
-    head = np.where(brain, np.pad(image.get_fdata(dtype=np.float32), n_around), 0)
-    grid = image.affine.copy()
-    grid[:3, 3] -= grid[:3, :3] @ np.full(3, n_around)
-    away, median, low = 2 * distance_transform_edt(~brain), np.median(head[brain]), 0.0
-    for high, brightness in SHELLS_MM:
-        head[(away > low) & (away <= high)] = brightness * median
-        low = high
-    return head.astype(np.float32), brain.astype(np.uint8), grid

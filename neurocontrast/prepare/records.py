@@ -35,7 +35,6 @@ MOST_IMITATIONS = 20
 IMAGES = ("brain", "gm", "wm", "csf")
 TABLES = ("participants.tsv", "imitations.tsv", "quality.tsv")
 """Tables of the prepared scans, which are written when all scans are done."""
-_PACKAGES = ("SimpleITK", "nilearn", "deepbet")
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,6 @@ class PrepareOptions:
     """Whether the bias field is corrected by N4."""
     tissue: bool = True
     """Whether tissue maps are made."""
-    extraction: str = "deepbet"
-    """How the brain is found in a head: ``deepbet`` or ``template``."""
     quasiraw: bool = False
     """Whether scans are prepared as OpenBHB's quasi-raw images: a map without shears, splines, and their grid."""
     registration: bool = True
@@ -62,13 +59,9 @@ def recipe_of(options: PrepareOptions) -> dict[str, Any]:
     """Return what decides how images are made, by its names: options and versions of the code."""
     # Imitations have records of their own: adding some does not prepare the scans again.
     chosen = {name: value for name, value in asdict(options).items() if name != "imitations"}
-    used = [name for name in _PACKAGES if name != "deepbet" or options.extraction == "deepbet"]
-    return {"recipe": RECIPE, "options": chosen, "code": {"neurocontrast": version()} | _versions(used)}
-
-
-def _versions(packages: Sequence[str]) -> dict[str, str]:
-    there = {name: list(metadata.distributions(name=name)) for name in packages}
-    return {name: found[0].version if found else "none" for name, found in there.items()}
+    there = {name: list(metadata.distributions(name=name)) for name in ("SimpleITK", "nilearn", "deepbet")}
+    versions = {name: found[0].version if found else "none" for name, found in there.items()}
+    return {"recipe": RECIPE, "options": chosen, "code": {"neurocontrast": version()} | versions}
 
 
 def imitated_stem(stem: str, number: int) -> str:

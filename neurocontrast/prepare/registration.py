@@ -14,14 +14,12 @@ import SimpleITK as sitk
 
 __all__ = [
     "Registration",
-    "align",
     "correct_bias",
     "mni_grid",
     "register_to_mni",
     "resample_to_grid",
     "template_mask",
     "template_ml",
-    "to_itk",
 ]
 
 Affine = npt.NDArray[np.float64]
@@ -62,11 +60,6 @@ class Registration:
         """Return how much smaller the scan's brain is than the template's, along three axes: singular values."""
         first, second, third = np.linalg.svd(self.matrix[:3, :3], compute_uv=False)
         return float(first), float(second), float(third)
-
-    def inverted(self) -> Registration:
-        """Return the map from the scan's millimetres to the template's."""
-        matrix: Affine = np.linalg.inv(self.matrix).astype(np.float64)
-        return Registration(matrix, self.metric)
 
 
 def mni_grid(spacing_mm: float) -> tuple[Affine, tuple[int, int, int]]:
@@ -111,34 +104,11 @@ def register_to_mni(voxels: Floats, mask: Mask, affine: Affine, *, shears: bool 
     fixed, brain = _template()
     moving = to_itk(np.where(mask, voxels, 0).astype(np.float32), affine)
     centre = affine[:3, :3] @ np.argwhere(mask).mean(axis=0) + affine[:3, 3]
-    found = align(fixed, brain, moving, centre, (MASK_MARGIN_MM, MASK_MARGIN_MM))
-    return found if shears else _without_shears(fixed, _dilated(brain, MASK_MARGIN_MM), moving, found)
-
-
-def align(
-    fixed: sitk.Image,
-    brain: sitk.Image,
-    moving: sitk.Image,
-    centre: npt.NDArray[np.float64],
-    margins_mm: Sequence[float],
-) -> Registration:
-    """Register an image to a template with twelve degrees of freedom, from coarse to fine.
-
-    Parameters
-    ----------
-    fixed, brain, moving : sitk.Image
-        The template, its brain, and the image.
-    centre : ndarray (3,)
-        Where the brain's centre is about in the image, in RAS millimetres.
-    margins_mm : sequence of float
-        How much around the template's brain counts: for the starts, which are coarse, and for each finer step.
-    """
-    around = _dilated(brain, margins_mm[0])
+    around = _dilated(brain, MASK_MARGIN_MM)
     tries = [_optimise(fixed, around, moving, _start(centre, pitch), [4]) for pitch in PITCHES_DEGREES]
-    transform, metric = min(tries, key=lambda each: each[1])
-    for margin in margins_mm[1:]:
-        transform, metric = _optimise(fixed, _dilated(brain, margin), moving, transform, [2, 1])
-    return Registration(_LPS @ _matrix(transform) @ _LPS, metric)
+    transform, metric = _optimise(fixed, around, moving, min(tries, key=lambda each: each[1])[0], [2, 1])
+    found = Registration(_LPS @ _matrix(transform) @ _LPS, metric)
+    return found if shears else _without_shears(fixed, around, moving, found)
 
 
 def resample_to_grid(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 
 from neurocontrast.exceptions import DataError, NeurocontrastError
 from neurocontrast.files import atomic_path
-from neurocontrast.prepare.extraction import extract_brain, extract_brain_by_template, is_stripped
+from neurocontrast.prepare.extraction import extract_brain, is_stripped
 from neurocontrast.prepare.records import (
     TABLES,
     PrepareOptions,
@@ -72,7 +71,7 @@ def _template(spacing_mm: float, quasiraw: bool) -> _Template:
 
 
 def prepare_scan(
-    source: str, mask_path: str, root: str, stem: str, folder: str, options: PrepareOptions, owner: int
+    source: str, mask_path: str, root: str, stem: str, folder: str, options: PrepareOptions
 ) -> dict[str, Any]:
     """Prepare one scan into a folder, unless an earlier call has done so.
 
@@ -88,8 +87,6 @@ def prepare_scan(
         Folder ``images`` of the results. Tables in the folder above it are removed before an image is replaced.
     options : PrepareOptions
         Steps and settings.
-    owner : int
-        Process that asks: this one or its parent. Once it has ended, nothing is written: the folder may be another's.
 
     Returns
     -------
@@ -102,8 +99,8 @@ def prepare_scan(
         record = read_record(out, stem, given, options)
         if record is None:
             images, facts = _prepare(source, mask_path, options)
-            record = _replace(out, stem, images, {"input": given, "facts": facts}, options, owner)
-        _imitate(out, stem, options, owner)
+            record = _replace(out, stem, images, {"input": given, "facts": facts}, options)
+        _imitate(out, stem, options)
     except NeurocontrastError as error:
         return {"problem": str(error)}
     except _UNSUITABLE as error:
@@ -111,7 +108,7 @@ def prepare_scan(
     return dict(record["facts"])
 
 
-def _imitate(out: Path, stem: str, options: PrepareOptions, owner: int) -> None:
+def _imitate(out: Path, stem: str, options: PrepareOptions) -> None:
     """Write the imitated acquisitions of a prepared brain that are not there yet."""
     if not options.imitations:
         return
@@ -125,7 +122,7 @@ def _imitate(out: Path, stem: str, options: PrepareOptions, owner: int) -> None:
         voxels = nib.load(source).get_fdata(dtype=np.float32) if voxels is None else voxels
         brain = imitate_acquisition(voxels, options.spacing_mm, name=stem, number=number)
         maps, _ = _tissue(brain, brain > 0, options)
-        _replace(out, name, {"brain": brain, **maps}, {"input": given, "facts": {}}, options, owner)
+        _replace(out, name, {"brain": brain, **maps}, {"input": given, "facts": {}}, options)
 
 
 def _tissue(
@@ -145,7 +142,7 @@ def _grid_of(options: PrepareOptions) -> _Template:
 
 def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict[str, Floats], dict[str, Any]]:
     voxels, affine = _canonical(source)
-    mask, how = _mask(voxels, affine, mask_path, source, options.extraction)
+    mask, how = _mask(voxels, affine, mask_path, source)
     if not mask.any():
         raise DataError(f"{source}: no voxel belongs to the brain ({how}).")
     brain = correct_bias(voxels, mask, affine) if options.bias else voxels
@@ -199,7 +196,7 @@ def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:
 
 
 def _mask(
-    voxels: Floats, affine: npt.NDArray[np.float64], mask_path: str, source: str, extraction: str
+    voxels: Floats, affine: npt.NDArray[np.float64], mask_path: str, source: str
 ) -> tuple[npt.NDArray[np.bool_], str]:
     """Return the brain's mask, and where it is from: a file, the zeros around a stripped brain, or an extraction."""
     if mask_path:
@@ -213,28 +210,20 @@ def _mask(
         return given > 0, "mask_path"
     if is_stripped(voxels):
         return voxels != 0, "stripped already"
-    return extract_brain_by_template(voxels, affine) if extraction == "template" else extract_brain(voxels), extraction
+    return extract_brain(voxels), "deepbet"
 
 
 def _replace(
-    out: Path, stem: str, images: dict[str, Floats], made: dict[str, Any], options: PrepareOptions, owner: int
+    out: Path, stem: str, images: dict[str, Floats], made: dict[str, Any], options: PrepareOptions
 ) -> dict[str, Any]:
     """Write images in the place of earlier ones: tables and record go first, the new record comes last."""
     files = {f"{stem}_{name}.nii.gz": voxels for name, voxels in images.items()}
-    _check_owner(owner)
     for name in TABLES:
         (out.parent / name).unlink(missing_ok=True)
     forget(out, stem)
     for name, voxels in files.items():
-        _check_owner(owner)
         _write(out / name, voxels, _grid_of(options).affine)
-    _check_owner(owner)
     return write_record(out, stem, recipe_of(options) | made, list(files))
-
-
-def _check_owner(owner: int) -> None:
-    if owner not in (os.getpid(), os.getppid()):
-        raise DataError("the call that this is done for has ended")
 
 
 def _write(path: Path, voxels: Floats, affine: npt.NDArray[np.float64]) -> None:

@@ -96,20 +96,7 @@ def test_sessions_and_subjects(write_table):
         read_cohort(write_table(header, "s1\t01\tA\ta.nii", "s2\t02\tn/a\tb.nii"))
 
 
-def test_paths_from_a_pattern(write_table, tmp_path):
-    (tmp_path / "images").mkdir()
-    for name in ("sub-01_ses-1", "sub-02_ses-1"):
-        (tmp_path / "images" / f"{name}.nii.gz").touch()
-    in_table = write_table(
-        "participant_id\tsession\tpath",
-        "sub-01\t1\timages/{participant_id}_ses-{session}.nii.gz",
-        "sub-02\t1\timages/{participant_id}_ses-{session}.nii.gz",
-        images=False,
-    )
-    expected = [str(tmp_path / "images" / "sub-01_ses-1.nii.gz"), str(tmp_path / "images" / "sub-02_ses-1.nii.gz")]
-    assert list(read_cohort(in_table).table["path"]) == expected
-    with pytest.raises(DataError, match=r"names a column 'participant'.*Did you mean 'participant_id'"):
-        read_cohort(write_table("participant_id\tpath", "sub-01\t{participant}.nii.gz", images=False))
+def test_a_table_without_images_is_refused(write_table):
     with pytest.raises(DataError, match="column 'path' is needed"):
         read_cohort(write_table("participant_id\tsession", "sub-01\t1"))
 

@@ -101,8 +101,6 @@ def test_damaged_images_are_named_or_prepared(tmp_path, capsys):
         "--no-bias",
         "--no-registration",
         "--no-tissue",
-        "--extraction",
-        "template",
         "--skip",
         "--n-workers",
         "0",

@@ -1,6 +1,5 @@
 """The stage: a table of scans becomes a table of brains, can be continued, and names what it could not prepare."""
 
-import importlib
 import json
 import re
 import shutil
@@ -89,15 +88,6 @@ def test_a_tiv_of_the_table_is_kept_and_none_is_made_up(study, tmp_path):
     assert not {"tiv", "gm_ml"} & set(pd.read_csv(out, sep="\t"))
 
 
-@pytest.mark.parametrize(("installed", "extraction"), [(True, "deepbet"), (False, "template")])
-def test_deepbet_is_used_where_it_is_installed(study, tmp_path, monkeypatch, installed, extraction):
-    stage = importlib.import_module("neurocontrast.commands.prepare")
-    monkeypatch.setattr(stage, "is_installed", lambda _: installed)
-    out = stage.prepare(study[0], tmp_path / "out", spacing_mm=6.0, bias=False, tissue=False, n_workers=0)
-    record = json.loads((out.parent / "prepare.json").read_text())
-    assert record["options"]["extraction"] == extraction
-
-
 def test_scans_that_lie_in_mni_space_are_only_resampled(study, tmp_path):
     table, _ = study
     out = prepare(table, tmp_path / "out", spacing_mm=6.0, bias=False, registration=False, tissue=False, n_workers=0)
@@ -134,7 +124,6 @@ def test_quasiraw_is_on_the_grid_of_openbhb(study, tmp_path):
     ("options", "said"),
     [
         ({"protocol": "quasi"}, "protocol: found 'quasi'. Did you mean 'quasiraw'?"),
-        ({"extraction": "bet"}, "extraction: found 'bet'."),
         ({"protocol": "quasiraw", "spacing_mm": 2.0}, "spacing_mm: the protocol 'quasiraw' has voxels of 1 mm"),
         ({"protocol": "quasiraw", "bias": False}, "bias: the protocol 'quasiraw'"),
         ({"spacing_mm": 0.1}, "spacing_mm must be between 0.5 and 8"),

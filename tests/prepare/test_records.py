@@ -4,9 +4,6 @@ import gzip
 import importlib
 import json
 import shutil
-import subprocess
-import sys
-from dataclasses import replace
 
 import nibabel as nib
 import numpy as np
@@ -217,18 +214,6 @@ def test_images_of_an_earlier_version_leave_their_table_before_they_change(study
             prepare(study, prepared, **FAST)
     assert not (prepared / "participants.tsv").exists()
     prepare(study, prepared, **FAST)
-    assert contents(prepared) == before
-
-
-def test_a_worker_whose_call_was_killed_writes_nothing(study, prepared):
-    before = contents(prepared)
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        pass
-    options, images = records.PrepareOptions(6.0, bias=False, registration=False), str(prepared / "images")
-    source = str(study.parent / "0.nii.gz")
-    for asked in (options, replace(options, spacing_mm=8.0, extraction="deepbet", imitations=1)):
-        said = scan.prepare_scan(source, "", str(study.parent), "sub-1", images, asked, ended.pid)
-        assert said == {"problem": "the call that this is done for has ended"}
     assert contents(prepared) == before
 
 

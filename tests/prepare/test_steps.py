@@ -8,9 +8,9 @@ pytest.importorskip("SimpleITK")
 
 from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 
-from neurocontrast.exceptions import DataError, MissingDependencyError
+from neurocontrast.exceptions import MissingDependencyError
 from neurocontrast.prepare import extraction
-from neurocontrast.prepare.extraction import extract_brain, extract_brain_by_template, is_stripped
+from neurocontrast.prepare.extraction import extract_brain, is_stripped
 from neurocontrast.prepare.registration import correct_bias, mni_grid, register_to_mni, resample_to_grid, template_mask
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 
@@ -129,25 +129,3 @@ def test_without_shears_a_map_scales_and_turns_alone(template):
     points = np.argwhere(mask) @ affine[:3, :3].T + affine[:3, 3]
     distance = points @ (found - disturbance)[:3, :3].T + (found - disturbance)[:3, 3]
     assert np.linalg.norm(distance, axis=1).mean() < 1
-
-
-def test_a_head_without_content_is_refused():
-    with pytest.raises(DataError, match="no brain was found"):
-        extract_brain_by_template(np.zeros((20, 20, 20), np.float32), np.eye(4))
-    noise = np.random.default_rng(0).normal(10, 1, (30, 30, 30)).astype(np.float32)
-    with pytest.raises(DataError, match=r"no brain was found by the template \(mutual information 0.0"):
-        extract_brain_by_template(noise, np.diag([6.0, 6.0, 6.0, 1.0]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "degrees", "shift"),
-    [("sub-ds000011x01", 0, (0, 0, 0)), ("sub-ds000011x02", 0, (0, 0, 0)), ("sub-ds000011x02", -20, (0, -30, 30))],
-)
-def test_a_template_of_a_head_finds_nearly_the_brain_that_deepbet_finds(name, degrees, shift, shared_folder):
-    pytest.importorskip("deepbet")
-    image = nib.as_closest_canonical(nib.load(shared_folder / "data" / "native" / f"{name}_T1w.nii.gz"))
-    voxels = image.get_fdata(dtype=np.float32)
-    disturbance = rotation(degrees)
-    disturbance[:3, 3] = shift
-    assert dice(extract_brain_by_template(voxels, disturbance @ image.affine), extract_brain(voxels)) > 0.94

@@ -193,11 +193,6 @@ def _planes(picture: Image.Image) -> Pixels:
     return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))
 
 
-def has_pictures(files: FileSet) -> bool:
-    """Say whether any file is a picture, by the ending of its name."""
-    return any(name.lower().endswith(_ENDINGS) for name in files.names)
-
-
 def read_class_folders(files: FileSet) -> Pictures:
     """Return pictures by class and split (``cat/1.jpg``, ``train/cat/1.jpg``), without folders that all share."""
     names = [name for name in files.names if name.lower().endswith(_ENDINGS)]

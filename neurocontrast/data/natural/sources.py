@@ -14,8 +14,6 @@ from neurocontrast.data.natural.pictures import (
     Pixels,
     class_names,
     grey_to_rgb,
-    has_pictures,
-    read_class_folders,
 )
 from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import DataError, one_of
@@ -40,18 +38,9 @@ _LABELS_OF_CIFAR = {
 
 
 def read_cifar(dataset: str, files: FileSet) -> Pictures:
-    """Return CIFAR-10 (records of 1 + 3,072 bytes) or CIFAR-100 (2 + 3,072), or class folders of their pictures."""
+    """Return CIFAR-10 (records of 1 + 3,072 bytes) or CIFAR-100 (2 + 3,072)."""
     train, test = _FILES_OF_CIFAR[dataset]
     columns = _LABELS_OF_CIFAR[dataset]
-    if has_pictures(files) and files.called(test) is None:
-        pictures, n_classes = read_class_folders(files), columns["label"][1]
-        found = sorted(set(pictures.labels))
-        if len(found) != n_classes:
-            raise DataError(
-                f"{files.source.name}: {dataset} has {n_classes} classes, and its folders name {len(found)} "
-                f"({one_of(found[:10])}). Another set of pictures is dataset: folder."
-            )
-        return pictures
     parts = {name: _records(files, name, dataset) for name in (*train, test)}
     records = np.concatenate(list(parts.values()))
     labels = {

@@ -135,17 +135,6 @@ def test_cifar_with_wrong_names_is_refused(tmp_path, cifar10):
         cifar(tmp_path / "c", "cifar100")
 
 
-def test_cifar_may_be_class_folders_of_pictures_too(write_folder):
-    names = [f"{split}/class{number}/a.png" for split in ("train", "test") for number in range(10)]
-    pictures, _ = cifar(write_folder(*names))
-    assert (len(pictures), len(set(pictures.labels)), set(pictures.splits)) == (20, 10, {"train", "test"})
-
-
-def test_class_folders_of_another_data_set_are_not_taken_for_cifar(write_folder):
-    with pytest.raises(DataError, match=r"cifar10 has 10 classes, and its folders name 2 \('cat', 'dog'\)"):
-        cifar(write_folder("train/cat/a.png", "train/dog/a.png", "test/cat/a.png"))
-
-
 # MNIST
 
 

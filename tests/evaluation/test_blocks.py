@@ -11,11 +11,9 @@ from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import BlockScaler, EvaluationSettings, load_probe, plan_study, run_study, save_probe
 from neurocontrast.evaluation.designs import Block, blocks_of, check_same_blocks, standardised
-from neurocontrast.evaluation.models import cross_validate
 from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import DataError
-
-QUICK = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
+from tests.evaluation.quick import QUICK
 
 
 def info_of(**sizes: int) -> dict:
@@ -74,21 +72,6 @@ def test_a_stored_probe_balances_as_the_fitted_one_did_and_knows_its_blocks(make
     np.testing.assert_allclose(stored.predict(study.features), expected, atol=1e-5)
     assert stored.blocks == (Block("noise", 300, "noise" * 8), Block("signal", 12, "signal" * 8))
     check_same_blocks(stored.blocks, blocks_of(info_of(noise=300, signal=12), 312), parameter="emb")
-
-
-def test_the_estimator_is_described_with_its_blocks(make_cohort):
-    study = joined_study(make_cohort, C=(0.01,))
-    assert "BlockScaler(sizes=(300, 12))" in run_study(study).evaluation.probe.estimator
-
-
-def test_features_of_one_encoder_are_evaluated_as_ever(make_cohort):
-    cohort = make_cohort(90)
-    settings = EvaluationSettings(C=(0.01, 1.0), **QUICK)
-    plain, joined = (plan_study(cohort.table, cohort.features, settings=settings, info=info)
-                     for info in ({}, info_of(all=cohort.features.shape[1])))  # fmt: skip
-    scores = [cross_validate(each.models[0], each.target, each.splits, subjects=each.subjects, settings=settings).scores
-              for each in (plain, joined)]  # fmt: skip
-    np.testing.assert_array_equal(*scores)
 
 
 @pytest.mark.parametrize(

@@ -51,16 +51,6 @@ def test_equal_predictions_stay_together_and_few_scans_make_few_bins():
     assert list(few["n"]) == [15, 15, 15, 15]
 
 
-def test_sessions_of_a_subject_narrow_no_interval(cohort):
-    truth, scores = cohort
-    alone = calibration_table(*scored(truth, scores), np.arange(400).astype(str), level=0.95)
-    twice = calibration_table(
-        *scored(np.repeat(truth, 2), np.repeat(scores, 2)), np.repeat(np.arange(400), 2).astype(str), level=0.95
-    )
-    np.testing.assert_allclose(alone["observed_low"], twice["observed_low"])
-    assert (twice["n"] == 2 * alone["n"]).all()
-
-
 def test_several_classes_are_each_set_against_the_rest():
     generator = np.random.default_rng(0)
     truth = generator.integers(0, 3, 150)

@@ -14,8 +14,9 @@ from neurocontrast.evaluation import EvaluationSettings, load_probe, plan_study,
 from neurocontrast.evaluation.models import cross_validate, split_seed
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.stored_probe import fit_on_all
+from tests.evaluation.quick import QUICK
 
-FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False, "C": (0.05,), "alpha": (30.0,)}
+FAST = {**QUICK, "C": (0.05,), "alpha": (30.0,)}
 
 
 def planned(make_cohort, target="diagnosis", **settings):

@@ -57,8 +57,3 @@ def test_a_number_that_is_none_is_refused_by_name_and_not_taken_for_missing(name
     known = tidy_table(table.iloc[[0, 2]])[name.lower()]
     assert known.iloc[0] == float(column[0])
     assert np.isnan(known.iloc[1])
-
-
-def test_a_misspelt_covariate_is_told_with_what_was_meant():
-    dropped = choose_covariates(TABLE, ("agee", "sex"), target="dx", sites_held_out=False)[1]
-    assert dropped == {"agee": "is not in the table (Did you mean 'age'?)"}

@@ -11,15 +11,9 @@ from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.probes import SmoothedNeighbours
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
+from tests.evaluation.quick import QUICK
 
-FAST = {
-    "n_bootstraps": 0,
-    "confounds": False,
-    "new_site": False,
-    "outlyingness": False,
-    "C": (1e-4, 1e-2, 1.0),
-    "n_inner_folds": 3,
-}
+FAST = {**QUICK, "C": (1e-4, 1e-2, 1.0), "n_inner_folds": 3}
 CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ()}
 
 

@@ -5,8 +5,7 @@ import pandas as pd
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.splits.given import split_table
-
-FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
+from tests.evaluation.quick import QUICK
 
 
 def rows(flow: pd.DataFrame) -> list[tuple]:
@@ -18,7 +17,7 @@ def test_who_came_in_and_who_went_and_why(make_cohort):
     elsewhere = cohort.table["site"] == "site-2"
     a, b, c = np.flatnonzero(~elsewhere)[:3]
     cohort.table.loc[[a, b, c, a + 60], "diagnosis"] = None  # both sessions of the first, one of two others
-    settings = EvaluationSettings(where={"site": ["site-0", "site-1"]}, **FAST)
+    settings = EvaluationSettings(where={"site": ["site-0", "site-1"]}, **QUICK)
     flow = plan_study(cohort.table, cohort.features, settings=settings).flow
     table = cohort.table
     gone = table[~elsewhere & table["diagnosis"].isna()]
@@ -35,22 +34,10 @@ def test_who_came_in_and_who_went_and_why(make_cohort):
 
 def test_scans_that_are_only_trained_on_are_no_evaluated_ones(make_cohort):
     cohort = make_cohort(60)
-    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
+    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**QUICK))
     assert rows(study.flow) == [("embedded", 60, 60, None), ("evaluated", 60, 60, None)]
     given = split_table(study.table, study.splits).fillna({"held_out_site": ""})
     given["fold"] = given["fold"].astype(int)
     given.loc[:9, "fold"] = -1
-    flow = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST), split_rows=given).flow
+    flow = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**QUICK), split_rows=given).flow
     assert rows(flow)[1:] == [("excluded", 10, 10, "never tested, by the split file"), ("evaluated", 50, 50, None)]
-
-
-def test_what_happened_before_the_embedding_goes_first(make_cohort):
-    cohort = make_cohort(60)
-    before = [
-        {"step": "listed", "n_scans": 70, "n_subjects": 65, "reason": None},
-        {"step": "excluded", "n_scans": 10, "n_subjects": 5, "reason": "not selected by embedding.where"},
-    ]
-    info = {"flow": before}
-    flow = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST), info=info).flow
-    assert flow["step"].tolist() == ["listed", "excluded", "embedded", "evaluated"]
-    assert flow["reason"].iloc[1] == "not selected by embedding.where"

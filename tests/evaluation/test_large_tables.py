@@ -5,21 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from neurocontrast.evaluation import EvaluationSettings, distances, plan_study, run_study, uncertainty
+from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study, uncertainty
 from neurocontrast.evaluation.designs import FeatureDesign
-from neurocontrast.evaluation.distribution import fit_distribution
 from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.models import cross_validate
 from neurocontrast.evaluation.notices import MAX_MAP_SCANS
-from neurocontrast.evaluation.stored_probe import fit_on_all
+from tests.evaluation.quick import QUICK
 
-FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
 CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ("control", "patient")}
 
 
 def study_of(make_cohort, kind="binary", n=400, n_features=30, **options):
     cohort = make_cohort(n, n_features=n_features, classes=CLASSES[kind], diagnosis=0.3)
-    settings = EvaluationSettings(target="age" if kind == "continuous" else "diagnosis", **{**FAST, **options})
+    settings = EvaluationSettings(target="age" if kind == "continuous" else "diagnosis", **{**QUICK, **options})
     return plan_study(cohort.table, cohort.features, settings=settings)
 
 
@@ -56,13 +54,6 @@ def test_the_strength_of_a_large_table_is_chosen_on_the_first_inner_fold(make_co
     assert asked == {(256, 64), (320, 80)}
 
 
-@pytest.mark.parametrize("kind", ["binary", "continuous"])
-def test_the_stored_probe_of_a_large_table_says_what_the_one_in_memory_says(make_cohort, kind):
-    study = study_of(make_cohort, kind, large_table=0)
-    predicted, probe = fit_on_all(study, encoder=None)
-    np.testing.assert_allclose(probe.predict(study.features), predicted.scores, rtol=1e-3)
-
-
 def test_the_evaluation_says_what_a_large_table_has_otherwise(make_cohort):
     result = run_study(study_of(make_cohort, n=MAX_MAP_SCANS + 100, n_features=4, C=(1e-2,), large_table=1000))
     said = {notice.code: notice.message for notice in result.evaluation.warnings}["large_table"]
@@ -71,16 +62,6 @@ def test_the_evaluation_says_what_a_large_table_has_otherwise(make_cohort):
     assert len(result.tables["map"]) == MAX_MAP_SCANS
     assert len(result.tables["predictions"]) == MAX_MAP_SCANS + 100
     assert "LogisticRegression(max_iter=1000, tol=1e-05)" in result.evaluation.probe.estimator
-
-
-def test_distances_of_many_scans_are_those_of_few(monkeypatch):
-    x = np.random.default_rng(0).normal(size=(60, 5))
-    names = np.array([f"sub-{row}" for row in range(60)], dtype=object)
-    found = fit_distribution(x, [f"site-{row % 2}" for row in range(60)], names, seed=0)[0]
-    at_once = found.distances(x)
-    monkeypatch.setattr(distances, "_BLOCK_ROWS", 7)
-    for block, whole in [(found.distances(x), at_once)]:
-        np.testing.assert_allclose(block, whole)
 
 
 @pytest.mark.parametrize(("n", "expected"), [(100, 2000), (25_000, 2000), (50_000, 1000), (1_000_000, 500)])

@@ -6,8 +6,9 @@ import numpy as np
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, planning, run_study
 from neurocontrast.evaluation.models import ProbeModel, Rival
+from tests.evaluation.quick import QUICK
 
-FAST = {"n_bootstraps": 50, "confounds": False, "new_site": False, "outlyingness": False, "C": (1e-2,)}
+FAST = {**QUICK, "n_bootstraps": 50, "C": (1e-2,)}
 
 
 def make_noise(study):

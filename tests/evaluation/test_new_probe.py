@@ -8,9 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.probes import PROBES, Probe
 from neurocontrast.exceptions import ConfigError
-
-FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
-
+from tests.evaluation.quick import QUICK
 
 BAYES = Probe(
     "Gaussian naive Bayes",
@@ -32,7 +30,7 @@ def _registered(monkeypatch):
 @pytest.mark.usefixtures("_registered")
 def test_a_probe_from_outside_is_fitted_and_described(make_cohort):
     cohort = make_cohort(80, diagnosis=1.0)
-    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(probe="bayes", **FAST))
+    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(probe="bayes", **QUICK))
     found = run_study(study)
     assert found.evaluation.metrics["auc"].pooled > 0.6
     assert found.evaluation.probe.title == "Gaussian naive Bayes"
@@ -45,4 +43,4 @@ def test_a_probe_from_outside_is_fitted_and_described(make_cohort):
 def test_it_is_refused_for_what_it_cannot_predict(make_cohort):
     cohort = make_cohort(60)
     with pytest.raises(ConfigError, match="'bayes' is not for a continuous target"):
-        plan_study(cohort.table, cohort.features, settings=EvaluationSettings(probe="bayes", target="age", **FAST))
+        plan_study(cohort.table, cohort.features, settings=EvaluationSettings(probe="bayes", target="age", **QUICK))

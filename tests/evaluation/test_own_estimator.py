@@ -20,12 +20,11 @@ from sklearn.svm import LinearSVC
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.estimators import import_estimator
 from neurocontrast.exceptions import ConfigError
-
-FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
+from tests.evaluation.quick import QUICK
 
 
 def run(cohort, estimator, **options):
-    settings = EvaluationSettings(**{**FAST, **options})
+    settings = EvaluationSettings(**{**QUICK, **options})
     return run_study(plan_study(cohort.table, cohort.features, settings=settings, estimator=estimator))
 
 

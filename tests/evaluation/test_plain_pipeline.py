@@ -78,16 +78,6 @@ def test_rotation_keeps_all_inner_products(shape):
     np.testing.assert_allclose(products, np.diag(np.diag(products)), atol=1e-8)
 
 
-def test_constant_features_do_not_matter():
-    features, target, subjects, train, test = make("binary", p=10)
-    more = np.column_stack([features, np.full(len(features), 3.0)])
-    given = {"subjects": subjects, "settings": SETTINGS, "seed": 0}
-    plain, constant = (
-        fit_probe(lambda a, b, x=x: (x[a], x[b]), target, train, test, **given)[0] for x in (features, more)
-    )
-    np.testing.assert_allclose(plain.scores, constant.scores, atol=1e-9)
-
-
 def test_inner_folds_keep_subjects_together_and_shrink_for_small_classes():
     values = np.array([1, 1, 1, 1, 1, 1] + [0] * 40)
     subjects = np.array(["p1", "p1", "p2", "p2", "p3", "p3"] + [f"c{i}" for i in range(40)], dtype=object)
@@ -108,16 +98,3 @@ def test_a_class_that_is_not_in_training_gets_probability_zero():
     fit = fit_probe(lambda a, b: (features[a], features[b]), target, train, test, **given)[0]
     assert (fit.scores[:, 2] == 0).all()
     np.testing.assert_allclose(fit.scores.sum(axis=1), 1)
-
-
-def test_inner_folds_look_at_classes_only_where_one_is_small():
-    subjects = np.array([f"s{row}" for row in range(200)], dtype=object)
-    large = np.arange(200) % 2
-    small = (np.arange(200) < 15).astype(int)
-    folds = {}
-    for name, codes in (("large", large), ("moved", np.roll(large, 1)), ("small", small)):
-        target = Target("dx", "binary", codes, ("control", "patient"), "patient")
-        folds[name] = [test for _, test in inner_folds(target, np.arange(200), subjects, n_folds=5, seed=0)]
-    for one, other in zip(folds["large"], folds["moved"], strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert [small[test].sum() for test in folds["small"]] == [3] * 5

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study, read_split_file, run_study
-from neurocontrast.exceptions import LeakageError
+from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 
 SETTINGS = EvaluationSettings(
     n_folds=3,
@@ -24,23 +22,6 @@ def evaluate(cohort, **options):
     return run_study(
         plan_study(cohort.table, cohort.features, settings=SETTINGS.model_copy(update=options))
     ).evaluation.content()
-
-
-def test_a_subject_in_two_folds_of_a_file_is_refused(make_cohort, tmp_path):
-    cohort = make_cohort(40, n_sessions=2)
-    table = cohort.table
-    rows = table[["participant_id", "session"]].assign(repeat=0, fold=[row % 3 for row in range(len(table))])
-    rows.to_csv(tmp_path / "splits.tsv", sep="\t", index=False)
-    given = read_split_file(tmp_path / "splits.tsv")
-    with pytest.raises(LeakageError, match="sub-0000"):
-        plan_study(table, cohort.features, settings=SETTINGS, split_rows=given)
-
-
-def test_one_image_under_two_names_is_refused(make_cohort):
-    cohort = make_cohort(40)
-    cohort.features[7] = cohort.features[3]
-    with pytest.raises(LeakageError, match="sub-0003 = sub-0007"):
-        plan_study(cohort.table, cohort.features, settings=SETTINGS)
 
 
 def test_recognising_a_subject_does_not_help(make_cohort):

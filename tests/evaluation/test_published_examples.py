@@ -6,29 +6,18 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_moons
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import (
-    average_precision_score,
-    balanced_accuracy_score,
-    brier_score_loss,
-    log_loss,
-    mean_absolute_error,
-    r2_score,
-    roc_auc_score,
-)
 from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score, permutation_test_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from neurocontrast.evaluation.designs import FeatureDesign
-from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.models import ProbeModel, cross_validate
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.significance import corrected_resampled_t, delong_interval, delong_test
 from neurocontrast.evaluation.splits import stratified
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics, resample_counts
 
 # DeLong, DeLong and Clarke-Pearson (1988): patients with ovarian cancer; albumin, total protein, K-G score, and
 # whether surgery did not help. As printed with the results below in the SAS/STAT User's Guide, PROC LOGISTIC,
@@ -80,50 +69,6 @@ def test_the_corrected_t_test_is_that_of_scikit_learns_documentation():
     result = corrected_resampled_t(rbf - linear, n_train=90, n_test=10)
     assert result.statistic == pytest.approx(0.750, abs=5e-4)
     assert result.p_value / 2 == pytest.approx(0.227, abs=5e-4)
-
-
-def test_the_corrected_t_test_by_hand():
-    """Differences 1 to 5: mean 3, variance 2.5; (1/5 + 20/80) · 2.5 = 1.125, and t = 3 / √1.125."""
-    result = corrected_resampled_t([1, 2, 3, 4, 5], n_train=80, n_test=20)
-    assert result.standard_error == pytest.approx(np.sqrt(1.125))
-    assert result.statistic == pytest.approx(2.82842712)
-    assert result.p_value == pytest.approx(0.0474206, abs=1e-6)  # two-sided, 4 degrees of freedom
-
-
-def scored(kind: str, generator: np.random.Generator, n: int = 60):
-    subjects = np.array([f"s{row // 2}" for row in range(n)], dtype=object)
-    if kind == "continuous":
-        values = generator.normal(50, 15, n)
-        scores = values + generator.normal(0, 8, n)
-        return Target("age", kind, values), scores, np.zeros(n, dtype=np.int64), subjects
-    codes = np.arange(n) % 2
-    scores = 1 / (1 + np.exp(-(codes - 0.5 + generator.normal(size=n))))
-    return Target("dx", kind, codes, ("control", "patient"), "patient"), scores, (scores >= 0.5).astype(int), subjects
-
-
-@pytest.mark.parametrize("kind", ["binary", "continuous"])
-def test_the_bootstrap_is_the_naive_loop(kind):
-    """Scans repeated as often as their subject was drawn, and scikit-learn's metrics of each resample."""
-    target, scores, decisions, subjects = scored(kind, np.random.default_rng(0))
-    model = OutOfFold(scores[None], decisions[None], np.zeros((1, len(scores)), dtype=np.intp), [], 0)
-    drawn = bootstrap_metrics(target, {"m": model}, subjects, n_bootstraps=25, seed=3)["m"]
-    (weights,) = resample_counts(subjects, n_bootstraps=25, seed=3)
-    for number, counts in enumerate(weights.astype(int)):
-        rows = np.repeat(np.arange(len(scores)), counts)
-        truth, said = target.values[rows], scores[rows]
-        expected = (
-            {"mae": mean_absolute_error(truth, said), "r2": r2_score(truth, said)}
-            if kind == "continuous"
-            else {
-                "auc": roc_auc_score(truth, said),
-                "average_precision": average_precision_score(truth, said),
-                "balanced_accuracy": balanced_accuracy_score(truth, decisions[rows]),
-                "brier": brier_score_loss(truth, said),
-                "log_loss": log_loss(truth, said),
-            }
-        )
-        for name, value in expected.items():
-            assert drawn[name].drawn[number] == pytest.approx(value, abs=1e-12), name
 
 
 def weak_cohort():

@@ -7,7 +7,6 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
 from neurocontrast.evaluation.metrics import (
-    compute_metrics,
     explain_value,
     recalibration_intercept,
     recalibration_slope,
@@ -64,15 +63,6 @@ def test_without_a_finite_slope_there_is_none(scores):
     assert "separate" in explain_value("calibration_slope", None)
 
 
-def test_scores_of_0_and_1_count_as_nearly_so():
-    truth, scores = np.array([0.0, 1, 0, 1, 1]), np.array([0.0, 1.0, 0.6, 0.4, 1.0])
-    near = np.clip(scores, 1e-9, 1 - 1e-9)
-    weights = np.ones((1, 5))
-    for recalibrate in (recalibration_slope, recalibration_intercept):
-        assert np.isfinite(recalibrate(truth, scores, weights)[0])
-        assert recalibrate(truth, scores, weights)[0] == recalibrate(truth, near, weights)[0]
-
-
 def test_a_resample_of_one_class_has_neither_and_does_not_disturb_the_others():
     truth, scores = np.array([0.0, 0, 1, 1]), np.array([0.2, 0.6, 0.4, 0.9])
     weights = np.array([[1.0, 1, 1, 1], [2, 2, 0, 0], [0, 0, 3, 1], [1, 1, 1, 1]])
@@ -81,13 +71,3 @@ def test_a_resample_of_one_class_has_neither_and_does_not_disturb_the_others():
         assert np.isnan(found[[1, 2]]).all()
         assert found[0] == pytest.approx(found[3])
         assert np.isfinite(found[0])
-
-
-def test_several_classes_have_the_mean_of_each_against_the_rest():
-    generator = np.random.default_rng(1)
-    truth = generator.integers(0, 3, 120)
-    scores = generator.dirichlet([2, 2, 2], 120) + 0.2 * np.eye(3)[truth]
-    scores /= scores.sum(axis=1, keepdims=True)
-    once = np.ones((1, 120))
-    each = [recalibration_slope((truth == code).astype(float), scores[:, code], once)[0] for code in range(3)]
-    assert compute_metrics("multiclass", truth, scores)["calibration_slope"][0] == pytest.approx(np.mean(each))

@@ -11,14 +11,10 @@ from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings
 from neurocontrast.evaluation.study import plan_study, run_study
-from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
+from neurocontrast.exceptions import ConfigError, DataError
+from tests.evaluation.quick import QUICK
 
-FAST = {
-    **dict.fromkeys(("confounds", "new_site", "outlyingness"), False),
-    "n_bootstraps": 50,
-    "C": (1e-3, 1e-1, 10.0),
-    "alpha": (1.0, 100.0),
-}
+FAST = {**QUICK, "n_bootstraps": 50, "C": (1e-3, 1e-1, 10.0), "alpha": (1.0, 100.0)}
 
 
 @pytest.fixture
@@ -56,20 +52,6 @@ def test_volumes_are_probed_as_a_plain_pipeline_would(volumes):
     assert result.tables["predictions"]["regional_score"].notna().all()
 
 
-def test_nothing_else_changes_by_them(volumes):
-    asked, plain = (run_study(study_of(volumes, regional=names)).evaluation.content() for names in (("vol_?",), ()))
-    for part in ("metrics", "baseline", "increment"):
-        assert asked[part] == plain[part]
-    assert not [key for key in plain if "regional" in key]
-
-
-def test_classes_have_the_default_probe_whatever_the_embedding_s_is(volumes):
-    knn, default = (
-        run_study(study_of(volumes, target="diagnosis", probe=probe)).evaluation.content() for probe in ("knn", "auto")
-    )
-    assert knn["regional"] == default["regional"]
-
-
 def test_a_missing_volume_is_filled_from_training(volumes):
     volumes.table.loc[:5, "vol_0"] = np.nan
     assert run_study(study_of(volumes)).evaluation.content()["regional"]["mae"]["pooled"] < 10
@@ -96,8 +78,3 @@ def test_an_infinite_volume_is_refused_with_its_row(volumes):
     volumes.table.loc[7, "vol_1"] = np.inf
     with pytest.raises(DataError, match=r"regional: column 'vol_1' .*sub-0007"):
         study_of(volumes)
-
-
-def test_a_given_test_set_has_no_such_baseline():
-    with pytest.raises((NeurocontrastError, ValueError), match="regional"):
-        EvaluationSettings(target="label", split_column="split", regional=("vol_*",))

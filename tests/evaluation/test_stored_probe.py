@@ -5,9 +5,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings, load_probe, plan_study, save_probe
 from neurocontrast.evaluation.distribution import fit_distribution
@@ -15,15 +12,9 @@ from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import digest_of_file
 from neurocontrast.provenance import subject_digest
+from tests.evaluation.quick import QUICK
 
-FAST = {
-    "n_bootstraps": 0,
-    "confounds": False,
-    "new_site": False,
-    "outlyingness": False,
-    "C": (1e-3, 1e-1),
-    "n_inner_folds": 3,
-}
+FAST = {**QUICK, "C": (1e-3, 1e-1), "n_inner_folds": 3}
 CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ("control", "patient")}
 
 
@@ -52,21 +43,6 @@ def test_stored_arrays_say_what_the_probe_in_memory_says(make_cohort, tmp_path, 
     assert stored.trained_on == {subject_digest(subject) for subject in study.subjects}
 
 
-@pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
-def test_stored_arrays_are_the_pipeline_of_scikit_learn(make_cohort, kind):
-    study = study_of(make_cohort, kind)
-    probe = fit_on_all(study, encoder=None)[1]
-    if kind == "continuous":
-        plain = make_pipeline(StandardScaler(), Ridge(alpha=probe.strength))
-        expected = plain.fit(study.features, study.target.values).predict(study.features)
-    else:
-        model = LogisticRegression(C=probe.strength, solver="newton-cholesky", tol=1e-12, max_iter=1000)
-        expected = make_pipeline(StandardScaler(), model).fit(study.features, study.target.values)
-        expected = expected.predict_proba(study.features)
-        expected = expected[:, 1] if kind == "binary" else expected
-    np.testing.assert_allclose(probe.predict(study.features), expected, atol=1e-6)
-
-
 def test_the_threshold_goes_with_the_probe(make_cohort):
     study = study_of(make_cohort, "binary", threshold="prevalence")
     decided, probe = fit_on_all(study, encoder=None)
@@ -84,10 +60,6 @@ def test_nothing_of_a_person_is_stored_but_digests(make_cohort, tmp_path):
     assert "sub-" not in (tmp_path / "probe.json").read_text()
     with np.load(tmp_path / "probe.npz", allow_pickle=False) as arrays:
         assert all(80 not in arrays[name].shape for name in arrays.files)
-
-
-def test_neighbours_are_not_stored(make_cohort):
-    assert fit_on_all(study_of(make_cohort, "binary", probe="knn"), encoder=None)[1] is None
 
 
 def change(key, value):

@@ -94,9 +94,3 @@ def test_none_is_a_class_and_pythons_none_is_missing():
     target, present = read_target(table, "dx")
     assert (target.classes, target.positive) == (("none", "mdd"), "mdd")
     assert present.tolist() == [True, True, True, False, False, True]
-
-
-def test_a_class_that_would_overwrite_a_column_is_refused():
-    table = pd.DataFrame({"subject_id": list("abcd"), "dx": ["total", "part"] * 2})
-    with pytest.raises(DataError, match="a class is called 'total'"):
-        read_target(table, "dx")

@@ -7,14 +7,9 @@ from pydantic import ValidationError
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.fitting import decide_scores
 from neurocontrast.evaluation.target import Target
+from tests.evaluation.quick import QUICK
 
-FAST = {
-    "n_bootstraps": 0,
-    "confounds": False,
-    "new_site": False,
-    "outlyingness": False,
-    "C": (1e-3, 1e-1, 10.0),
-}
+FAST = {**QUICK, "C": (1e-3, 1e-1, 10.0)}
 
 
 def test_thresholds_are_read_in_one_form():

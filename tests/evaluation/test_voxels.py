@@ -13,17 +13,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.evaluation.models import ConstantModel, Rival, regional
+from neurocontrast.evaluation.models import ConstantModel, Rival
 from neurocontrast.evaluation.models.voxels import ComponentsDesign, make, voxel_products
-from neurocontrast.evaluation.study import look_at_rival, rival_p_value
+from neurocontrast.evaluation.study import look_at_rival
 from neurocontrast.findings import measure
+from tests.evaluation.quick import QUICK
 
-FAST = {
-    **dict.fromkeys(("confounds", "new_site", "outlyingness"), False),
-    "n_bootstraps": 50,
-    "C": (1e-3, 1e-1, 10.0),
-    "alpha": (1.0, 100.0),
-}
+FAST = {**QUICK, "n_bootstraps": 50, "C": (1e-3, 1e-1, 10.0), "alpha": (1.0, 100.0)}
 
 
 @pytest.fixture(scope="module")
@@ -119,14 +115,6 @@ def test_the_probe_of_the_voxels_is_the_default_one_whatever_the_embedding_s_is(
     assert measure(knn).evaluation.content()["voxels"] == measure(planned).evaluation.content()["voxels"]
 
 
-def test_sites_held_out_are_not_tested_over_folds():
-    folds = pd.DataFrame({"n_train": [8, 8], "n_test": [2, 2], "auc": [0.7, 0.8], "voxels_auc": [0.6, 0.65]})
-    folds["held_out_site"] = None
-    assert rival_p_value(folds, "brier", "voxels") is None
-    assert rival_p_value(folds, "auc", "voxels") is not None
-    assert rival_p_value(folds.assign(held_out_site="a"), "auc", "voxels") is None
-
-
 @pytest.mark.parametrize(
     ("metric", "ours", "theirs", "warns"),
     [("auc", 0.8, 0.7, False), ("auc", 0.7, 0.7, True), ("mae", 5.0, 6.0, False), ("mae", 6.0, 5.0, True)],
@@ -137,21 +125,3 @@ def test_a_warning_comes_where_voxels_do_as_well(metric, ours, theirs, warns):
     found = look_at_rival(figures, model, metric)
     assert bool(found) is warns
     assert all(notice.message.startswith("23 principal components") for notice in found)
-
-
-def test_the_learning_curve_shows_voxels_and_regional_measures_too(study):
-    planned, _ = study
-    n_train = min(len(split.train) for split in planned.splits)
-    planned.table["measure"] = planned.target.values + np.random.default_rng(2).normal(size=120)
-    settings = planned.settings.model_copy(
-        update={"train_sizes": (20, n_train), "n_draws": 1, "C": (1e-2,), "regional": ("measure",)}
-    )
-    asked = replace(planned, settings=settings)
-    result = measure(asked.with_model(regional.make(asked)))
-    curve = result.evaluation.content()["learning_curve"]
-    for model in ("voxels", "regional"):
-        few, all_of_them = curve[model]["auc"]
-        assert (few["n_train"], all_of_them["n_train"]) == (20, n_train)
-        assert few["mean"] < all_of_them["mean"] or model == "regional"  # one column has one order, whatever the size
-        folds, largest = result.tables["folds"], result.tables["learning_curve"].query(f"n_train == {n_train}")
-        assert abs(largest[f"{model}_auc"].mean() - folds[f"{model}_auc"].mean()) < 0.02

@@ -48,13 +48,6 @@ def test_a_class_smaller_than_the_folds_is_named_with_what_to_do(n_patients, hin
     assert hint in str(error.value)
 
 
-def test_sessions_do_not_count_as_subjects():
-    codes = [1] * 10 + [0] * 20
-    subjects = np.array(["p1", "p2"] * 5 + [f"c{i}" for i in range(20)])
-    with pytest.raises(ConfigError, match="'patient' has 2"):
-        check_class_sizes(binary(codes), subjects, 5)
-
-
 @pytest.mark.parametrize(("n", "hint"), [(9, r"--n-folds 4\)"), (4, r"--n-folds 2\)"), (3, "Evaluate a larger cohort")])
 def test_folds_of_a_number_need_two_subjects_each(n, hint):
     ages = Target("age", "continuous", np.arange(float(n)))

@@ -95,13 +95,6 @@ def test_a_splitter_that_parts_the_sessions_of_a_subject_is_refused(sessions):
         study_of(sessions, KFold(5))
 
 
-def test_a_training_fold_without_a_class_is_refused(cohort):
-    rows = np.argsort(cohort.table["diagnosis"], kind="stable")
-    half = int((cohort.table["diagnosis"] == "control").sum())
-    with pytest.raises(DataError, match="training scans have 'control' only"):
-        study_of(cohort, [(rows[:half], rows[half:]), (rows[half:], rows[:half])])
-
-
 @pytest.mark.parametrize(
     ("pairs", "error", "message"),
     [

@@ -48,13 +48,6 @@ def test_each_site_of_ten_people_or_more_is_left_out_and_smaller_ones_are_fitted
         assert sorted([*fitted, *tried]) == list(range(30))
 
 
-def test_one_site_that_could_be_left_out_is_none():
-    train, subjects, sites = people(10, 9)
-    assert site_inner_folds(ages(19), train, subjects, sites) == []
-    both = people(10, 10)
-    assert len(site_inner_folds(ages(20), *both)) == 2
-
-
 def test_more_than_ten_sites_are_left_out_in_ten_groups():
     train, subjects, sites = people(*[10] * 12)
     found = site_inner_folds(ages(120), train, subjects, sites)

@@ -97,14 +97,6 @@ def test_the_output_has_the_features_by_name(table, transformer, names):
     assert isinstance(fitted.transform(x), np.ndarray)
 
 
-def test_an_array_of_numbers_has_its_side_columns_by_position(table):
-    x = table.drop(columns=["y", "sex"]).assign(site=table["site"].map({"a": 0, "b": 1, "c": 2}))
-    by_name = ComBat("site", preserve=["age"]).fit_transform(x)
-    by_place = ComBat(6, preserve=[7]).fit(x.to_numpy())
-    np.testing.assert_allclose(by_place.transform(x.to_numpy()), by_name)
-    assert by_place.get_feature_names_out().tolist() == [f"x{place}" for place in range(6)]
-
-
 @pytest.mark.parametrize(
     ("transformer", "change", "message"),
     [

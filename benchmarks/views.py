@@ -29,7 +29,7 @@ from torch import Tensor
 from neurocontrast.data.simulation import SimulationSettings, draw_person, render_scan
 from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.transforms import AugmentSettings, TwoViews, brain_views
-from neurocontrast.transforms.rand_detail import blur
+from neurocontrast.transforms.rand_intensity import blur
 
 OPERATIONS = ("flip", "blur", "noise", "cutout", "crop")
 Timed = Callable[[int], object]

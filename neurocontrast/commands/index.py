@@ -17,12 +17,10 @@ from neurocontrast.exceptions import ConfigError, DataError, printable
 from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
-from neurocontrast.reading import read_json
 
 __all__ = ["Indexed", "index"]
 
 INDEX_RECORD = "index.json"
-_KEYS_OF_RECORDS = {INDEX_RECORD: {"layout", "n_found", "left_out"}, "measures.json": {"parcellation", "software"}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +117,7 @@ def index(
 
 
 def _check_outputs(target: Path, *, overwrite: bool) -> None:
-    """Refuse to replace a table without `overwrite`, or files of other programs next to it."""
+    """Refuse to replace files without `overwrite`."""
     if target.suffix.lower() != ".tsv":
         raise ConfigError(f"out: found '{target.name}'; the table ends in .tsv.")
     check_writable(target)
@@ -127,9 +125,6 @@ def _check_outputs(target: Path, *, overwrite: bool) -> None:
     for path in (target, beside, beside.with_suffix(".json"), target.with_name(INDEX_RECORD)):
         if os.path.lexists(path) and not overwrite:
             raise ConfigError(f"out: {path} exists already; name another file, or pass overwrite=True.")
-        keys = _KEYS_OF_RECORDS.get(path.name)
-        if keys and os.path.lexists(path) and not keys <= _keys_in(path):
-            raise ConfigError(f"out: {path} was written by another program, and is not replaced; name another folder.")
 
 
 def _record_of(found: Index, options: Mapping[str, Any], measures: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -152,13 +147,6 @@ def _check_not_read(target: Path, sources: Sequence[Path]) -> None:
         raise ConfigError(
             f"out: {target} is one of the tables that were read, and is not replaced; name another folder."
         )
-
-
-def _keys_in(path: Path) -> set[str]:
-    try:
-        return set(read_json(path))
-    except DataError:
-        return set()
 
 
 def _measures_of(found: Index, target: Path) -> tuple[pd.DataFrame, dict[str, Any]] | None:

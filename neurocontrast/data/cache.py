@@ -8,7 +8,6 @@ import json
 import os
 import stat
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -32,7 +31,6 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NOT_KEPT = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ESTALE)
 """A folder that may not be written, or that another process or host has just removed."""
 _HEADER_BYTES = 65_536
-_SETTLED_SECONDS = 0.1
 
 VolumeTransforms: TypeAlias = Preprocessing | DescribedTransforms
 """What is done to each scan before it is kept."""
@@ -225,7 +223,7 @@ class VolumeCache:
         files = files_of(scan)
         name = ", ".join(files)
         try:
-            before = settled_signature(files)
+            before = signature_of(files)
         except OSError as error:
             raise DataError(f"{name}: the image cannot be read ({error.strerror}).") from error
         image = apply(self.transforms.compose(), {"image": scan})["image"]
@@ -309,19 +307,6 @@ def signature_of(files: Sequence[str]) -> tuple[int, int, int]:
         max(status.st_mtime_ns for status in statuses),
         max(status.st_ctime_ns for status in statuses),
     )
-
-
-def settled_signature(files: Sequence[str]) -> tuple[int, int, int]:
-    """Return the signature once the times of the files can no longer hide a second change.
-
-    File systems stamp changes to a few milliseconds: a file changed just now could change again within one stamp.
-    """
-    signature = signature_of(files)
-    age = time.time() - signature[2] / 1e9
-    if 0 <= age < _SETTLED_SECONDS:
-        time.sleep(_SETTLED_SECONDS - age)
-        signature = signature_of(files)
-    return signature
 
 
 def _checksum(parts: Parts) -> str:

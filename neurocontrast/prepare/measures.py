@@ -188,27 +188,28 @@ def _on_grid(voxels: Floats, affine: Doubles) -> Floats:
 
 def _brain_of(path: str, mask_path: str) -> tuple[Floats, Mask, float]:
     """Return a brain on the grid with 0 outside, its mask, and the entropy focus criterion of the image."""
-    scan = read_scan(path)
-    voxels = np.ascontiguousarray(scan.voxels)
-    affine = _spanning(voxels.shape) if scan.affine is None else scan.affine
+    voxels, affine = _read(path)
     corners = voxels[np.ix_(*((0, -1),) * 3)]
     voxels = np.maximum(voxels - np.median(corners), 0)
     if mask_path:
-        mask = read_scan(mask_path)
-        given = _spanning(mask.voxels.shape) if mask.affine is None else mask.affine
-        inside = _on_grid((mask.voxels > 0).astype(np.float32), given) > 0.5
+        mask, given = _read(mask_path)
+        inside = _on_grid((mask > 0).astype(np.float32), given) > 0.5
     else:
         faint = FAINT * np.quantile(voxels, 0.999)
         inside = _on_grid((voxels > faint).astype(np.float32), affine) > 0.5
     return np.where(inside, _on_grid(voxels, affine), 0).astype(np.float32), inside, _entropy_focus(voxels)
 
 
-def _spanning(shape: tuple[int, ...]) -> Doubles:
-    """Return the affine of an array in RAS order that spans the box of MNI152."""
-    spacing = round(182 / shape[0], 1)
+def _read(path: str) -> tuple[Floats, Doubles]:
+    """Return voxels and affine of an image; an array, in RAS order, spans the box of MNI152."""
+    scan = read_scan(path)
+    voxels = np.ascontiguousarray(scan.voxels)
+    if scan.affine is not None:
+        return voxels, scan.affine
+    spacing = round(182 / voxels.shape[0], 1)
     affine = np.diag([spacing, spacing, spacing, 1.0])
-    affine[:3, 3] = ORIGIN_MM + 90 - spacing * (np.array(shape) - 1) / 2 + np.array([0.0, 18.0, 0.0])
-    return affine
+    affine[:3, 3] = ORIGIN_MM + 90 - spacing * (np.array(voxels.shape) - 1) / 2 + np.array([0.0, 18.0, 0.0])
+    return voxels, affine
 
 
 def _coarse(voxels: Floats) -> Floats:
@@ -244,8 +245,7 @@ def _joint_variation(brain: Floats, inside: Mask, grey_path: str, white_path: st
     It is the sum of the tissues' median absolute deviations over the difference of their medians.
     """
     if grey_path and white_path:
-        scans = [read_scan(path) for path in (grey_path, white_path)]
-        maps = [_on_grid(s.voxels, _spanning(s.voxels.shape) if s.affine is None else s.affine) for s in scans]
+        maps = [_on_grid(*_read(path)) for path in (grey_path, white_path)]
         grey, white = (brain[inside & (each > 0.5)] for each in maps)
     else:
         values = brain[inside]

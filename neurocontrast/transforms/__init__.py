@@ -19,11 +19,16 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.natural.views import RandImageViewd
     from neurocontrast.transforms.normalising import CheckVariesd, ScaleByBrainPercentilesd, SmoothByFwhmd
     from neurocontrast.transforms.preprocessing import Preprocessing
-    from neurocontrast.transforms.rand_detail import RandBlurd, RandBrainSharpnessd
-    from neurocontrast.transforms.rand_intensity import RandBrainBiasFieldd, RandBrainRiciand, RandNoised
+    from neurocontrast.transforms.rand_intensity import (
+        RandBlurd,
+        RandBrainBiasFieldd,
+        RandBrainRiciand,
+        RandBrainSharpnessd,
+        RandNoised,
+        RandTissueShiftd,
+    )
     from neurocontrast.transforms.rand_mask import RandMaskEdged, RandTightMaskd
     from neurocontrast.transforms.rand_space import RandCutoutd, RandResizedCropd
-    from neurocontrast.transforms.rand_tissue import RandTissueShiftd
     from neurocontrast.transforms.rand_volume import brain_views
     from neurocontrast.transforms.signal import FromSignald, ToSignald
     from neurocontrast.transforms.views import TwoViews
@@ -41,11 +46,12 @@ _PLACES = {
     "natural.views": ["RandImageViewd"],
     "normalising": ["CheckVariesd", "ScaleByBrainPercentilesd", "SmoothByFwhmd"],
     "preprocessing": ["Preprocessing"],
-    "rand_detail": ["RandBlurd", "RandBrainSharpnessd"],
-    "rand_intensity": ["RandBrainBiasFieldd", "RandBrainRiciand", "RandNoised"],
+    "rand_intensity": [
+        *("RandBlurd", "RandBrainBiasFieldd", "RandBrainRiciand", "RandBrainSharpnessd", "RandNoised"),
+        "RandTissueShiftd",
+    ],
     "rand_mask": ["RandMaskEdged", "RandTightMaskd"],
     "rand_space": ["RandCutoutd", "RandResizedCropd"],
-    "rand_tissue": ["RandTissueShiftd"],
     "rand_volume": ["brain_views"],
     "signal": ["FromSignald", "ToSignald"],
     "described": ["build_transforms"],

@@ -1,4 +1,4 @@
-"""Random changes of intensities: bias field and noise."""
+"""Random changes of intensities: bias field, noise, blur and sharpness, and of maps of tissue."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from monai.networks.layers import gaussian_1d, separable_filtering
 from numpy.typing import NDArray
 from torch import Tensor
 
 from neurocontrast.transforms import augment
-from neurocontrast.transforms.signal import RandSignald
+from neurocontrast.transforms.signal import RandSignald, corner_median
 from neurocontrast.transforms.volume import Random, RandVolumed
 
 Array = NDArray[np.float64]
@@ -128,3 +129,106 @@ class RandBrainRiciand(RandSignald):
         """Return the magnitude of the signal with noise in both parts."""
         noise = _noise((2, *s_CDHW.shape), s_CDHW, seed).mul_(sigma)
         return noise[0].add_(s_CDHW).hypot(noise[1])
+
+
+def blur(x_CDHW: Tensor, *, sigma_voxels: float) -> Tensor:
+    """Return the volume under a Gaussian cut at four standard deviations, the border's voxels repeated beyond it."""
+    width = torch.tensor(max(sigma_voxels, 1e-3))
+    kernel = gaussian_1d(width, truncated=4.0, approx="sampled", normalize=True)
+    return separable_filtering(x_CDHW[None], [kernel] * 3, mode="replicate")[0]
+
+
+class RandBlurd(RandVolumed):
+    """Blur volumes by a Gaussian of random width, the same along each axis.
+
+    MONAI's `RandGaussianSmoothd` draws a width for each axis, and takes what lies beyond the border for 0. Ranges are
+    the fields of `neurocontrast.transforms.augment.Blur`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import RandBlurd
+    >>> RandBlurd("image", prob=1.0, sigma_voxels=(0.5, 1.0))({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    torch.Size([1, 9, 9, 9])
+    """
+
+    Settings = augment.Blur
+
+    def draw(self, random: Random) -> dict[str, Any]:
+        """Draw the Gaussian's standard deviation."""
+        return {"sigma_voxels": random.uniform(*self.settings.sigma_voxels)}
+
+    def change(self, x_CDHW: Tensor, *, sigma_voxels: float) -> Tensor:
+        """Return the blurred volume."""
+        return blur(x_CDHW, sigma_voxels=sigma_voxels)
+
+
+class RandBrainSharpnessd(RandSignald):
+    """Make the brain sharper or smoother by an unsharp mask.
+
+    Ranges are the fields of `neurocontrast.transforms.augment.Sharpness`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import RandBrainSharpnessd
+    >>> RandBrainSharpnessd("image", prob=1.0)({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    torch.Size([1, 9, 9, 9])
+    """
+
+    Settings = augment.Sharpness
+
+    def draw(self, random: Random) -> dict[str, Any]:
+        """Draw how many times the difference is added."""
+        return {"amount": random.uniform(*self.settings.amount)}
+
+    def change(self, s_CDHW: Tensor, *, amount: float) -> Tensor:
+        """Return the signal, sharper or smoother, and nowhere below a quarter: a dim edge stays part of the brain."""
+        smooth = blur(s_CDHW, sigma_voxels=self.settings.sigma_voxels)
+        return s_CDHW.lerp(smooth, -amount).maximum(0.25 * s_CDHW)
+
+
+class RandTissueShiftd(RandVolumed):
+    """Multiply each map of tissue by a smooth field, and add another inside the brain, as another scanner would.
+
+    MONAI's `RandBiasFieldd` multiplies all channels by one field, and adds nothing. Ranges are the fields of
+    `neurocontrast.transforms.augment.TissueShift`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import RandTissueShiftd
+    >>> RandTissueShiftd("image", prob=1.0)({"image": torch.rand(2, 9, 9, 9)})["image"].shape
+    torch.Size([2, 9, 9, 9])
+    """
+
+    Settings = augment.TissueShift
+
+    def draw(self, random: Random) -> dict[str, Any]:
+        """Draw both strengths, and the seed of the fields."""
+        drawn = {"gain": random.uniform(*self.settings.gain), "shift": random.uniform(*self.settings.shift)}
+        return drawn | {"seed": int(random.randint(2**32, dtype=np.int64))}
+
+    def change(self, x_CDHW: Tensor, *, gain: float, shift: float, seed: int) -> Tensor:
+        """Return y = x·exp(gain·f) + shift·b·h, with fields f and h of a map, and b from 0 outside the brain to 1.
+
+        Each field is a polynomial whose standard deviation over views and voxels is 1; half of the variance is a
+        constant. The brain is where the sum of the maps exceeds half of its largest value; towards zero, b falls with
+        the sum, so that smoothed maps get no edge. Nothing falls below the background, or rises above 1 or the largest
+        value of the map. Values are counted from the background.
+        """
+        background = corner_median(x_CDHW)
+        maps = (x_CDHW - background).clamp_(min=0.0)
+        largest = maps.amax((1, 2, 3), keepdim=True)
+        total = maps.sum(0)
+        brain = (2.0 * total / total.amax().clamp(min=1e-6)).clamp_(max=1.0)
+        random = np.random.RandomState(seed)
+        for channel, top in zip(maps, largest.flatten(), strict=True):
+            factor, added = (self._field(channel, random) for _ in range(2))
+            channel.mul_(factor.mul_(gain).exp_()).add_(added.mul_(shift * top).mul_(brain))
+        return maps.clamp_(min=0.0).minimum(largest.clamp(min=1.0)).add_(background)
+
+    def _field(self, x_DHW: Tensor, random: Random) -> Tensor:
+        coefficients = random_polynomial(self.settings.order, random)
+        coefficients[0, 0, 0] = random.standard_normal()
+        return smooth_field(coefficients / math.sqrt(2.0), x_DHW.shape, device=x_DHW.device)

@@ -8,8 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from neurocontrast.transforms import augment
-from neurocontrast.transforms.rand_detail import blur
-from neurocontrast.transforms.rand_intensity import Array, random_polynomial, smooth_field
+from neurocontrast.transforms.rand_intensity import Array, blur, random_polynomial, smooth_field
 from neurocontrast.transforms.signal import RandSignald
 from neurocontrast.transforms.volume import Random
 

@@ -8,11 +8,16 @@ import numpy as np
 from monai.transforms import Compose, EnsureTyped, OneOf, RandAdjustContrastd, RandAffined, RandFlipd
 
 from neurocontrast.transforms.augment import Affine, AugmentSettings, Flip
-from neurocontrast.transforms.rand_detail import RandBlurd, RandBrainSharpnessd
-from neurocontrast.transforms.rand_intensity import RandBrainBiasFieldd, RandBrainRiciand, RandNoised
+from neurocontrast.transforms.rand_intensity import (
+    RandBlurd,
+    RandBrainBiasFieldd,
+    RandBrainRiciand,
+    RandBrainSharpnessd,
+    RandNoised,
+    RandTissueShiftd,
+)
 from neurocontrast.transforms.rand_mask import RandMaskEdged, RandTightMaskd
 from neurocontrast.transforms.rand_space import RandCutoutd, RandResizedCropd
-from neurocontrast.transforms.rand_tissue import RandTissueShiftd
 from neurocontrast.transforms.signal import FromSignald, ToSignald, brain_key
 from neurocontrast.transforms.volume import RandVolumed
 

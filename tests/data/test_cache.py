@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import signal
 import stat
-import time
 import zlib
 from pathlib import Path
 
@@ -358,15 +357,6 @@ def test_the_default_folder_follows_xdg(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_cache_folder() == tmp_path / ".cache" / "neurocontrast"
     assert VolumeCache(None, CONTRACT).folder.parent == default_cache_folder()
-
-
-@pytest.mark.parametrize("skew", [-60, 60])
-def test_neither_old_files_nor_the_clock_of_another_host_are_waited_for(brain, write_nifti, cache, monkeypatch, skew):
-    path = write_nifti(brain)
-    now = time.time()
-    monkeypatch.setattr("neurocontrast.data.cache.time.time", lambda: now + skew)
-    monkeypatch.setattr("neurocontrast.data.cache.time.sleep", lambda seconds: pytest.fail("waited"))
-    cache.read(path)
 
 
 def test_an_entry_cannot_be_opened_by_others_while_it_is_written(cache, scans, monkeypatch):

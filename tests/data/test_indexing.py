@@ -335,17 +335,6 @@ def test_numbers_that_differ_in_leading_zeros_alone_are_told_and_others_are_not(
         made(bids, tmp_path)
 
 
-@pytest.mark.parametrize("name", ["index.json", "measures.json"])
-@pytest.mark.parametrize("content", ['{"name": "vite"}', "no JSON"])
-def test_a_record_of_another_program_is_never_replaced(bids, tmp_path, name, content):
-    put(tmp_path / "out", name, content)
-    for options, found in (({}, "exists already"), ({"overwrite": True}, "by another program")):
-        with pytest.raises(ConfigError, match=rf"{name} (was written )?{found}"):
-            made(bids, tmp_path, **options)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
-    assert (tmp_path / "out" / name).read_text() == content
-
-
 def test_an_own_record_is_replaced_when_asked_for(bids, tmp_path):
     made(bids, tmp_path)
     with pytest.raises(ConfigError, match=r"participants\.tsv exists"):

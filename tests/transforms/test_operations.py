@@ -19,7 +19,7 @@ from neurocontrast.transforms import (
     RandNoised,
     RandResizedCropd,
 )
-from neurocontrast.transforms.rand_detail import blur
+from neurocontrast.transforms.rand_intensity import blur
 from neurocontrast.transforms.rand_mask import cut_rim, leave_rim
 from neurocontrast.transforms.rand_space import box_of
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from neurocontrast.data.layouts.bids import bids, caps, fmriprep
-from neurocontrast.data.layouts.public import brainprep, ixi, openbhb
+from neurocontrast.data.layouts.programs import brainprep, cat12, freesurfer, ixi, openbhb
 from neurocontrast.data.layouts.scan import FoundScan
-from neurocontrast.data.layouts.segmented import cat12, freesurfer
 from neurocontrast.data.layouts.tree import Tree
 
 __all__ = ["LAYOUTS"]

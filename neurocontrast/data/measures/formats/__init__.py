@@ -9,8 +9,7 @@ from typing import Protocol
 from neurocontrast.data.measures.formats.cat12 import CAT12Regions
 from neurocontrast.data.measures.formats.freesurfer import FreeSurferStats, FreeSurferTable
 from neurocontrast.data.measures.formats.openbhb import OpenBHBRegions
-from neurocontrast.data.measures.formats.sheet import Sheet
-from neurocontrast.data.measures.formats.table import Table
+from neurocontrast.data.measures.formats.sheet import Sheet, Table
 
 __all__ = ["FORMATS", "Format", "Sheet"]
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
-from neurocontrast.data.measures.formats.sheet import Sheet, sheet_of_scans
-from neurocontrast.data.measures.formats.table import by_identifier
+from neurocontrast.data.measures.formats.sheet import Sheet, by_identifier, sheet_of_scans
 from neurocontrast.data.measures.names import MM3_PER_ML
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import read_text

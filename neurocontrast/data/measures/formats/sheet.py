@@ -1,4 +1,4 @@
-"""A table of measures as a program wrote it."""
+"""A table of measures as a program wrote it, and tables with a column of identifiers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Sheet", "sheet_of_scans"]
+from neurocontrast.data.columns import IDENTIFIERS, SESSIONS, first_of, identifier_column
+from neurocontrast.data.listing import read_sheet
+from neurocontrast.reading import read_json
 
 
 @dataclass(frozen=True)
@@ -60,3 +62,30 @@ def sheet_of_scans(source: Path, rows: Mapping[Path, Mapping[str, str]], people:
     names = dict.fromkeys(name for cells in rows.values() for name in cells)
     columns = {name: [cells.get(name, "") for cells in rows.values()] for name in names}
     return Sheet(source, people, columns, files=list(rows), **about)
+
+
+_IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant", "names")
+
+
+class Table:
+    """Read a table of measures in columns that have FreeSurfer's names or ENIGMA's."""
+
+    def atlas_of(self, path: Path, _head: str) -> str | None:
+        """Return "" for a file whose name ends as that of a table."""
+        return "" if path.suffix.lower() in (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet") else None
+
+    def sheets(self, paths: Sequence[Path]) -> list[Sheet]:
+        """Read tables; one without a column of identifiers is a `DataError`."""
+        return [by_identifier(path) for path in paths]
+
+
+def by_identifier(path: Path) -> Sheet:
+    """Return a table as a sheet; a JSON file of the same name may name ``parcellation`` and ``software``."""
+    listing = read_sheet(path)
+    cells = listing.columns
+    found, session = identifier_column(list(cells), source=path.name, names=_IDENTIFIERS), first_of(cells, SESSIONS)
+    about = read_json(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
+    atlas, software = (str(about.get(name, "")) for name in ("parcellation", "software"))
+    rest = {name: column for name, column in cells.items() if name not in (found, session)}
+    sessions = cells[session] if session else ()
+    return Sheet(path, cells[found], rest, listing.lines, sessions, atlas=atlas, software=software)

@@ -1,4 +1,4 @@
-"""Layouts of programs that segment: CAT12 and FreeSurfer."""
+"""Layouts of programs that segment (CAT12, FreeSurfer), and of public sets: IXI, OpenBHB, brainprep's images."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from neurocontrast.data.layouts.scan import FoundScan, identity_of
 from neurocontrast.data.layouts.tree import Tree, joined_path
 from neurocontrast.reading import read_bytes
-
-__all__ = ["cat12", "freesurfer"]
 
 _OF_CAT12 = {"gm": "mwp1", "wm": "mwp2", "csf": "mwp3", "head": "wm"}
 _IN_REPORT = {"tiv": r"<vol_TIV>\s*\[?([0-9]+\.?[0-9]*)", "iqr": r"<IQR>\s*\[?([0-9]+\.?[0-9]*)"}
@@ -75,3 +73,38 @@ def _text(tree: Tree, *paths: str) -> str:
     """Return the text of the first of some files that is there, or ""."""
     found = tree.first(*paths)
     return read_bytes(tree.root / found).decode("utf-8", errors="replace") if found else ""
+
+
+_ANYWHERE = r"(?:.*/)?[^/]*"
+_HOSPITALS = {"HH": "Hammersmith Hospital", "Guys": "Guy's Hospital", "IOP": "Institute of Psychiatry"}
+
+
+def ixi(tree: Tree) -> Iterator[FoundScan]:
+    """Give the T1-weighted images of IXI, ``IXI012-HH-1211-T1.nii.gz``; the site is in the name of the file."""
+    for path, _, named in tree.matching(_ANYWHERE, r"(IXI[0-9]{3})-([A-Za-z]+)-[0-9]+-T1\.nii(?:\.gz)?"):
+        yield FoundScan(named[1], path, facts={"site": _HOSPITALS.get(named[2], named[2])})
+
+
+def brainprep(tree: Tree) -> Iterator[FoundScan]:
+    """Give ``…_desc-6apply_T1w.nii.gz``: stripped, corrected for bias, and affinely registered to MNI152."""
+    for path, _, named in tree.matching(_ANYWHERE, r"(.+)_desc-6apply_T1w\.nii(?:\.gz)?"):
+        subject, session, entities = identity_of(named[1])
+        yield FoundScan(subject, path, session, entities=entities, space="MNI152", stage="stripped")
+
+
+def openbhb(tree: Tree) -> Iterator[FoundScan]:
+    """Give OpenBHB's arrays of grey matter (1.5 mm) and its quasi-raw arrays (1 mm).
+
+    They are named ``sub-ID_preproc-{cat12vbm_desc-gm,quasiraw}_T1w.npy``, with an ID of twelve digits.
+    """
+    name = r"sub-([0-9]+)_preproc-(cat12vbm|quasiraw)(?:_desc-gm)?_T1w\.npy"
+    for path, _, named in tree.matching(_ANYWHERE, name):
+        tissue = named[2] == "cat12vbm"
+        yield FoundScan(
+            named[1],
+            path,
+            entities={"preproc": named[2]},
+            maps={"gm": path} if tissue else {},
+            space="MNI152NLin2009aSym",
+            stage="tissue" if tissue else "stripped",
+        )

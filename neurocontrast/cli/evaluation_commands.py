@@ -93,14 +93,14 @@ def evaluate(
     folds = {"splits": splits, "n_folds": n_folds, "n_repeats": n_repeats, "seed": seed, "split_file": split_file}
     others = {"test": test, "scans": scans, "allow_overlap": allow_overlap, "n_permutations": n_permutations}
     curve = {"train_sizes": _sizes(train_sizes), "n_draws": n_draws}
-    folder = neurocontrast.evaluate(
+    result = neurocontrast.evaluate(
         embeddings,
         settings=given.resolve(evaluation=asked | folds | others | curve).evaluation,
         out=out,
         overwrite=overwrite,
         progress=given.progress,
     )
-    return evaluation_result(folder)
+    return evaluation_result(result.folder)
 
 
 def _sizes(text: str | None) -> list[int | str] | None:
@@ -207,17 +207,15 @@ def compare(
 
 def evaluation_result(folder: Path) -> Result:
     """Return the first metric of an evaluation for each model, and the number of warnings."""
-    from neurocontrast.evaluation.record import read_evaluation
+    from neurocontrast.commands.evaluated import EvaluationResult
 
-    read = read_evaluation(folder)
+    result = EvaluationResult(folder)
+    read = result.record
     metric = next(iter(read.metrics), "")
-    trained = read.probe.name if read.finetuning else None
-    sources = {trained or "embedding": read.metrics, "covariates only": read.baseline, "voxels": read.voxels,
-               "regional measures": read.regional}  # fmt: skip
     found: dict[str, dict[str, Any]] = {
         name: {"value": each.mean if each.pooled is None else each.pooled, "interval": each.interval}
-        for name, section in sources.items()
-        if (each := section.get(metric)) is not None
+        for name, metrics in result.models.items()
+        if (each := metrics.get(metric)) is not None
     }
     level = read.bootstrap.level or 0.95
     rows = [{"": name, f"{metric} [{level:.0%} interval]": _figure(**each)} for name, each in found.items()]

@@ -12,6 +12,7 @@ import pandas as pd
 import yaml
 from sklearn.base import BaseEstimator
 
+from neurocontrast.commands.evaluated import EvaluationResult
 from neurocontrast.embedding.table import Embeddings, read_embeddings
 from neurocontrast.evaluation import (
     EvaluationSettings,
@@ -55,7 +56,7 @@ def evaluate(
     overwrite: bool = False,
     progress: Progress = SILENT,
     **options: Any,
-) -> Path:
+) -> EvaluationResult:
     """Predict a column from frozen embeddings by cross-validation, and return the folder of the evaluation.
 
     Parameters
@@ -79,6 +80,11 @@ def evaluate(
         Receives progress messages.
     **options
         Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` and so on.
+
+    Returns
+    -------
+    EvaluationResult
+        The folder, a path, whose figures are attributes: ``result.auc``, ``result.table``, ``result.report()``.
     """
     given = options if target is None else {**options, "target": target}
     given = given if settings is None else {**settings.model_dump(), **given}
@@ -95,7 +101,7 @@ def evaluate(
         progress.warning(notice.message)
     result = measure(study, external=external, encoder=encoder_digest(read.info), progress=progress)
     _write(folder, result, chosen, Path(embeddings), read.info)
-    return folder
+    return EvaluationResult(folder)
 
 
 def _with_regional(settings: EvaluationSettings, read: Embeddings) -> EvaluationSettings:

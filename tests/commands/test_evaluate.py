@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -73,6 +74,26 @@ def embeddings(tmp_path_factory) -> Path:
         training_metrics=metrics,
         cohort_source="participants.tsv",
     )
+
+
+def test_the_result_is_the_folder_with_its_figures(tmp_path):
+    result = evaluate(write(tmp_path / "emb.parquet"), out=tmp_path / "eval", **FAST)
+    assert result == tmp_path / "eval" == Path(result)
+    assert (f"{result}", result.name, result.is_dir()) == (str(tmp_path / "eval"), "eval", True)
+    assert isinstance(result / "folds.tsv", Path)
+    written = json.loads((result / "evaluation.json").read_text())
+    assert result.auc == written["metrics"]["auc"]["pooled"]
+    assert "auc" in dir(result)
+    rows = result.table.set_index(["model", "metric"])
+    assert rows.loc[("embedding", "auc"), "value"] == result.auc
+    assert rows.loc[("embedding", "auc"), "low"] == written["metrics"]["auc"]["interval"][0]
+    assert rows.loc[("covariates only", "auc"), "value"] == written["baseline"]["auc"]["pooled"]
+    assert "<td>embedding</td>" in result._repr_html_()
+    assert f"auc {result.auc:.3g}" in repr(result)
+    with pytest.raises(AttributeError, match=r"no attribute 'acu'; its metrics: 'auc'"):
+        _ = result.acu
+    assert result.report(figures=False) == tmp_path / "eval" / "report.html"
+    assert pickle.loads(pickle.dumps(result)) == result
 
 
 def test_an_evaluation_is_one_folder_of_tables_and_a_summary(embeddings, tmp_path):

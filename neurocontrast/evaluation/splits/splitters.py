@@ -68,6 +68,8 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
     -----
     `split` takes subject and site of each row as two columns of `groups` (or a DataFrame with `subject_id` and `site`),
     as every function of scikit-learn passes them; or, with metadata routing, subjects as `groups` and sites as `sites`.
+    `sklearn.model_selection.permutation_test_score` permutes labels within its `groups` and takes one column there:
+    give it ``cv=list(splitter.split(X, y, table[["subject_id", "site"]]))``, or both by metadata routing.
 
     Examples
     --------

@@ -7,7 +7,13 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
+from sklearn.model_selection import (
+    GridSearchCV,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+    permutation_test_score,
+)
 
 from neurocontrast.evaluation import EvaluationSettings, LeaveSiteOut, SiteStratifiedGroupKFold, plan_study
 from neurocontrast.evaluation.splits.splitters import subjects_and_sites
@@ -35,6 +41,28 @@ def test_cross_validate_and_cross_val_predict_take_two_columns_of_groups(cohort,
         assert not set(groups["subject_id"].iloc[train]) & set(groups["subject_id"].iloc[test])
     predicted = cross_val_predict(LogisticRegression(), cohort.features, y, groups=groups.to_numpy(), cv=splitter)
     assert set(predicted) == {"control", "patient"}
+
+
+@pytest.mark.parametrize("splitter", [SiteStratifiedGroupKFold(3, random_state=0), LeaveSiteOut()])
+@pytest.mark.parametrize("how", ["routing", "list", "site"])
+def test_permutation_test_score_takes_both(cohort, groups, splitter, how):
+    """Its `groups` are those within which labels are permuted, in one column."""
+    x, y = cohort.features, cohort.table["diagnosis"]
+    if how == "site" and not isinstance(splitter, LeaveSiteOut):
+        return
+    given = {
+        "routing": {"cv": splitter, "params": {"groups": groups["subject_id"], "sites": groups["site"]}},
+        "list": {"cv": list(splitter.split(x, y, groups))},
+        "site": {"cv": splitter, "groups": groups["site"]},
+    }[how]
+    with sklearn.config_context(enable_metadata_routing=how == "routing"):
+        score, permuted, p = permutation_test_score(
+            LogisticRegression(), x, y, n_permutations=9, random_state=0, **given
+        )
+    assert score > permuted.max()
+    assert p == pytest.approx(0.1)
+    if how != "site":
+        assert score == pytest.approx(cross_val_score(LogisticRegression(), x, y, groups=groups, cv=splitter).mean())
 
 
 @pytest.mark.parametrize("separate", [False, True])

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -29,6 +30,7 @@ __all__ = [
     "check_writable",
     "digest_of",
     "digest_of_file",
+    "files_near",
     "files_of",
     "sweep",
     "sweep_files",
@@ -51,6 +53,13 @@ def files_of(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
     """Return the files of a scan, one a channel."""
     known = as_scan(scan)
     return (known,) if isinstance(known, str) else known
+
+
+def files_near(place: Path, name: str) -> Iterator[Path]:
+    """Yield the files of a name in the two folders above a place and in the working directory, and two levels below."""
+    for folder in dict.fromkeys([*place.resolve().parents[:2], Path.cwd()]):
+        for above in ("", "*/", "*/*/"):
+            yield from sorted(folder.glob(f"{above}{escape(name)}"))
 
 
 @contextlib.contextmanager

@@ -168,6 +168,9 @@ def report(
     figures: Annotated[Path | None, option("Folder of the figures as SVG, PNG and TSV (default: by the page).")] = None,
     no_figures: Annotated[bool, option("Write the page without figures as files.", "--no-figures")] = False,
     show_ids: Annotated[bool | None, option("Show participant identifiers.", "--show-ids/--hide-ids")] = None,
+    viewer: Annotated[
+        bool, option("Write map.html too, to look into the embedding; do not share it.", "--map")
+    ] = False,
 ) -> Result:
     """Make one self-contained HTML report of an evaluation."""
     if no_figures and figures is not None:
@@ -178,6 +181,7 @@ def report(
         show_ids=given.resolve(report={"show_ids": show_ids}).report.show_ids,
         figures_dir=figures,
         figures=not no_figures,
+        viewer=viewer,
         progress=given.progress,
     )
     return Result(path=page)

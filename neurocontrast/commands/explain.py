@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from glob import escape
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +27,7 @@ from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, Ne
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
 from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, explain_measures, find_peaks
 from neurocontrast.explanation.places import name_of_place
-from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table
+from neurocontrast.files import atomic_folder, check_output_folder, files_near, write_json, write_table
 from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
@@ -135,17 +134,10 @@ def explain(
     return folder
 
 
-def _near(evaluation: Path, name: str) -> Iterator[Path]:
-    """Yield the files of a name around an evaluation and in the working directory, up to two folders deep."""
-    for place in dict.fromkeys([*evaluation.resolve().parents[:2], Path.cwd()]):
-        for pattern in (name, f"*/{name}", f"*/*/{name}"):
-            yield from sorted(place.glob(pattern))
-
-
 def _find_run(evaluation: Path, probe: FittedProbe) -> Path:
     """Return the run near an evaluation whose encoder made its embeddings."""
     digest = (probe.encoder or "").partition(",")[0]
-    for path in _near(evaluation, "encoder.json"):
+    for path in files_near(evaluation, "encoder.json"):
         if digest and (read_json(path).get("weights") or {}).get("sha256") == digest:
             return path.parent
     what = f"the encoder '{digest[:12]}…'" if digest else "an encoder that the evaluation does not name"
@@ -157,7 +149,7 @@ def _find_run(evaluation: Path, probe: FittedProbe) -> Path:
 def _find_table(evaluation: Path, evaluated: pd.DataFrame) -> Path:
     """Return the table near an evaluation that has the recorded name and all evaluated people."""
     name = read_evaluation(evaluation).embeddings.cohort_source or "participants.tsv"
-    for path in _near(evaluation, escape(name)):
+    for path in files_near(evaluation, name):
         with suppress(NeurocontrastError):  # another file of that name
             if set(evaluated["participant_id"]) <= set(read_text_table(path).columns.get("participant_id", ())):
                 return path

@@ -12,6 +12,7 @@ from neurocontrast.files import atomic_folder, check_output_folder, check_writab
 from neurocontrast.findings import build_sections, open_folder, render_report
 from neurocontrast.findings.comparison.measure import compare_tables, describe_comparison, load_evaluated
 from neurocontrast.findings.comparison.show import Comparison, build_comparison, render_comparison
+from neurocontrast.findings.viewer import render_viewer
 from neurocontrast.page.blocks import list_pictures
 from neurocontrast.page.style import write_figures
 from neurocontrast.progress import SILENT, Progress
@@ -27,6 +28,7 @@ def report(
     show_ids: bool = False,
     figures_dir: str | os.PathLike[str] | None = None,
     figures: bool = True,
+    viewer: bool = False,
     progress: Progress = SILENT,
 ) -> Path:
     """Write one self-contained HTML report of an evaluation, and return its path.
@@ -44,6 +46,10 @@ def report(
         ``report.html``, ``NAME_figures`` next to a page ``NAME.html``.
     figures : bool, default=True
         Whether the figures are written as files too.
+    viewer : bool, default=False
+        Whether a map of the embedding to look into is written next to the page: ``map.html``, ``NAME_map.html`` next to
+        a page ``NAME.html``. It holds participants' data and is not to be shared; it needs the evaluated embeddings
+        near the evaluation.
     progress : Progress
         Receives progress messages.
     """
@@ -60,8 +66,13 @@ def report(
         if folder.exists() and not folder.is_dir():
             raise ConfigError(f"figures_dir: must be a folder, but '{folder}' is a file. Give another.")
         check_writable(folder, parameter="figures_dir")
+    looked_into = render_viewer(files, progress=progress) if viewer else None
     sections = build_sections(files, progress=progress)
     write_text(page, render_report(files, sections))
+    if looked_into is not None:
+        place = page.with_name("map.html" if page.stem == "report" else f"{page.stem}_map.html")
+        write_text(place, looked_into)
+        progress.warning(f"{place} holds participants' data: identifiers, ages, slices. Do not share it.")
     if figures:
         write_figures(folder, list_pictures(sections), progress=progress)
     return page

@@ -1,9 +1,7 @@
 """Natural images, command by command, and what is refused on the way with one message and nothing half-written."""
 
 import json
-import shutil
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -138,26 +136,3 @@ def test_explain_refuses_a_run_of_images(road, tmp_path, capsys):
     arguments += ["--participants", folder / "digits" / "participants.tsv", "--out", tmp_path / "out"]
     refused(arguments, capsys, "explain maps where in a brain", "trained on natural images")
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("harm", "said"),
-    [
-        (lambda folder: (folder / "images.npy").unlink(), "images.npy: there is no such file"),
-        (lambda folder: (folder / "images.npy").write_bytes((folder / "images.npy").read_bytes()[:500]), "images.npy"),
-        (lambda folder: (folder / "images.npy").write_bytes(b"x" * 900), "images.npy"),
-        (lambda folder: np.save(folder / "images.npy", np.zeros((9, 3, 8, 8), np.uint8)), "which holds 9"),
-        (lambda folder: np.save(folder / "images.npy", np.zeros((450, 8, 8), np.uint8)), "images.npy"),
-    ],
-)
-def test_a_store_that_is_lost_cut_or_replaced_is_told_in_every_place(road, tmp_path, capsys, harm, said):
-    folder = tmp_path / "digits"
-    shutil.copytree(road[0] / "digits", folder)
-    harm(folder)
-    table, out = folder / "participants.tsv", tmp_path / "out"
-    refused(["pretrain", "--participants", table, "--out", out, *TRAIN], capsys, said)
-    refused(["embed", road[0] / "RUN", "--participants", table, "--out", f"{out}.parquet"], capsys, said)
-    capsys.readouterr()
-    assert run(["check", str(table), "--quiet"]) == 2
-    assert said in " ".join(capsys.readouterr().out.split())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["digits"]

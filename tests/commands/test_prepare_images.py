@@ -1,6 +1,5 @@
 """Preparing natural images, from Python and from the command line."""
 
-import io
 import json
 
 import numpy as np
@@ -132,41 +131,6 @@ def test_all_pictures_that_cannot_be_used_are_told_and_nothing_is_left(tmp_path,
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["pets"]
 
 
-def test_an_interruption_leaves_what_was_there(tmp_path, source, monkeypatch):
-    from neurocontrast.data.natural import preparing
-
-    out = prepare_images(tmp_path / "out", dataset="folder", source=source).parent
-    before = {entry.name: entry.read_bytes() for entry in out.iterdir()}
-    n_scaled = []
-
-    def interrupted(image, size):
-        n_scaled.append(size)
-        if len(n_scaled) == 20:
-            raise KeyboardInterrupt
-        return image
-
-    monkeypatch.setattr(preparing, "scale", interrupted)
-    for target in (out, tmp_path / "new"):
-        n_scaled.clear()
-        with pytest.raises(KeyboardInterrupt):
-            prepare_images(target, dataset="folder", source=source, size=8, overwrite=True)
-    assert {entry.name: entry.read_bytes() for entry in out.iterdir()} == before
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["out", "pets"]
-
-
-def test_an_output_is_replaced_only_where_it_is_one(tmp_path, source):
-    out = prepare_images(tmp_path / "out", n_train=50).parent
-    with pytest.raises(ConfigError, match="not empty"):
-        prepare_images(out, n_train=60)
-    assert (read_cohort(prepare_images(out, n_train=60, overwrite=True)).table["split"] == "train").sum() == 60
-    with pytest.raises(ConfigError, match="not a prepared data set"):
-        prepare_images(source, overwrite=True)
-    before = (out / "participants.tsv").read_bytes()
-    with pytest.raises(DataError):
-        prepare_images(out, dataset="mnist", source=source, overwrite=True)
-    assert (out / "participants.tsv").read_bytes() == before
-
-
 def test_the_same_image_in_two_splits_is_told(tmp_path, source):
     said = []
 
@@ -244,26 +208,3 @@ def test_wrong_input_ends_with_2_and_leaves_nothing(tmp_path, monkeypatch, capsy
     assert run(["images", "out", *arguments]) == 2
     assert told in " ".join(capsys.readouterr().err.split())
     assert list(tmp_path.iterdir()) == []
-
-
-# Real data
-
-
-@pytest.mark.slow
-def test_cifar10_of_the_shared_folder(tmp_path, shared_folder):
-    import tarfile
-
-    source = shared_folder / "data" / "cifar10.tar.xz"
-    path = prepare_images(tmp_path / "cifar10", dataset="folder", source=source)
-    cohort = read_cohort(path)
-    assert dict(cohort.table["split"].value_counts()) == {"train": 40_000, "validation": 10_000, "test": 10_000}
-    assert (cohort.table.groupby(["split", "label"]).size().unstack().nunique(axis=1) == 1).all()
-    images = ImageDataset(cohort)
-    with tarfile.open(source) as archive:
-        for member in archive:
-            if member.isreg():
-                break
-        content = archive.extractfile(member).read()
-    row = int(np.flatnonzero(cohort.table["file"] == member.name)[0])
-    expected = np.asarray(Image.open(io.BytesIO(content))).transpose(2, 0, 1)
-    np.testing.assert_array_equal(images[row]["image"].numpy(), expected)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import json
 
 import nibabel as nib
@@ -40,12 +39,6 @@ def test_the_table_names_every_image(cohort):
     assert set(table["diagnosis"]) <= {"control", "patient"}
     assert all((cohort / path).is_file() for path in table["path"])
     assert len(list((cohort / "images").iterdir())) == 6
-
-
-def test_the_columns_are_described(cohort):
-    described = json.loads((cohort / "participants.json").read_text())
-    assert list(described) == list(pd.read_csv(cohort / "participants.tsv", sep="\t"))
-    assert described["age"]["Units"] == "years"
 
 
 def test_images_say_where_they_are_and_that_they_are_simulated(cohort):
@@ -100,36 +93,6 @@ def test_an_empty_folder_is_taken_and_an_earlier_cohort_replaced(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["cohort"]
 
 
-def test_an_interrupted_run_leaves_nothing(tmp_path):
-    class Interrupting:
-        @contextlib.contextmanager
-        def task(self, description, total, unit):
-            yield self
-
-        def advance(self, n=1, **shown):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        simulate(tmp_path / "cohort", SMALL, progress=Interrupting())
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_progress_counts_subjects(tmp_path):
-    seen = []
-
-    class Counting:
-        @contextlib.contextmanager
-        def task(self, description, total, unit):
-            seen.append((total, unit))
-            yield self
-
-        def advance(self, n=1, **shown):
-            seen.append(n)
-
-    simulate(tmp_path / "cohort", SMALL, n_subjects=3, progress=Counting())
-    assert seen == [(3, "subjects"), 1, 1, 1]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -143,9 +106,3 @@ def test_wrong_settings_are_named(tmp_path, changes, message):
     with pytest.raises(ConfigError, match=message):
         simulate(tmp_path / "cohort", **changes)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_in_the_way_is_named(tmp_path):
-    (tmp_path / "cohort").write_text("")
-    with pytest.raises(ConfigError, match="must be a folder"):
-        simulate(tmp_path / "cohort", SMALL)

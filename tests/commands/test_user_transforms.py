@@ -11,9 +11,7 @@ from monai.transforms import Compose, NormalizeIntensityd, RandFlipd, RandGaussi
 from small_run import weights
 
 import neurocontrast
-from neurocontrast.cli import run as command_line
 from neurocontrast.config import load_config
-from neurocontrast.data import read_cohort
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.transforms import LoadScand, ResampleByAread, brain_transforms
@@ -176,27 +174,6 @@ def test_transforms_that_cannot_be_used_are_refused_before_anything_is_written(t
     assert not (tmp_path / "run").exists()
 
 
-class FailsButOnce(NormalizeIntensityd):
-    """Takes the scan with this sum alone."""
-
-    def __init__(self, keys, total):
-        super().__init__(keys)
-        self.total = total
-
-    def __call__(self, data):
-        if float(data["image"].sum()) != self.total:
-            raise ValueError("not this one")
-        return super().__call__(data)
-
-
-def test_a_failing_transform_names_every_scan(tmp_path, recipe, cohort):
-    first = str(read_cohort(cohort).table["path"].iloc[0])
-    failing = FailsButOnce("image", float(composed()({"image": first})["image"].sum()))
-    with pytest.raises(DataError) as caught:
-        neurocontrast.pretrain(recipe(GRID), out=tmp_path / "run", transforms=composed(failing))
-    assert str(caught.value).count("ValueError: not this one") == 13
-
-
 @pytest.mark.parametrize(
     "hostile",
     [
@@ -212,17 +189,6 @@ def test_a_stranger_s_run_folder_runs_nothing(tmp_path, stranger_s, cohort, host
     run = stranger_s({"targets": [*TARGETS, planted]})
     with pytest.raises(ConfigError, match=r"preprocessing\.targets\[3\]"):
         features(run, cohort, out)
-    assert not marker.exists()
-    assert not out.exists()
-
-
-def test_a_stranger_s_run_folder_is_bad_input_on_the_command_line(tmp_path, stranger_s, cohort, capsys):
-    marker, out = tmp_path / "marker", tmp_path / "out.parquet"
-    run = stranger_s({"targets": [*TARGETS, {"_target_": "os.system", "command": f"touch {marker}"}]})
-    assert command_line(["embed", str(run), "--participants", str(cohort), "--out", str(out)]) == 2
-    said = capsys.readouterr().err
-    assert "'os.system' is refused" in said.replace("\n", " ")
-    assert "Traceback" not in said
     assert not marker.exists()
     assert not out.exists()
 

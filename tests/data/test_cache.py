@@ -107,12 +107,6 @@ def test_a_changed_file_is_never_served_stale(brain, write_nifti, cache, keep_ti
     assert len(entries_of(cache)) == 1
 
 
-def test_a_file_changed_at_once_after_it_was_read_is_seen(brain, write_nifti, cache):
-    for factor in range(1, 6):
-        path = write_nifti(np.roll(brain, factor, axis=0), "scan.nii")
-        np.testing.assert_allclose(cache.read(path), load_volume(path, CONTRACT), rtol=1e-3, atol=1e-6)
-
-
 def test_a_link_is_followed_to_its_file(brain, write_nifti, cache, tmp_path, monkeypatch):
     path = write_nifti(brain)
     link = tmp_path / "link.nii.gz"

@@ -200,23 +200,6 @@ def test_another_version_of_the_code_makes_everything_again(study, prepared, mon
     assert (prepared / "images/sub-2_brain.nii.gz").stat().st_mtime_ns > before
 
 
-def test_images_of_an_earlier_version_leave_their_table_before_they_change(study, prepared, monkeypatch):
-    before = contents(prepared)
-    for name in ("sub-1", "sub-2"):
-        (prepared / f"images/{name}.json").write_text('{"key": "0123", "facts": {"extraction": "mask_path"}}')
-
-    def stop(*given):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(scan, "_write", stop)
-        with pytest.raises(KeyboardInterrupt):
-            prepare(study, prepared, **FAST)
-    assert not (prepared / "participants.tsv").exists()
-    prepare(study, prepared, **FAST)
-    assert contents(prepared) == before
-
-
 def test_imitations_that_are_damaged_or_of_another_brain_are_made_again(study, prepared):
     prepare(study, prepared, **FAST, imitations=1)
     before = contents(prepared)

@@ -50,14 +50,6 @@ def test_the_orientation_of_the_file_changes_nothing(brain, write_nifti, axes, s
     assert turned.flags.c_contiguous
 
 
-def test_normalisation_is_monais(brain):
-    monai = pytest.importorskip("monai.transforms")
-    for nonzero, normalise in ((False, "zscore"), (True, "zscore-brain")):
-        expected = monai.NormalizeIntensity(nonzero=nonzero)(brain[np.newaxis]).numpy()
-        found = preprocess(brain, (2.0, 2.0, 2.0), keeping(brain.shape, normalise=normalise))
-        np.testing.assert_allclose(found, expected, atol=2e-5)
-
-
 def test_padding_continues_the_background(brain):
     volume = preprocess(brain - 7, (2.0, 2.0, 2.0), keeping((30, 30, 30)))
     assert volume[0, 0, 0, 0] == -7

@@ -126,20 +126,6 @@ def test_a_resized_crop_is_pillows_crop_and_bilinear_resize(pixels):
         assert np.abs(made[i] - expected).max() < 0.01
 
 
-@pytest.mark.parametrize("degrees", [-30.0, 12.0, 90.0])
-def test_a_rotation_is_pillows(pixels, degrees):
-    made = levels(warp(to_batch(pixels), *WHOLE, back(np.deg2rad(degrees))))
-    inside = ndimage.binary_erosion(
-        np.asarray(Image.fromarray(np.full((24, 20), 255, np.uint8)).rotate(degrees)) > 0, iterations=2
-    )
-    assert inside.sum() > 100
-    for i in range(3):
-        expected = _pillow_per_channel(
-            pixels[i], lambda channel: channel.rotate(degrees, resample=Image.Resampling.BILINEAR)
-        )
-        assert np.abs(made[i] - expected)[inside].max() < 0.05
-
-
 def test_an_affine_is_pillows_transform(pixels):
     """Turn and enlarge about the centre, then shift: Pillow is given the way back."""
     turn, zoom, shift = np.deg2rad(20.0), 1.2, np.array([1.5, -2.25])

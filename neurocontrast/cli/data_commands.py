@@ -207,21 +207,28 @@ def qc(
     participants: Table,
     out: Annotated[Path, option("Folder of qc.tsv and qc.html.")],
     images_root: ImagesRoot = None,
+    ratings: Annotated[
+        Path | None, option("Ratings downloaded from qc.html; OUT/participants.tsv then has the column qc_rating.")
+    ] = None,
     n_workers: Annotated[int, option("Processes.")] = 2,
 ) -> Result:
     """Measure brains in MNI space, and flag those that differ from the template or from their site.
 
-    No scan is dropped. qc.html shows every scan with its measures and flags, the worst first. The same command
-    continues one that was interrupted.
+    No scan is dropped. qc.html shows every scan with its measures and flags, the worst first, and takes your ratings.
+    The same command continues one that was interrupted.
     """
-    found = neurocontrast.qc(participants, out, images_root=images_root, n_workers=n_workers, progress=given.progress)
+    found = neurocontrast.qc(
+        participants, out, images_root=images_root, ratings=ratings, n_workers=n_workers, progress=given.progress
+    )
     flagged = found.table[found.table["n_flags"] > 0]
     facts = {"n_scans": len(found.table), "n_flagged": len(flagged), "flagged": flagged["participant_id"].tolist()}
     notes = [f"{name}: {flags}" for name, flags in zip(flagged["participant_id"], flagged["flags"], strict=True)]
     more = [f"… and {len(notes) - 20} more"] if len(notes) > 20 else []
     title = f"{len(flagged)} of {len(found.table)} scans are flagged."
     code = 1 if found.n_unreadable else 0
-    return Result(facts, title, notes=[*notes[:20], *more], path=found.page, exit_code=code)
+    rated = f"With your ratings: {found.rated}. In pretrain, --set data.where.qc_rating.not=[fail] leaves scans out."
+    notes = [*notes[:20], *more, *([rated] if found.rated else [])]
+    return Result(facts, title, notes=notes, path=found.page, exit_code=code)
 
 
 def check(

@@ -128,23 +128,16 @@ def check(
             raise ConfigError(f"write_good: {good} is the table that is checked. Write another file.")
     inspection = inspect_cohort(participants, images_root=images_root, channels=channels)
     cohort, problems = inspection.cohort, inspection.problems
-    holds_images = _holds_images(cohort)
     if kind is not None:
         check_kind(cohort, kind)
     without = {problem.line for problem in problems.found if problem.column in ("path", *cohort.channels)}
     rows = [row for row, line in enumerate(inspection.lines) if line not in without]
-    if holds_images:
+    summary, found = summarise(cohort), None
+    if _holds_images(cohort):
         usable = cohort.subset(rows)
         warnings = inspect_images(usable, problems, deep=deep, progress=progress) if rows else cohort.warnings
     else:
-        scans, names = cohort.subset(rows).scans, cohort.names()
-        findings = inspect_scans(scans, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress)
-        for row, finding in zip(rows, findings, strict=True):
-            if finding.problem:
-                problems.add(finding.problem, line=inspection.lines[row], name=names[row])
-        warnings = (*doubts_about(cohort), *doubts_about_images(findings))
-    summary = summarise(cohort)
-    found = None
+        warnings = _inspect_scans(inspection, rows, deep, preprocessing, n_workers, progress)
     if phi:
         # Extremes of age are values of single people.
         summary = summary.drop(columns=[name for name in summary if str(name).startswith("age")])
@@ -154,7 +147,7 @@ def check(
         _write_good(good, inspection)
     return CheckReport(
         source=cohort.source,
-        kind="images" if holds_images else "volumes",
+        kind="images" if _holds_images(cohort) else "volumes",
         n_scans=len(cohort),
         n_subjects=int(cohort.table["subject_id"].nunique()),
         problems=problems,
@@ -165,6 +158,23 @@ def check(
         phi=found,
         good=good,
     )
+
+
+def _inspect_scans(
+    inspection: Inspection,
+    rows: Sequence[int],
+    deep: bool,
+    preprocessing: Preprocessing | None,
+    n_workers: int,
+    progress: Progress,
+) -> tuple[str, ...]:
+    """Open the scans of some rows, add their problems to those of the table, and return warnings."""
+    scans, names = inspection.cohort.subset(rows).scans, inspection.cohort.names()
+    findings = inspect_scans(scans, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress)
+    for row, finding in zip(rows, findings, strict=True):
+        if finding.problem:
+            inspection.problems.add(finding.problem, line=inspection.lines[row], name=names[row])
+    return *doubts_about(inspection.cohort), *doubts_about_images(findings)
 
 
 def _write_good(good: Path, inspection: Inspection) -> None:

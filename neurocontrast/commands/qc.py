@@ -16,9 +16,10 @@ from PIL import Image
 from threadpoolctl import threadpool_limits
 
 from neurocontrast.data.cohort import Cohort, read_cohort
+from neurocontrast.data.listing import read_text_table, write_rows
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.problems import Problems, shown
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import atomic_path, check_writable, digest_of, write_json, write_table, write_text
 from neurocontrast.findings.scan_quality import N_SHOWN, render_quality
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
@@ -47,6 +48,8 @@ class Quality:
     """The path of ``qc.html``."""
     n_unreadable: int = 0
     """Scans that cannot be read; they come first."""
+    rated: Path | None = None
+    """The table of scans with the column ``qc_rating``, where ratings were given."""
 
 
 def qc(
@@ -54,6 +57,7 @@ def qc(
     out: str | os.PathLike[str],
     *,
     images_root: str | Path | None = None,
+    ratings: str | Path | None = None,
     n_workers: int = 2,
     progress: Progress = SILENT,
 ) -> Quality:
@@ -73,6 +77,9 @@ def qc(
         thumbnail of each scan.
     images_root : path, optional
         Folder that relative paths start from; by default the table's.
+    ratings : path, optional
+        Table with ``participant_id``, ``session`` where there are sessions, and ``qc_rating``, which ``qc.html`` makes.
+        The table of scans with that column is then written to ``participants.tsv`` in `out`.
     n_workers : int, default=2
         Processes; the results do not depend on it.
     progress : Progress
@@ -80,11 +87,14 @@ def qc(
     """
     cohort = read_cohort(participants, images_root=images_root)
     _refuse_other_images(cohort)
-    imported = _imported(cohort)
+    imported, given = _imported(cohort), None if ratings is None else _ratings_of(cohort, ratings)
     target = Path(out).absolute()
     check_writable(target / "qc.tsv", parameter="out")
+    if given is not None and (target / "participants.tsv").resolve() == cohort.source.resolve():
+        raise ConfigError(f"out: '{out}' holds the table of scans, which ratings would replace. Give another folder.")
     kept, unreadable = _measure(cohort, target / "scans", n_workers, progress)
     table = _identity(cohort).join(_measured(cohort, kept)).join(imported)
+    table["qc_rating"] = cohort.table.get("qc_rating", "") if given is None else given
     flags, worst = flag_scans(table)
     for row, why in unreadable.items():
         flags[row], worst[row] = [Flag("unreadable", f"cannot be read: {why}")], np.inf
@@ -104,7 +114,30 @@ def qc(
     write_json(target / "qc.json", counts | about)
     table = table.drop(columns="name")
     write_table(target / "qc.tsv", table.astype(object).where(table.notna() & (table != ""), "n/a"))
-    return Quality(table, target / "qc.html", len(unreadable))
+    rated = None
+    if given is not None:
+        rated, listing = target / "participants.tsv", read_text_table(cohort.source)
+        write_rows(rated, listing, range(len(cohort)), root=cohort.root, added={"qc_rating": given})
+    return Quality(table, target / "qc.html", len(unreadable), rated)
+
+
+def _ratings_of(cohort: Cohort, ratings: str | Path) -> list[str]:
+    """Return the rating of each scan, n/a for one without; refuse ratings of scans that the table does not have."""
+    path = Path(ratings)
+    read = read_table(path, needed=("participant_id", "qc_rating"), dtype=str)
+    if "session" not in read:
+        read["session"] = ""
+    problems = Problems(path.name)
+    scans = list(zip(cohort.table["participant_id"], cohort.table["session"], strict=True))
+    found: dict[tuple[str, str], str] = {}
+    for row, each in enumerate(read[["participant_id", "session", "qc_rating"]].itertuples(index=False, name=None)):
+        scan = each[0], "" if each[1] == "n/a" else each[1]
+        if scan not in scans or scan in found:
+            why = "is rated twice" if scan in found else f"is no scan of {cohort.source.name}"
+            problems.add(why, line=row + 2, name=" ".join(scan).strip())
+        found[scan] = each[2].strip() or "n/a"
+    problems.raise_if_any()
+    return [found.get(scan, "n/a") for scan in scans]
 
 
 def _thumbnail(file: Path | None, shape: tuple[int, ...]) -> bytes:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from contourpy import contour_generator
 
+from neurocontrast.files import digest_of
 from neurocontrast.page.blocks import Gallery, Items, Paragraph, Pictures, Section, render
 from neurocontrast.page.style import BASELINE, MAIN, MUTED, Picture, blank_figure, distinct_labels, styled
 from neurocontrast.page.wording import capitalise
@@ -17,6 +18,8 @@ from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, bound
 
 N_SHOWN = 500
 """Scans of the gallery: a page of more takes long to open."""
+RATINGS = ("pass", "doubt", "fail")
+"""What a person can say of a scan; the column ``qc_rating`` may hold other words too."""
 _BOUNDS = (
     "Every scan is a point, a flagged one a cross; grey lines are the bounds of the site. A bound is the stricter of "
     f"one that holds for every scan and, at sites with {N_SITE} scans or more, the median of the site ± "
@@ -62,7 +65,8 @@ def render_quality(
     Parameters
     ----------
     table : DataFrame
-        One row a scan, the worst first: ``name``, ``site`` and the measures.
+        One row a scan, the worst first: ``participant_id``, ``session``, ``name``, ``site`` and the measures; with a
+        column ``qc_rating``, ratings are shown as chosen.
     flags : sequence of sequence of Flag
         Those of each row.
     thumbnails : mapping
@@ -93,6 +97,7 @@ def render_quality(
         facts=facts,
         simulated=simulated,
         environment={"neurocontrast": version},
+        script="ratings.js" if len(table) else "",
     )
 
 
@@ -101,7 +106,8 @@ def _lead(table: pd.DataFrame) -> str:
     return (
         "Sagittal, coronal and axial slice (left is the person's left), with the outline of the template's brain. "
         "Beside each measure its rank in the site, from the lowest value. "
-        f"Flagged scans come first, then those nearest to a bound.{shown}"
+        f"Flagged scans come first, then those nearest to a bound.{shown} Rate them, download the ratings, and give "
+        "the file to the same command with --ratings."
     )
 
 
@@ -139,6 +145,9 @@ def _gallery(
         title = f"{table['name'].iloc[row]}, {site}"
         scans.append({
             "name": title,
+            "participant": table["participant_id"].iloc[row],
+            "session": table["session"].iloc[row],
+            "rating": table["qc_rating"].iloc[row] if "qc_rating" in table else "",
             "classes": " ".join([*classes, *(["flagged"] if texts else [])]),
             "uri": f"data:image/jpeg;base64,{base64.b64encode(content).decode('ascii')}",
             "alt": f"Three slices of {title} with the template's outline; {'; '.join(texts) or 'no flag'}.",
@@ -155,8 +164,9 @@ def _gallery(
         })  # fmt: skip
     counted = [(kind, sum(matches[kind])) for kind in kinds]
     height, width = template.shape
+    key = digest_of(*table["name"], *map(digest_of, thumbnails.values()))
     listed = [(str(site), int(count)) for site, count in sites]
-    return [Gallery(scans, listed, counted, _outline(template), width, height)]
+    return [Gallery(scans, listed, counted, _outline(template), width, height, RATINGS, key)]
 
 
 def _outline(mask: npt.NDArray[np.bool_]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib import resources
 from typing import Any, ClassVar
 
@@ -127,10 +129,10 @@ class Columns:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Scans as small pictures with their measures, filtered by site and flag without a script.
+    """Scans as small pictures with their measures and a rating, filtered by site and flag without a script.
 
     `scans` are what the template shows of each; `outline` is the path of an SVG over every picture, whose pixels are
-    `width` × `height`.
+    `width` × `height`; `key` tells these scans from others, whose ratings the browser keeps too.
     """
 
     block: ClassVar[str] = "gallery"
@@ -140,6 +142,8 @@ class Gallery:
     outline: str
     width: int
     height: int
+    ratings: Sequence[str]
+    key: str
 
 
 Block = Paragraph | Items | Numbered | Facts | Cards | Table | Pictures | Code | Columns | Gallery
@@ -200,8 +204,9 @@ def render(
     summary: str = "",
     simulated: bool = False,
     environment: Mapping[str, Any] | None = None,
+    script: str = "",
 ) -> str:
-    """Return one HTML page that loads nothing and runs nothing.
+    """Return one HTML page that loads nothing and, without `script`, runs nothing.
 
     Parameters
     ----------
@@ -213,6 +218,8 @@ def render(
         Whether a banner says that the data are simulated.
     environment : mapping, optional
         Versions and date for the last line.
+    script : str, optional
+        Name of a script among the templates; the page allows no other.
     """
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("neurocontrast.page", "templates"),
@@ -222,13 +229,17 @@ def render(
         lstrip_blocks=True,
         finalize=lambda value: bare_text(value) if type(value) is str else value,
     )
-    # The style sheet of this package is the only thing on the page that is not escaped.
-    style = Markup(resources.files("neurocontrast.page").joinpath("templates/report.css").read_text("utf-8"))
+    # The style sheet and the script of this package are the only things on the page that are not escaped.
+    own = resources.files("neurocontrast.page").joinpath("templates")
+    style = Markup(own.joinpath("report.css").read_text("utf-8"))
+    code = Markup(own.joinpath(script).read_text("utf-8")) if script else ""
+    digest = f"sha256-{b64encode(sha256(code.encode()).digest()).decode()}"
     version, created = (str((environment or {}).get(name) or "") for name in ("neurocontrast", "created"))
     n_before = int(bool(sections) and sections[0].name == "warnings")
     return templates.get_template("report.html.j2").render(
         first=sections[:n_before], sections=sections[n_before:], kicker=kicker, title=title, summary=summary,
         facts=facts, simulated=simulated, style=style, version=version, created=created,
+        script=code, script_digest=Markup(digest),
     )  # fmt: skip
 
 

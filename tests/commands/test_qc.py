@@ -1,5 +1,8 @@
 """The stage: a table of scans becomes qc.tsv and a page; nothing is dropped, and an interrupted call continues."""
 
+import base64
+import hashlib
+import html
 import importlib
 import re
 import shutil
@@ -12,7 +15,8 @@ import pytest
 import neurocontrast
 from neurocontrast import qc as stage
 from neurocontrast.cli.app import run
-from neurocontrast.exceptions import DataError
+from neurocontrast.data.cohort import read_cohort
+from neurocontrast.exceptions import ConfigError, DataError
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +58,10 @@ def test_every_scan_has_a_row_with_its_flags_and_the_worst_comes_first(study):
 def test_the_page_holds_everything_and_escapes_names(study):
     _, found, _ = study
     page = found.page.read_text(encoding="utf-8")
-    assert "<script" not in page
+    (code,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', page)
+    assert html.unescape(policy).endswith(f"; script-src 'sha256-{digest}'")
     assert not re.search(r'(?:src|href)="(?!data:|#)', page)
     assert "<b>Site" not in page
     assert "&lt;b&gt;Site &amp; Co&lt;/b&gt;" in page
@@ -127,6 +134,29 @@ def test_wrong_columns_are_refused_before_a_scan_is_read(study, tmp_path, capsys
         assert said in message
         assert names[4] in message
         assert not (tmp_path / "qc").exists()
+
+
+def test_ratings_of_the_page_become_a_column_by_which_scans_are_left_out(study, tmp_path, capsys):
+    table, found, names = study
+    ratings = tmp_path / "ratings.tsv"
+    header = "participant_id\tsession\tqc_rating\n"
+    ratings.write_text(f"{header}{names[1]}\t\tfail\n{names[0]}\t\tdoubt\n")
+    out = found.page.parent
+    assert run(["qc", str(table), "--out", str(out), "--ratings", str(ratings), "-q"]) == 0
+    assert f"With your ratings: {out / 'participants.tsv'}" in capsys.readouterr().out
+    rated = read_cohort(out / "participants.tsv")
+    assert rated.table["qc_rating"].fillna("n/a").tolist() == ["doubt", "fail", *["n/a"] * 10]
+    assert rated.simulated
+    assert names[1] not in set(rated.select({"qc_rating": {"not": ["fail"]}}).table["participant_id"])
+    page = found.page.read_text(encoding="utf-8")
+    assert re.findall(r'value="(\w+)" checked', page).count("fail") == 1
+    assert read(found).loc[names[1], "qc_rating"] == "fail"
+    ratings.write_text(f"{header}sub-x\t\tfail\n{names[0]}\t\tpass\n{names[0]}\t\tfail\n")
+    with pytest.raises(DataError, match=r"(?s)line 2, sub-x: is no scan of .*line 4, \S+: is rated twice"):
+        stage(table, out, ratings=ratings)
+    ratings.write_text(f"{header}{names[0]}\t\tpass\n")
+    with pytest.raises(ConfigError, match="holds the table of scans"):
+        stage(table, table.parent, ratings=ratings)
 
 
 def test_the_command_tells_who_is_flagged(study, capsys):

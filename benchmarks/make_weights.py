@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,23 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import neurocontrast
+from neurocontrast.data.settings import DataSettings
+from neurocontrast.data.sources import brains_of_run
+from neurocontrast.datasets import load_sample
 from neurocontrast.embedding import read_embeddings
-from neurocontrast.encoders import read_contract
+from neurocontrast.encoders import load_encoder, read_contract
+from neurocontrast.evaluation import load_probe
 from neurocontrast.files import atomic_folder, digest_of_file, write_json, write_text
+from neurocontrast.progress import SILENT
+from neurocontrast.runs.answer import features_of, ranges_of, write_answer
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "brain-maps-lda"
 LEARNED_FROM, NEW = ("london", "ucla"), ("novosibirsk",)
 LICENCE = "CC BY-SA 3.0"
 SEED, N_BOOTSTRAPS = 0, 2000
+ANSWER_OF = "sub-ds002748x01"
+"""Person of the sample cohort (CC0) whose features and predictions are stated next to the weights."""
 FAINT = 0.01
 """Voxels where a map is less than this on average, mostly outside the brain, are left out: two thousandths of the
 squared loadings, and two fifths of the file."""
@@ -83,6 +92,29 @@ def fit_probe(embeddings: Path, target: str, work: Path, folder: Path) -> None:
     assert known.sum() > 100, target
     evaluation = neurocontrast.evaluate(embeddings, out=work / target, target=target, overwrite=True, **options)
     shutil.copytree(evaluation / "probe", folder / target)
+
+
+def state_answer(folder: Path) -> None:
+    """Put a public scan of the sample cohort next to the weights, with its features and predictions, all by itself.
+
+    What training scans were like is measured on those in the sample: 80 of the 137 people, at 4 mm.
+    """
+    table = load_sample().table.set_index("participant_id")
+    encoder, contract = load_encoder(folder)
+    source = brains_of_run(folder, contract, DataSettings(), what="the answer is of brains")
+    (folder / "answer").mkdir(exist_ok=True)
+    names = [f"answer/{channel}.nii.gz" for channel in source.channels]
+    for channel, name in zip(source.channels, names, strict=True):
+        shutil.copy(table.loc[ANSWER_OF, channel], folder / name)
+    features = features_of(encoder, source, [tuple(str(folder / name) for name in names)])
+    predictions = {place.parent.name: float(load_probe(place.parent).predict(features[None])[0])
+                   for place in sorted(folder.glob("*/probe.json"))}  # fmt: skip
+    with tempfile.TemporaryDirectory() as scratch:
+        source = source.kept_in(Path(scratch))
+        people = table[table["site"].isin(LEARNED_FROM)]
+        cohort = source.cohort_of(people[list(source.channels)], Path(scratch))
+        source.make_ready(cohort, SILENT)
+        write_answer(folder, names, features, predictions, ranges_of(source, cohort))
 
 
 def measure(folder: Path, embeddings: Path, work: Path) -> dict[str, str]:
@@ -152,6 +184,7 @@ def main() -> None:
         learned = embed(folder, given.prepared, given.work, LEARNED_FROM)
         for target in ("age", "sex"):
             fit_probe(learned, target, given.work, folder)
+        state_answer(folder)
         figures = measure(folder, embed(folder, given.prepared, given.work, NEW), given.work)
         write_card(folder, given.prepared, contract, figures)
     size = sum(path.stat().st_size for path in given.out.rglob("*") if path.is_file())

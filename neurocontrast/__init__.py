@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from neurocontrast.commands.qc import qc
     from neurocontrast.commands.report import compare, report
     from neurocontrast.commands.simulate import simulate
-    from neurocontrast.commands.weights import export_weights, import_weights
+    from neurocontrast.commands.weights import export_weights, import_weights, verify_weights
     from neurocontrast.config import load_config
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "qc",
     "report",
     "simulate",
+    "verify_weights",
 ]
 
 _MODULES = ["data", "datasets", "embedding", "encoders", "evaluation", "kernels", "losses", "training", "transforms",
@@ -75,7 +76,7 @@ _PLACES = {
     "commands.finetune": ["finetune"],
     "commands.join": ["join"],
     "commands.pretrain": ["pretrain"],
-    "commands.weights": ["export_weights", "import_weights"],
+    "commands.weights": ["export_weights", "import_weights", "verify_weights"],
 }
 _find = lazy_exports(__name__, _PLACES)
 

@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 
@@ -10,14 +11,12 @@ import neurocontrast
 from neurocontrast import weights
 from neurocontrast.cli import run as command
 from neurocontrast.datasets import load_sample
-from neurocontrast.embedding import ScanEmbedder, read_embeddings
+from neurocontrast.embedding import read_embeddings
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import digest_of_file
 
 MAPS = ["gm", "wm", "csf"]
 NAME = "brain-maps-lda"
-RECORDED = [8.304768, 6.046765, -2.564516, 7.998508]
-"""First features of sub-ds002748x01 of the sample cohort, when the weights were made."""
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +26,28 @@ def people():
     return table[table["site"] == "novosibirsk"].head(12).reset_index(drop=True)
 
 
-def test_a_sample_scan_has_the_features_that_were_recorded(people):
-    features = ScanEmbedder(weights.load(NAME)).fit().transform(people[MAPS].head(1))
-    assert features.shape == (1, 60)
-    np.testing.assert_allclose(features[0, :4], RECORDED, rtol=1e-3, atol=1e-3)
+def test_this_installation_gives_the_stated_answer_and_scans_are_compared_in_words(people, capsys, tmp_path):
+    assert command(["weights", "list"]) == 0
+    assert f"{NAME}  predicts age and sex" in capsys.readouterr().out
+    maps = people[MAPS].iloc[3].tolist()
+    assert command(["weights", "verify", NAME, *(part for each in maps for part in ("--scan", each))]) == 0
+    said = capsys.readouterr().out
+    assert said.count("PASS") == 3
+    assert "DOUBT" not in said
+    assert "grey matter of your scan comes to 0." in said
+    swapped = neurocontrast.verify_weights(NAME, scan=[maps[1], maps[2], people["path"][3]])
+    assert swapped.passed
+    assert any(doubt.startswith("fluid of your scan comes to") for doubt in swapped.doubts)
+
+
+@pytest.mark.parametrize(("key", "wrong"), [("features", [8.4]), ("predictions", {"age": 50.0}), ("features", [])])
+def test_another_answer_than_the_stated_one_fails(tmp_path, capsys, key, wrong):
+    copy = shutil.copytree(weights.load(NAME).path, tmp_path / "copy")
+    answer = json.loads((copy / "answer.json").read_text())
+    answer[key] = wrong + answer[key][len(wrong) or 1 :] if key == "features" else wrong
+    (copy / "answer.json").write_text(json.dumps(answer))
+    assert command(["weights", "verify", str(copy)]) == 1
+    assert "FAIL" in capsys.readouterr().out
 
 
 def test_they_are_embedded_with_and_predicted_from_as_a_run_is(people, tmp_path):

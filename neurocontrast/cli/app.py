@@ -16,8 +16,10 @@ from neurocontrast.cli.grouped_commands import (
     find_weights,
     import_weights,
     list_recipes,
+    list_weights,
     show_recipe,
     show_schema,
+    verify_weights,
 )
 from neurocontrast.cli.network_commands import bundle, doctor, embed, explain, finetune, pretrain
 from neurocontrast.cli.output import show_error, show_message, show_unexpected
@@ -52,11 +54,13 @@ for function in (*_BEFORE_TRAINING, *_FROM_TRAINING_ON):
 weights = typer.Typer(
     no_args_is_help=True,
     context_settings=_HELP,
-    help="Import and export weights, or find those of the package.",
+    help="List, find and verify weights; import and export them.",
 )
 weights.command("import")(command(import_weights))
 weights.command("export")(command(export_weights))
+weights.command("list")(command(list_weights))
 weights.command("path")(command(find_weights))
+weights.command("verify")(command(verify_weights))
 app.add_typer(weights, name="weights")
 recipes = typer.Typer(no_args_is_help=True, context_settings=_HELP, help="List, show and copy the recipes of --config.")
 recipes.command("list")(command(list_recipes))

@@ -1,4 +1,4 @@
-"""The commands that have commands of their own: `weights import`, `weights export`, `weights path`, `config list` …"""
+"""The commands that have commands of their own: `weights import`, `weights verify`, `config list` …"""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ __all__ = [
     "find_weights",
     "import_weights",
     "list_recipes",
+    "list_weights",
     "show_recipe",
     "show_schema",
+    "verify_weights",
 ]
 
 _SCHEMA = "neurocontrast.schema.json"
@@ -67,6 +69,36 @@ def find_weights(
     del given
     weights = load(name)
     return Result({"probes": {key: str(path) for key, path in weights.probes.items()}}, path=weights.path)
+
+
+def list_weights(given: Given) -> Result:
+    """List the weights that ship with the package, and what their probes predict."""
+    from neurocontrast.weights import load, names
+
+    del given
+    found = {name: load(name) for name in names()}
+    facts = {name: {"path": str(each.path), "probes": sorted(each.probes)} for name, each in found.items()}
+    notes = [
+        f"{name}  predicts {' and '.join(each.probes)}; card: {each.path}/README.md" for name, each in found.items()
+    ]
+    return Result({"weights": facts}, notes=notes)
+
+
+def verify_weights(
+    given: Given,
+    weights: Annotated[str, argument("NAME|RUN", "Weights that ship with the package, or a run.")],
+    scan: Annotated[
+        list[Path] | None,
+        option("A scan of yours to compare with those learned from; once a channel.", "--scan", metavar="FILE"),
+    ] = None,
+) -> Result:
+    """Check that this installation gives the features that an encoder states, and whether a scan fits it."""
+    del given
+    found = neurocontrast.verify_weights(weights, scan=scan or None)
+    lines = [f"{'PASS' if passed else 'FAIL'}  {text}" for passed, text in found.checks]
+    lines += [*(f"      {text}" for text in found.facts), *(f"DOUBT {text}" for text in found.doubts)]
+    facts = {"passed": found.passed, "facts": found.facts, "doubts": found.doubts}
+    return Result(facts, notes=lines, exit_code=0 if found.passed else 1)
 
 
 def list_recipes(given: Given) -> Result:

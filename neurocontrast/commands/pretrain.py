@@ -20,9 +20,10 @@ from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.devices import launched, usable_accelerator
 from neurocontrast.parallel.launch import after_first, joined
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.runs.answer import keep_answer
 from neurocontrast.runs.folder import check_new
 from neurocontrast.runs.initial import restore_initial
-from neurocontrast.runs.parts import contract_of, fit_in_one_pass, follow_run, open_run
+from neurocontrast.runs.parts import Parts, contract_of, fit_in_one_pass, follow_run, open_run
 from neurocontrast.training import fit
 from neurocontrast.training.loop import suspending
 
@@ -145,8 +146,7 @@ def _run(
             restore_initial(parts.model, folder)
         contract = contract_of(settings, parts, folder) | fit_in_one_pass(settings, parts, progress)
         if parts.objective is None:
-            save_encoder(folder, parts.model.encoder, contract)
-            progress.message(f"{folder}: finished.")
+            _save(folder, parts, contract, progress)
             return
         # What loggers note of a run: what was chosen, and no path of the user's.
         sections = {"seed", "augment", "encoder", "objective", "training"}
@@ -168,6 +168,11 @@ def _run(
             engine=engine,
         )
         if engine[1].is_first:
-            final = {**contract, "batchnorm": result.batchnorm}
-            save_encoder(folder, parts.model.encoder, final, head=parts.model.head)
-            progress.message(f"{folder}: finished.")
+            _save(folder, parts, {**contract, "batchnorm": result.batchnorm}, progress)
+
+
+def _save(folder: Path, parts: Parts, contract: Mapping[str, Any], progress: Progress) -> None:
+    """Write the known answer of a run's encoder, and then the encoder, with which the run is finished."""
+    keep_answer(folder, parts.model.encoder, parts.source, parts.cohort, parts.data.training_rows, progress)
+    save_encoder(folder, parts.model.encoder, contract, head=None if parts.objective is None else parts.model.head)
+    progress.message(f"{folder}: finished.")

@@ -6,7 +6,9 @@ import io
 import json
 import math
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +16,29 @@ import safetensors.torch
 import torch
 
 from neurocontrast.config import Config, DataSettings, as_config
-from neurocontrast.data.sources import BrainVolumes
+from neurocontrast.data.sources import BrainVolumes, RegionalMeasures, brains_of_run
 from neurocontrast.encoders import Encoder, check_shape, load_encoder, save_encoder
 from neurocontrast.encoders.architectures import ARCHITECTURES, Architecture, convert, foreign_names, read_state
-from neurocontrast.exceptions import ConfigError, one_of, suggestion
+from neurocontrast.evaluation import load_probe
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import atomic_folder, atomic_path, check_output_file, check_writable, digest_of_file
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.runs.answer import (
+    describe_difference,
+    doubts_of_measures,
+    doubts_of_scan,
+    features_of,
+    read_answer,
+    sample_of,
+)
+from neurocontrast.weights import load, names
 
-__all__ = ["export_weights", "import_weights"]
+__all__ = ["Verification", "export_weights", "import_weights", "verify_weights"]
 
 _SUFFIXES = (".pt", ".safetensors")
+_FEATURES, _PREDICTIONS = 1e-3, 1e-2
+"""Largest differences from a known answer: of features over the largest, of predictions over their size."""
 
 
 def import_weights(
@@ -112,6 +126,73 @@ def _objective(known: Architecture) -> dict[str, Any] | None:
     if not known.objective:
         return None
     return describe_objective(as_config({"objective": dict(known.objective)}).objective, {})
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify_weights` found."""
+
+    checks: list[tuple[bool, str]]
+    """Of each comparison with the known answer, whether it passed, and what was compared."""
+    facts: list[str] = field(default_factory=list)
+    """What a scan of the user's is, and where it is like those that were learned from."""
+    doubts: list[str] = field(default_factory=list)
+    """Where it is unlike these."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether features and predictions are the stated ones."""
+        return all(passed for passed, _ in self.checks)
+
+
+def verify_weights(
+    weights: str | os.PathLike[str], *, scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None
+) -> Verification:
+    """Compare the features of a known sample with those stated, and a scan of yours with those that were learned from.
+
+    A run's sample is a phantom that is made anew, shipped weights have a public scan. Features must agree within 1e-3
+    of the largest, predictions within 1e-2 of their size.
+
+    Parameters
+    ----------
+    weights : str or path
+        Name of weights that ship with the package, or a run.
+    scan : path, or sequence of paths, optional
+        A scan that is prepared as the encoder expects; one file a channel. For a run of regional measures a table or
+        folder of these.
+
+    Raises
+    ------
+    CheckpointError
+        For weights without a known answer.
+    DataError
+        For a scan that cannot be read.
+    """
+    folder = Path(load(str(weights)) if str(weights) in names() else weights)
+    network, contract = load_encoder(folder)
+    answer = read_answer(folder)
+    source = brains_of_run(folder, contract, DataSettings(), what="weights verify is for brains")
+    features = features_of(network, source, sample_of(answer, folder, source))
+    apart = describe_difference(features, answer["features"])
+    text = f"{len(features)} features of the known sample differ by {apart:.1g} of the largest (at most {_FEATURES:g})"
+    checks = [(apart <= _FEATURES, text)]
+    for name, stated in answer["predictions"].items():
+        found = float(load_probe(folder / name).predict(features[None])[0])
+        close = abs(found - stated) <= _PREDICTIONS * max(abs(stated), 1)
+        checks.append((close, f"{name} of the known sample is predicted as {found:.4g}, stated {stated:.4g}"))
+    if scan is None:
+        return Verification(checks)
+    files = [scan] if isinstance(scan, str | os.PathLike) else list(scan)
+    with tempfile.TemporaryDirectory(prefix="neurocontrast-verify-") as scratch:
+        source = source.kept_in(Path(scratch))
+        if isinstance(source, RegionalMeasures):
+            cohort = source.unlisted(Path(files[0]))
+            if cohort is None:
+                raise DataError(f"scan: '{files[0]}' is neither a table nor a folder of regional measures.")
+            return Verification(checks, *doubts_of_measures(source, cohort))
+        cohort = source.cohort_of([tuple(files)] if len(files) > 1 else files, Path(scratch))
+        source.make_ready(cohort, SILENT)
+        return Verification(checks, *doubts_of_scan(source, cohort, answer["learned_from"]))
 
 
 def export_weights(

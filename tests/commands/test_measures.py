@@ -22,7 +22,6 @@ from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, DataError, TrainingInterrupted
 from neurocontrast.transforms import MeasureSettings
-from tests.explanation.test_surface import write_atlas
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
 TABLES = sorted(map(str, SAMPLE.glob("data-*.tsv")))
@@ -132,6 +131,18 @@ def embeddings(run):
 @pytest.fixture(scope="module")
 def features(embeddings):
     return read_embeddings(embeddings).features
+
+
+def test_a_run_verifies_and_measures_in_another_unit_are_doubted(run, people, tmp_path):
+    values, found = people.measures.values.assign(participant_id=people.table["participant_id"]), []
+    thickness = [name for name in values if name.endswith("_thickness")]
+    for factor in (1.0, 2.0):
+        values[thickness] *= factor
+        values.to_csv(tmp_path / "measures.tsv", sep="\t", index=False)
+        found.append(nc.verify_weights(run, scan=tmp_path / "measures.tsv"))
+    assert [each.passed for each in found] == [True, True]
+    assert not found[0].doubts
+    assert "standard deviations from those learned from" in found[1].doubts[-1]
 
 
 def test_rows_of_measures_are_embedded_as_embed_does(run, people, features):
@@ -290,10 +301,7 @@ def planted(tmp_path_factory):
 
 def test_measures_are_ranked_by_what_they_carry_with_intervals(planted):
     run, participants, evaluation = planted
-    atlas = write_atlas(
-        evaluation.parent / "label", name="aparc.a2009s", names=["Unknown", "G_front_sup", "S_calcarine"]
-    )
-    folder = nc.explain(evaluation, run=run, participants=participants, atlas=atlas)
+    folder = nc.explain(evaluation, run=run, participants=participants)
     found = pd.read_csv(folder / "regions.tsv", sep="\t")
     assert found["region"][0] == "Left-Amygdala"
     assert 0 < found["low"][0] < found["value"][0] < found["high"][0]
@@ -305,7 +313,6 @@ def test_measures_are_ranked_by_what_they_carry_with_intervals(planted):
     assert all(b"sub-" not in path.read_bytes() for path in folder.iterdir())
     page = nc.report(evaluation).read_text()
     assert "Which regions" in page
-    assert "inflated surface" in page
     assert "Left-Amygdala" in page
     assert "MNI152" not in page
 

@@ -20,6 +20,7 @@ def test_run_directory_holds_what_the_design_says(whole, cohort, settings):
         "metrics.csv",
         "checkpoints",
         "encoder.safetensors",
+        "answer.json",
         "head.safetensors",
         "encoder.json",
     }

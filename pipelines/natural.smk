@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(workflow.basedir).parent))
 
 from neurocontrast.files import digest_of
 from pipelines.natural.annotation import annotate
+from pipelines.natural.columns import KEYS, add_columns
 from pipelines.natural.experiment import MEASURES, load_natural
 from pipelines.natural.probing import write_curve, write_probes
 from pipelines.natural.results import summarise_experiment
@@ -33,7 +34,7 @@ def folder_of(images):
 
 PREPARED = experiment.prepared_images
 # What simulated attributes are made for: all images, whichever are kept.
-OMITTED = ("attributes", "attributes_key", "clusters", "n_train", "n_validation", "n_test")
+OMITTED = (*KEYS, "n_train", "n_validation", "n_test")
 BARE = {key: value for key, value in PREPARED.items() if key not in OMITTED}
 ATTRIBUTES = f"{OUT}/attributes.tsv"
 if experiment.annotation is not None:
@@ -68,11 +69,16 @@ rule images:
         f"{asked.out}/images/{{images}}/participants.tsv",
     params:
         folder=f"{asked.out}/images/{{images}}",
-        settings=lambda wildcards: set_options({"images": SECTIONS[wildcards.images]}),
+        settings=lambda wildcards: set_options(
+            {"images": {key: value for key, value in SECTIONS[wildcards.images].items() if key not in KEYS}}
+        ),
+        columns=lambda wildcards: {key: SECTIONS[wildcards.images][key] for key in KEYS if SECTIONS[wildcards.images].get(key)},
+        seed=lambda wildcards: SECTIONS[wildcards.images].get("seed", 0),
     log:
         f"{OUT}/logs/{{images}}.log",
-    shell:
-        "neurocontrast images {params.folder:q} --overwrite {params.settings} > {log:q} 2>&1"
+    run:
+        shell("neurocontrast images {params.folder:q} --overwrite {params.settings} > {log:q} 2>&1")
+        add_columns(output[0], **params.columns, seed=params.seed)
 
 
 # Simulated weak annotation, from the classes of the images alone.

@@ -42,12 +42,12 @@ def images(
     n_train: Annotated[int | None, option("Number of training images to keep.")] = None,
     n_validation: Annotated[int | None, option("Number of validation images to keep.")] = None,
     n_test: Annotated[int | None, option("Number of test images to keep.")] = None,
-    seed: Annotated[int | None, option("Seed of split, subset, background and clusters.")] = None,
+    seed: Annotated[int | None, option("Seed of split, subset and background.")] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Prepare a data set of natural images: one file of bytes and a table with one row per image.
 
-    Splits, attributes and clusters are chosen in the section 'images' of the configuration, or by --set.
+    Splits are chosen in the section 'images' of the configuration, or by --set.
     """
     options = {"dataset": dataset, "source": source, "size": size, "background": background, "seed": seed}
     sizes = {"n_train": n_train, "n_validation": n_validation, "n_test": n_test}

@@ -41,7 +41,6 @@ def prepare_images(
     --------
     >>> participants = prepare_images("digits", background="random", size=32)  # doctest: +SKIP
     """
-    from neurocontrast.data.cohort import read_cohort
     from neurocontrast.data.natural.checking import RECORD_NAME
     from neurocontrast.data.natural.preparing import write_images
 
@@ -51,7 +50,4 @@ def prepare_images(
     check_output_folder(target, overwrite=overwrite, marker=RECORD_NAME, what="a prepared data set of images")
     with atomic_folder(target) as temporary:
         write_images(chosen, temporary, progress=progress)
-        if chosen.attributes is not None:
-            # Columns of a foreign table have rules (`age`, `sex`): better refused here than by the next command.
-            read_cohort(temporary / "participants.tsv")
     return target / "participants.tsv"

@@ -49,7 +49,6 @@ _PATHS = (
     ("data", "cache_dir"),
     ("training", "init"),
     ("images", "source"),
-    ("images", "attributes"),
 )
 
 _KIND = ("data.kind=", "data.measures=")  # keys that other keys depend on

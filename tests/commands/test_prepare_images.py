@@ -11,7 +11,7 @@ from neurocontrast import check, prepare_images
 from neurocontrast.cli import run
 from neurocontrast.data import read_cohort
 from neurocontrast.data.natural import ImageDataset
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import DataError
 from neurocontrast.seeds import derive_generator
 
 
@@ -79,9 +79,7 @@ def test_the_same_settings_write_the_same_bytes(tmp_path, source):
 
 
 def test_colours_behind_digits_are_in_the_table_and_in_the_picture(tmp_path):
-    path = prepare_images(
-        tmp_path / "c", background="random", n_train=200, clusters={"columns": ["background_*"], "n_clusters": [3, 12]}
-    )
+    path = prepare_images(tmp_path / "c", background="random", n_train=200)
     table, images = table_of(path), ImageDataset(read_cohort(path))
     plain = ImageDataset(read_cohort(prepare_images(tmp_path / "plain", n_train=200)))
     colours = table[["background_red", "background_green", "background_blue"]].astype(float).to_numpy()
@@ -89,31 +87,9 @@ def test_colours_behind_digits_are_in_the_table_and_in_the_picture(tmp_path):
         image, grey = images[row]["image"].numpy(), plain[row]["image"].numpy()
         colour = np.round(colours[row] * 255)
         np.testing.assert_array_equal(image, np.floor((255.0 - grey) * colour[:, None, None] / 255))
-    assert set(table["cluster_3"]) == {"c0", "c1", "c2"}
-    assert table["cluster_12"].nunique() == 12
-    within = np.mean(
-        [colours[(table["cluster_12"] == name).to_numpy()].std(axis=0).mean() for name in set(table["cluster_12"])]
-    )
-    assert within < colours.std(axis=0).mean() / 1.5
     # A subset has the colours of the whole.
     whole = table_of(prepare_images(tmp_path / "whole", background="random")).set_index("participant_id")
     assert (whole.loc[table["participant_id"], "background_red"].to_numpy() == table["background_red"].to_numpy()).all()
-
-
-def test_attributes_reach_the_table(tmp_path, source):
-    files = sorted(str(path.relative_to(source)) for path in source.rglob("*.png"))
-    frame = pd.DataFrame({"file": files, "attr_a": range(30), "attr_b": [0.5] * 30})
-    frame.to_csv(tmp_path / "attributes.csv", index=False)
-    chosen = {"dataset": "folder", "source": source, "attributes": tmp_path / "attributes.csv"}
-    clusters = {"columns": ["attr_a"], "n_clusters": 4}
-    table = read_cohort(prepare_images(tmp_path / "out", **chosen, attributes_key="file", clusters=clusters)).table
-    assert [files[int(number)] for number in table["attr_a"]] == table["file"].tolist()
-    assert table["cluster"].nunique() == 4
-    frame.iloc[5:].to_csv(tmp_path / "attributes.csv", index=False)
-    with pytest.raises(DataError, match="5 problems"):
-        prepare_images(tmp_path / "x", **chosen, attributes_key="file")
-    with pytest.raises(ConfigError, match="attributes and attributes_key belong together"):
-        prepare_images(tmp_path / "x", **chosen)
 
 
 def test_all_pictures_that_cannot_be_used_are_told_and_nothing_is_left(tmp_path, source):
@@ -195,10 +171,6 @@ def test_check_tells_of_images_of_one_colour_and_classes_never_seen(tmp_path, so
         (["--size", "2"], "images.size"),
         (["--n-train", "100000"], "100,000 images are to be kept"),
         (["--background", "red"], "images.background: must be"),
-        (["--set", "images.clusters={n_clusters: 3}"], "images.clusters.columns: missing"),
-        (["--set", "images.clusters={columns: [label], n_clusters: 3}"], "'label' holds text"),
-        (["--set", "images.clusters={columns: [colour], n_clusters: 3}"], "no column 'colour'"),
-        (["--set", "images.attributes_key=file"], "belong together"),
         (["--set", "images.validation_fraction=1.5"], "images.validation_fraction"),
         (["--set", "images.sise=4"], "Did you mean 'size'"),
     ],

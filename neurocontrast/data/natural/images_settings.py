@@ -15,19 +15,6 @@ Fraction = Annotated[float, Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Pixels = Annotated[int, Field(ge=4, le=4096)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
-NClusters = Annotated[int, Field(ge=2, le=100_000)]
-
-
-class ClusterSettings(Settings):
-    """Group images by k-means, fitted on the training images.
-
-    One number of clusters makes the column ``cluster``, several make ``cluster_3``, ``cluster_5`` ….
-    """
-
-    columns: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Columns of numbers to cluster by; ``attr_*`` takes all that match."""
-    n_clusters: NClusters | tuple[NClusters, ...] = 10
-    """Number of clusters, or several numbers, each for a column of its own."""
 
 
 class ImagesSettings(Settings):
@@ -40,7 +27,7 @@ class ImagesSettings(Settings):
     name: Name | None = None
     """Beginning of identifiers; None for the name of the data set, or of the source of a folder."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Seed of the split, the subset, the background and the clusters."""
+    """Seed of the split, the subset and the background."""
     size: Pixels | tuple[Pixels, Pixels] | None = None
     """Height and width that images are scaled to cover, and cropped to; None keeps their size."""
     validation_fraction: Fraction = 0.2
@@ -57,20 +44,9 @@ class ImagesSettings(Settings):
     """ColorMNIST: behind grey pictures one of ten colours plus noise."""
     background_sd: Annotated[float, Field(ge=0.0, le=255.0, allow_inf_nan=False)] = 40.0
     """Standard deviation of the noise of colours, which go from 0 to 255."""
-    attributes: Path | None = None
-    """Table of further columns, with a row for every image."""
-    attributes_key: str | None = None
-    """Column of the attributes with the file, or the ``participant_id``, of each image."""
-    clusters: ClusterSettings | None = None
-    """Groups of images by k-means."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.dataset == "digits" and self.source is not None:
             raise ValueError("source is not used by dataset 'digits', which comes with scikit-learn; name the dataset.")
-        if (self.attributes is None) != (self.attributes_key is None):
-            raise ValueError(
-                "attributes and attributes_key belong together: a table, and its column that names the file of each "
-                "image."
-            )
         return self

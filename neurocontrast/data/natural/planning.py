@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import is_missing, matching_columns
-from neurocontrast.data.listing import read_text_table
-from neurocontrast.data.natural.images_settings import SPLITS, ClusterSettings, ImagesSettings
+from neurocontrast.data.natural.images_settings import SPLITS, ImagesSettings
 from neurocontrast.data.natural.pictures import Pictures
 from neurocontrast.data.natural.store import STORE_NAME
-from neurocontrast.data.problems import N_SHOWN, Problems, shown
-from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.exceptions import DataError
 from neurocontrast.seeds import derive_generator, derive_seed
 
 BACKGROUND_COLUMNS = ("background_red", "background_green", "background_blue")
@@ -28,8 +24,6 @@ _PALETTE = np.array(
     dtype=np.int64,
 )
 """The ten colours of ColorMNIST's released code: Tableau's, matplotlib's "tab10"."""
-_RESERVED = ("participant_id", "subject_id", "session", "path", "split", "label", "file", "cluster")
-_FLAGS = {"true": "1", "false": "0"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,18 +52,11 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
         colours = draw_backgrounds(ids, sd=settings.background_sd, seed=settings.seed)
         for channel, column in enumerate(BACKGROUND_COLUMNS):
             columns[column] = [f"{value / 255:.6f}" for value in colours[:, channel].tolist()]
-    if settings.attributes is not None and settings.attributes_key is not None:
-        names = ids if settings.attributes_key == "participant_id" else pictures.files
-        columns |= join_attributes(
-            names, settings.attributes.expanduser(), key=settings.attributes_key, taken=list(columns)
-        )
     if pictures.has_file_names:
         columns["file"] = pictures.files
     order = np.concatenate([np.flatnonzero(np.array(parts) == part) for part in SPLITS])
     table = pd.DataFrame(columns, dtype=object).iloc[order].reset_index(drop=True)
     table.insert(1, "path", [f"{STORE_NAME}#{number}" for number in range(len(table))])
-    if settings.clusters is not None:
-        _add_clusters(table, settings.clusters, settings.seed)
     return Plan(order, table, colours[order] if settings.background else None)
 
 
@@ -78,19 +65,6 @@ def _identifiers(pictures: Pictures, name: str) -> list[str]:
     width = max(5, len(str(len(pictures) - 1)))
     numbers = splits.groupby(splits).cumcount()
     return [f"{name}-{split}-{number:0{width}d}" for split, number in zip(splits, numbers, strict=True)]
-
-
-def _add_clusters(table: pd.DataFrame, chosen: ClusterSettings, seed: int) -> None:
-    known = [name for name in table.columns if name not in ("participant_id", "path", "split", "file")]
-    columns = matching_columns(chosen.columns, known, where="clusters.columns: the table")
-    numbers = table[columns].apply(pd.to_numeric, errors="coerce")
-    texts = [name for name in columns if numbers[name].isna().all()]
-    if texts:
-        raise DataError(f"clusters.columns: '{texts[0]}' holds text; k-means needs numbers.")
-    values, training = numbers.to_numpy(dtype=np.float64), (table["split"] == "train").to_numpy()
-    for n_clusters in np.atleast_1d(chosen.n_clusters).tolist():
-        column = f"cluster_{n_clusters}" if isinstance(chosen.n_clusters, tuple) else "cluster"
-        table[column] = cluster(values, training, n_clusters=n_clusters, seed=seed)
 
 
 def stratified_order(names: Sequence[str], labels: Sequence[str], *, seed: int) -> npt.NDArray[np.int64]:
@@ -152,67 +126,3 @@ def draw_backgrounds(names: Sequence[str], *, sd: float, seed: int) -> npt.NDArr
         noise = np.trunc(sd * generator.standard_normal(3)).astype(np.int64)
         colours[row] = np.clip(colour + noise, 0, 255)
     return colours
-
-
-def join_attributes(files: Sequence[str], table: Path, *, key: str, taken: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Return the attributes of every picture as text, by column: "n/a" where missing, 1 and 0 for true and false.
-
-    The column `key` of the table holds the names in `files`: whole, or, where no whole name is found, the last part of
-    each if these are unique. Names that are `taken` by other columns, and pictures without a row, are refused.
-    """
-    cells = pd.DataFrame(read_text_table(table).columns).map(_plain)
-    if key not in cells:
-        raise DataError(
-            f"attributes_key: {table.name} has no column '{key}'.{suggestion(key, cells.columns)} "
-            f"It has: {one_of(list(cells.columns)[:30])}."
-        )
-    rows = _rows_of(files, cells.pop(key), table, key)
-    for name in cells:
-        if str(name).lower() in _RESERVED or name in taken or str(name).startswith("cluster_"):
-            raise DataError(f"attributes: {table.name} has a column '{name}', a name that is used here; rename it.")
-    return {str(name): column.iloc[rows].tolist() for name, column in cells.items()}
-
-
-def _plain(cell: str) -> str:
-    return "n/a" if is_missing(cell) else _FLAGS.get(cell.lower(), " ".join(cell.split()))
-
-
-def _rows_of(files: Sequence[str], cells: pd.Series, table: Path, key: str) -> npt.NDArray[np.int64]:
-    names = pd.Index(cells.str.replace("\\", "/").str.removeprefix("./"))
-    wanted = pd.Index(files)
-    last = wanted.str.rpartition("/").get_level_values(2)
-    if not names.isin(wanted).any() and last.is_unique:
-        names, wanted = names.str.rpartition("/").get_level_values(2), last
-    if not names.is_unique:
-        twice = names[names.duplicated()].unique()
-        raise DataError(f"attributes: {table.name} has more than one row for {one_of(twice[:N_SHOWN])}.")
-    rows = names.get_indexer(wanted)
-    problems = Problems(table.name)
-    for position in np.flatnonzero(rows < 0).tolist():
-        problems.add(f"no row tells of this picture in column '{key}'", name=shown(files[position]))
-    problems.raise_if_any()
-    return rows
-
-
-def cluster(
-    values: npt.NDArray[np.float64], training: npt.NDArray[np.bool_], *, n_clusters: int, seed: int
-) -> list[str]:
-    """Return the cluster of each row, fitted on the rows of training without scaling: ``c0``, ``c1`` … as they come.
-
-    The best of ten starts (k-means++), on one thread. Clusters are text, so that no reader takes them for numbers.
-    """
-    from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_limits
-
-    n_missing = int((~np.isfinite(values)).any(axis=1).sum())
-    if n_missing:
-        raise DataError(f"clusters: {n_missing} images miss a value of what is clustered; each needs all.")
-    n_different = len(np.unique(values[training], axis=0))
-    if n_different < n_clusters:
-        raise DataError(f"clusters: {n_clusters} clusters need as many different values. Found {n_different}.")
-    state = derive_seed("clusters", seed, n_clusters) % 2**32
-    with threadpool_limits(1):
-        fitted = KMeans(n_clusters, n_init=10, random_state=state).fit(values[training])
-        codes = fitted.predict(values)
-    width = len(str(n_clusters - 1))
-    return [f"c{number:0{width}d}" for number in pd.factorize(codes)[0].tolist()]

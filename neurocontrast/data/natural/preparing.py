@@ -140,8 +140,7 @@ def _record(
     environment["packages"]["pillow"] = metadata.version("pillow")
     counts = pd.crosstab(table["label"], table["split"])
     chosen = settings.model_dump(mode="json")
-    for key in ("source", "attributes"):
-        chosen[key] = None if chosen[key] is None else Path(chosen[key]).expanduser().absolute().name
+    chosen["source"] = None if settings.source is None else settings.source.expanduser().absolute().name
     return {
         "format": 1,
         "dataset": settings.dataset,

@@ -5,7 +5,7 @@ import pytest
 
 from neurocontrast.data.natural.images_settings import ImagesSettings
 from neurocontrast.data.natural.pictures import paint
-from neurocontrast.data.natural.planning import cluster, divide, draw_backgrounds, join_attributes, stratified_order
+from neurocontrast.data.natural.planning import divide, draw_backgrounds, stratified_order
 from neurocontrast.exceptions import DataError
 
 NAMES = [f"x-{n:05d}" for n in range(1000)]
@@ -105,83 +105,3 @@ def test_colours_scatter_around_ten():
     inner = (exact > 110) & (exact < 150)
     assert 35 < (noisy - exact)[inner].std() < 45
     assert abs((noisy - exact)[inner].mean()) < 4
-
-
-# Clusters
-
-
-def test_clusters_are_found_and_numbered_as_they_come():
-    centres = np.array([[9.0, 0], [0, 0], [0, 9]])
-    truth = np.array([2, 2, 0, 1, 0, 1, 2, 1, 0, 0, 1, 2])
-    values = centres[truth] + np.random.default_rng(0).normal(0, 0.1, (12, 2))
-    training = np.arange(12) < 9
-    found = cluster(values, training, n_clusters=3, seed=0)
-    names = {2: "c0", 0: "c1", 1: "c2"}
-    assert found == [names[code] for code in truth]
-
-
-def test_clusters_are_fitted_on_training_images_alone():
-    values = np.array([[0.0], [0.1], [5.0], [5.1], [100.0]])
-    training = np.array([True, True, True, True, False])
-    assert cluster(values, training, n_clusters=2, seed=0) == ["c0", "c0", "c1", "c1", "c1"]
-
-
-def test_clusters_that_cannot_be_are_refused():
-    with pytest.raises(DataError, match=r"3 clusters need as many different values\. Found 2"):
-        cluster(np.array([[0.0], [0.0], [1.0]]), np.ones(3, bool), n_clusters=3, seed=0)
-    with pytest.raises(DataError, match="1 images miss a value"):
-        cluster(np.array([[0.0], [np.nan]]), np.ones(2, bool), n_clusters=2, seed=0)
-
-
-# Attributes
-
-FILES = ["cat/1.png", "cat/2.png", "dog/3.png"]
-
-
-@pytest.fixture
-def attributes(tmp_path):
-    def write(text, name="attributes.tsv"):
-        (tmp_path / name).write_text(text.replace(" ", "\t"))
-        return tmp_path / name
-
-    return write
-
-
-def test_attributes_are_joined_by_file_in_any_order(attributes):
-    table = attributes(
-        "file red wings\n./dog/3.png true n/a\ncat/1.png FALSE 2\nextra.png true 3\ncat/2.png true 0.5\n"
-    )
-    assert join_attributes(FILES, table, key="file") == {"red": ["0", "1", "1"], "wings": ["2", "0.5", "n/a"]}
-
-
-def test_attributes_are_joined_by_the_last_part_of_the_names(attributes):
-    by_name = attributes("name a\n3.png z\n1.png x\n2.png y\n")
-    assert join_attributes(FILES, by_name, key="name") == {"a": ["x", "y", "z"]}
-
-
-def test_pictures_without_a_row_are_all_told(attributes):
-    table = attributes("file a\ncat/2.png y\n")
-    with pytest.raises(DataError) as found:
-        join_attributes(FILES, table, key="file")
-    assert "2 problems" in str(found.value)
-    assert "'cat/1.png': no row tells of this picture" in str(found.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "key", "told"),
-    [
-        ("file a\ncat/1.png x\ncat/1.png y\n", "file", "more than one row for 'cat/1.png'"),
-        ("file a\ncat/1.png x\n", "fil", "no column 'fil'. Did you mean 'file'"),
-        ("file a\nbird/9.png x\n", "file", "no row tells of this picture in column 'file'"),
-        ("file Label\ncat/1.png x\ncat/2.png x\ndog/3.png x\n", "file", "a name that is used here"),
-        ("file background_red\ncat/1.png x\ncat/2.png x\ndog/3.png x\n", "file", "a name that is used here"),
-    ],
-)
-def test_attributes_that_do_not_fit_are_refused(attributes, text, key, told):
-    with pytest.raises(DataError, match=told):
-        join_attributes(FILES, attributes(text), key=key, taken=["background_red"])
-
-
-def test_tabs_and_line_ends_of_attributes_become_spaces(tmp_path):
-    (tmp_path / "a.csv").write_text('file,note\ncat/1.png,a\ncat/2.png,"b\tc"\ndog/3.png,d\n')
-    assert join_attributes(FILES, tmp_path / "a.csv", key="file") == {"note": ["a", "b c", "d"]}

@@ -1,0 +1,151 @@
+"""Further columns of a prepared data set of images: attributes from another table, and groups by k-means.
+
+    python -m pipelines.natural.columns DATA/participants.tsv --attributes ATTRIBUTES.csv --key file
+    python -m pipelines.natural.columns DATA/participants.tsv --columns 'attr_*' --n-clusters 100 500
+
+The table is replaced. ``--key`` names the column of the attributes with the file of each image, or ``participant_id``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.data.columns import is_missing, matching_columns
+from neurocontrast.data.listing import read_text_table
+from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.files import write_table
+from neurocontrast.seeds import derive_seed
+
+__all__ = ["KEYS", "add_columns", "cluster", "join_attributes"]
+
+KEYS = ("attributes", "attributes_key", "clusters")
+"""Keys of the section ``images`` of an experiment that are about columns added here."""
+_NOT_VALUES = ("participant_id", "path", "split", "file")
+_FLAGS = {"true": "1", "false": "0"}
+
+
+def add_columns(
+    participants: str | Path,
+    *,
+    attributes: str | None = None,
+    attributes_key: str | None = None,
+    clusters: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> None:
+    """Add columns to the table of a prepared data set.
+
+    Parameters
+    ----------
+    participants : path
+        Table to replace.
+    attributes : path, optional
+        Table of further columns with a row for every image.
+    attributes_key : str, optional
+        Its column with the ``file``, or the ``participant_id``, of each image.
+    clusters : mapping, optional
+        ``columns`` of numbers to group by (``attr_*`` takes all that match), and ``n_clusters``: a number, which makes
+        the column ``cluster``, or several, which make ``cluster_3``, ``cluster_5`` ….
+    seed : int
+        Seed of k-means.
+    """
+    table = pd.read_csv(participants, sep="\t", dtype=str, keep_default_na=False)
+    if attributes is not None:
+        key = attributes_key or "participant_id"
+        names = table["participant_id" if key == "participant_id" or "file" not in table else "file"].tolist()
+        table = table.assign(**join_attributes(names, Path(attributes).expanduser(), key=key, taken=list(table)))
+    if clusters:
+        known = [name for name in table if name not in _NOT_VALUES]
+        columns = matching_columns(clusters["columns"], known, where="clusters.columns: the table")
+        values = table[columns].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
+        wanted = clusters["n_clusters"]
+        for n_clusters in np.atleast_1d(wanted).tolist():
+            found = cluster(values, (table["split"] == "train").to_numpy(), n_clusters=n_clusters, seed=seed)
+            table["cluster" if isinstance(wanted, int) else f"cluster_{n_clusters}"] = found
+    write_table(participants, table)
+
+
+def join_attributes(names: Sequence[str], table: Path, *, key: str, taken: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Return the attributes of every image as text, by column: "n/a" where missing, 1 and 0 for true and false.
+
+    The column `key` of the table holds the `names`: whole, or, where no whole name is found, the last part of each if
+    these are unique. Columns that are `taken`, and images without a row, are refused.
+    """
+    cells = pd.DataFrame(read_text_table(table).columns).map(_plain)
+    if key not in cells:
+        near = suggestion(key, cells.columns)
+        raise DataError(f"{table.name} has no column '{key}'.{near} It has: {one_of(list(cells.columns)[:30])}.")
+    rows = _rows_of(names, cells.pop(key), table, key)
+    if same := [name for name in cells if str(name).lower() in taken or str(name).startswith("cluster")]:
+        raise DataError(f"{table.name} has a column '{same[0]}', a name that is used here; rename it.")
+    return {str(name): column.iloc[rows].tolist() for name, column in cells.items()}
+
+
+def _plain(cell: str) -> str:
+    return "n/a" if is_missing(cell) else _FLAGS.get(cell.lower(), " ".join(cell.split()))
+
+
+def _rows_of(wanted: Sequence[str], cells: pd.Series, table: Path, key: str) -> npt.NDArray[np.int64]:
+    names, files = pd.Index(cells.str.replace("\\", "/").str.removeprefix("./")), pd.Index(wanted)
+    last = files.str.rpartition("/").get_level_values(2)
+    if not names.isin(files).any() and last.is_unique:
+        names, files = names.str.rpartition("/").get_level_values(2), last
+    if not names.is_unique:
+        twice = names[names.duplicated()].unique()
+        raise DataError(f"{table.name} has more than one row for {one_of(twice[:N_SHOWN])}.")
+    rows = names.get_indexer(files)
+    problems = Problems(table.name)
+    for position in np.flatnonzero(rows < 0).tolist():
+        problems.add(f"no row tells of this image in column '{key}'", name=shown(wanted[position]))
+    problems.raise_if_any()
+    return rows
+
+
+def cluster(
+    values: npt.NDArray[np.float64], training: npt.NDArray[np.bool_], *, n_clusters: int, seed: int
+) -> list[str]:
+    """Return the cluster of each row, fitted on the rows of training without scaling: ``c0``, ``c1`` … as they come.
+
+    The best of ten starts (k-means++), on one thread. Clusters are text, so that no reader takes them for numbers.
+    """
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    n_missing = int((~np.isfinite(values)).any(axis=1).sum())
+    if n_missing:
+        raise DataError(f"clusters: {n_missing} images miss a number of what is clustered; each needs all.")
+    n_different = len(np.unique(values[training], axis=0))
+    if n_different < n_clusters:
+        raise DataError(f"clusters: {n_clusters} clusters need as many different values. Found {n_different}.")
+    state = derive_seed("clusters", seed, n_clusters) % 2**32
+    with threadpool_limits(1):
+        codes = KMeans(n_clusters, n_init=10, random_state=state).fit(values[training]).predict(values)
+    width = len(str(n_clusters - 1))
+    return [f"c{number:0{width}d}" for number in pd.factorize(codes)[0].tolist()]
+
+
+def main() -> None:
+    """Add columns as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("participants")
+    parser.add_argument("--attributes", help="table of further columns")
+    parser.add_argument("--key", default="participant_id", help="its column that names each image")
+    parser.add_argument("--columns", nargs="+", help="columns to group by")
+    parser.add_argument("--n-clusters", nargs="+", type=int, default=[10], help="numbers of groups")
+    parser.add_argument("--seed", type=int, default=0, help="seed of k-means")
+    given = parser.parse_args()
+    clusters = {"columns": given.columns, "n_clusters": given.n_clusters} if given.columns else None
+    add_columns(
+        given.participants, attributes=given.attributes, attributes_key=given.key, clusters=clusters, seed=given.seed
+    )
+
+
+if __name__ == "__main__":
+    main()

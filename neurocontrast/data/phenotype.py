@@ -72,7 +72,7 @@ class PeopleTables:
     phenotypes: Sequence[Path] = ()
     id_column: str | None = None
     keep: Sequence[str] = ()
-    _read: dict[str, Phenotype] = field(default_factory=dict)
+    _read: dict[Path, Phenotype] = field(default_factory=dict)
     _general: dict[str, list[Phenotype]] = field(default_factory=dict)
 
     def known_of(self, scan: FoundScan) -> Known:
@@ -114,7 +114,8 @@ class PeopleTables:
             own = [f"{below}phenotype/{name}" for name in self.tree.folders.get(f"{below}phenotype", ())]
             own = [path for path in own if path.endswith(".tsv")]
             own += [path for path in (f"{below}participants.tsv",) if self.tree.has(path)]
-            self._general[dataset] = [*map(self._given, self.phenotypes), *(self._table(path) for path in own)]
+            given = [self._read_once(path, path.name, id_column=self.id_column) for path in self.phenotypes]
+            self._general[dataset] = [*given, *(self._read_once(self.tree.root / path, path) for path in own)]
         return self._general[dataset]
 
     def _rows_of(self, scan: FoundScan) -> Iterator[tuple[str, bool, dict[str, str] | None]]:
@@ -135,27 +136,21 @@ class PeopleTables:
             path = f"{folder}/{stem}_scans.tsv"
             if self.tree.has(path):
                 described = [self.tree.root / "scans.json"]
-                yield self._table(path, id_column="filename", folder=folder, descriptions=described)
+                options: dict[str, Any] = {"id_column": "filename", "folder": folder, "descriptions": described}
+                yield self._read_once(self.tree.root / path, path, **options)
 
     def _of_subject(self, scan: FoundScan) -> Iterator[Phenotype]:
         below = f"{scan.dataset}/" if scan.dataset else ""
         path = f"{below}sub-{scan.subject}/sub-{scan.subject}_sessions.tsv"
         if self.tree.has(path):
-            yield self._table(path, subject=scan.subject, descriptions=[self.tree.root / "sessions.json"])
+            described = [self.tree.root / "sessions.json"]
+            yield self._read_once(self.tree.root / path, path, subject=scan.subject, descriptions=described)
 
-    def _table(self, path: str, **options: Any) -> Phenotype:
-        """Return a table of the tree, which is read once."""
+    def _read_once(self, path: Path, source: str, **options: Any) -> Phenotype:
+        """Return a table, which is read once; `source` is its name in messages."""
         if path not in self._read:
-            place = self.tree.root / path
-            self._read[path] = read_phenotype(place, self.problems, source=path, keep=self.keep, **options)
+            self._read[path] = read_phenotype(path, self.problems, source=source, keep=self.keep, **options)
         return self._read[path]
-
-    def _given(self, path: Path) -> Phenotype:
-        """Return a table that the user named, which is read once."""
-        if str(path) not in self._read:
-            options: dict[str, Any] = {"id_column": self.id_column, "keep": self.keep}
-            self._read[str(path)] = read_phenotype(path, self.problems, source=path.name, **options)
-        return self._read[str(path)]
 
 
 def read_phenotype(

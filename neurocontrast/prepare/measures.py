@@ -260,18 +260,13 @@ def _joint_variation(brain: Floats, inside: Mask, grey_path: str, white_path: st
 
 def _cuts(values: Floats) -> tuple[float, float]:
     """Return the intensities between three classes: one-dimensional k-means on the histogram."""
+    from sklearn.cluster import KMeans
+
     counts, edges = np.histogram(values, _N_BINS)
-    bins = (edges[:-1] + edges[1:]) / 2
-    centres = np.quantile(values, (0.1, 0.45, 0.85))
-    for _ in range(100):
-        cuts = (centres[:-1] + centres[1:]) / 2
-        classes = np.searchsorted(cuts, bins)
-        sizes = np.bincount(classes, counts, 3)
-        moved = np.where(sizes > 0, np.bincount(classes, counts * bins, 3) / np.maximum(sizes, 1), centres)
-        if np.allclose(moved, centres):
-            break
-        centres = moved
-    return float(cuts[0]), float(cuts[1])
+    start = np.quantile(values, (0.1, 0.45, 0.85))[:, None]
+    classes = KMeans(3, init=start, n_init=1).fit(((edges[:-1] + edges[1:]) / 2)[:, None], sample_weight=counts)
+    low, middle, high = sorted(classes.cluster_centers_.ravel())
+    return float(low + middle) / 2, float(middle + high) / 2
 
 
 def _strip(volume: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -14,7 +14,7 @@ def test_every_command_succeeds_in_turn(study):
 def test_every_command_leaves_its_files_and_nothing_else(study):
     assert not list(study.folder.rglob(".tmp-*"))
     names = {
-        "study": {"participants.tsv", "participants.json", "images", "simulation.json"},
+        "study": {"participants.tsv", "images", "simulation.json"},
         "RUN": {"config.yaml", "provenance.json", "metrics.csv", "encoder.json", "encoder.safetensors"},
         "EVAL": {"evaluation.json", "predictions.tsv", "folds.tsv", "sites.tsv", "config.yaml", "report.html"},
         "BOTH": {"models.tsv", "differences.tsv", "comparison.json"},

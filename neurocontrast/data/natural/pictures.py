@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import lzma
-import os
 import shutil
 import struct
 import tarfile
@@ -22,6 +21,7 @@ import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from neurocontrast.data.columns import is_missing, is_numeric
+from neurocontrast.data.layouts.tree import joined_path, read_tree
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import digest_of, digest_of_file
@@ -101,19 +101,9 @@ def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet
 
 def _names_below(folder: Path) -> list[str]:
     """Return the files of a folder in their order, without those that operating systems leave; links are followed."""
-    names: list[str] = []
-    visited: set[str] = set()
-    for place, below, files in os.walk(folder, followlinks=True):
-        is_seen = os.path.realpath(place) in visited  # a link to a folder above
-        below[:] = [] if is_seen else [name for name in below if not _is_noise(name)]
-        visited.add(os.path.realpath(place))
-        paths = [] if is_seen else [Path(place, file) for file in files if not _is_noise(file)]
-        names += [path.relative_to(folder).as_posix() for path in paths if path.is_file()]
-    return sorted(names)
-
-
-def _is_noise(name: str) -> bool:
-    return name.startswith(".") or name.lower() in _NOISE
+    found = (joined_path(place, name) for place, names in read_tree(folder).folders.items() for name in names)
+    kept = (name for name in found if not any(part.lower() in _NOISE for part in name.split("/")))
+    return sorted(name for name in kept if (folder / name).is_file())
 
 
 @dataclass(frozen=True, eq=False)

@@ -167,22 +167,10 @@ def _acquire(brain: Array, scanner: Scanner, anatomy: Anatomy, generator: np.ran
     return stored.reshape(brain.shape)
 
 
-_COLUMNS = {
-    "participant_id": {"Description": "Simulated person; the number after 'sim' is the cohort's seed"},
-    "subject_id": {"Description": "The person behind the scans; equal to participant_id"},
-    "path": {"Description": "T1-weighted volume, relative to this folder"},
-    "age": {"Description": "Age at the scan", "Units": "years"},
-    "sex": {"Description": "Sex", "Levels": {"F": "female", "M": "male"}},
-    "site": {"Description": "Simulated site, one scanner each"},
-    "diagnosis": {"Description": "Simulated diagnosis", "Levels": {"control": "healthy", "patient": "effects planted"}},
-    "simulated": {"Description": "No real person was scanned", "Levels": {"yes": "simulated data"}},
-}
-
-
 def write_cohort(
     settings: SimulationSettings, folder: Path, *, n_workers: int = 1, progress: Progress = SILENT
 ) -> pd.DataFrame:
-    """Write images, ``participants.tsv``, ``participants.json`` and ``simulation.json`` into `folder`.
+    """Write images, ``participants.tsv`` and ``simulation.json`` into `folder`.
 
     The files are the same for any `n_workers`.
     """
@@ -197,7 +185,6 @@ def write_cohort(
     names = [site.name for site in draw_sites(settings)]
     table = pd.DataFrame([_row(person, names[person.site]) for person in people])
     write_table(folder / "participants.tsv", table)
-    write_json(folder / "participants.json", {name: _COLUMNS[name] for name in table.columns})
     write_json(folder / "simulation.json", describe_simulation(settings))
     return table
 

@@ -69,7 +69,6 @@ def source_of_run(
             data = DataSettings(**common) if trained == "volumes" else ImageDataSettings(kind="images", **common)
     try:
         # Runs before the cache had a choice of precision kept volumes in float32.
-        data = data.model_copy(update={"maps": ()}) if isinstance(data, DataSettings) else data  # views alone need them
         source = source_of(data, transforms=transforms).as_in_run({"cache_dtype": "float32", **contract})
     except DataError as error:
         raise CheckpointError(f"{run / _CONTRACT}: {error}") from error

@@ -71,12 +71,14 @@ def test_a_folder_is_walked_once_with_its_links(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "1.jpg").write_bytes(b"one")
     (tmp_path / "a" / ".hidden.jpg").write_bytes(b"no")
-    (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "2.jpg").symlink_to(tmp_path / "a" / "1.jpg")
     (tmp_path / "broken.jpg").symlink_to(tmp_path / "nowhere")
     with open_files(tmp_path) as files:
         assert files.names == ["2.jpg", "a/1.jpg"]
         assert files.read("2.jpg") == b"one"
+    (tmp_path / "loop").symlink_to(tmp_path)
+    with pytest.raises(DataError, match="lead back to a folder above"), open_files(tmp_path):
+        pass
 
 
 def test_what_is_no_source_is_refused(tmp_path):

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 import neurocontrast
-from neurocontrast.cli.output import console_progress
+from neurocontrast.display import console_progress
 from neurocontrast.evaluation.record import read_evaluation
 from neurocontrast.files import write_text
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 import neurocontrast
-from neurocontrast.cli.output import console_progress
+from neurocontrast.display import console_progress
 
 RECIPE = Path(__file__).resolve().parent.parent / "neurocontrast" / "recipes" / "brain" / "yaware_plain.yaml"
 OFF = dict.fromkeys(("flip", "blur", "noise", "cutout", "crop"), "null")

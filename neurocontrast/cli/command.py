@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.models import OptionInfo
 
-from neurocontrast.cli.output import Result, console_progress, show_result
+from neurocontrast.cli.output import Result, show_result
+from neurocontrast.display import console_progress
 from neurocontrast.exceptions import NeurocontrastError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from neurocontrast.data.quality import doubts_about, doubts_about_images, inspec
 from neurocontrast.data.sources import check_kind
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, files_of
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import SILENT, Progress, as_progress
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["CheckReport", "check", "summarise"]
@@ -96,7 +96,7 @@ def check(
     write_good: str | Path | None = None,
     overwrite: bool = False,
     n_workers: int = 2,
-    progress: Progress = SILENT,
+    progress: Progress | bool = SILENT,
 ) -> CheckReport:
     """Check a table of scans, or of natural images, and the images themselves.
 
@@ -118,9 +118,10 @@ def check(
         Whether a `write_good` that exists is replaced.
     n_workers : int
         Processes that read images.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress or bool
+        Receives progress messages; True shows them on standard error.
     """
+    progress = as_progress(progress)
     good = None if write_good is None else Path(write_good)
     if good is not None:
         check_output_file(good, ".tsv", overwrite=overwrite, parameter="write_good")

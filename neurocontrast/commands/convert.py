@@ -19,7 +19,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table
 from neurocontrast.parallel.workers import map_files
 from neurocontrast.prepare.dicom import Series, convert_series, find_series_folders, read_series
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import SILENT, Progress, as_progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reading import DAMAGE
 
@@ -39,7 +39,7 @@ def convert(
     show_names: bool = False,
     n_workers: int = 2,
     overwrite: bool = False,
-    progress: Progress = SILENT,
+    progress: Progress | bool = SILENT,
 ) -> Path:
     """Convert T1-weighted DICOM series to a BIDS tree without what identifies the patient, and return its path.
 
@@ -66,9 +66,10 @@ def convert(
         Processes.
     overwrite : bool, default=False
         Whether an earlier tree of this command is replaced.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress or bool
+        Receives progress messages; True shows them on standard error.
     """
+    progress = as_progress(progress)
     source, target = Path(root).expanduser().absolute(), Path(out).absolute()
     check_output_folder(target, overwrite=overwrite, marker=CONVERT_RECORD, what="a converted tree")
     if not source.is_dir():

@@ -15,6 +15,7 @@ from monai.transforms import Compose, Transform
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.batches import Images
+from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import source_of_run
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
 from neurocontrast.embedding.scan_embedder import load_network
@@ -23,7 +24,7 @@ from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.parallel.launch import after_first, joined
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import SILENT, Progress, as_progress
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.skipping import leave_out, without, write_skipped
 
@@ -33,13 +34,13 @@ __all__ = ["embed"]
 def embed(
     run: str | os.PathLike[str],
     *,
-    participants: str | os.PathLike[str],
+    participants: AnyTable,
     out: str | os.PathLike[str],
     images_root: str | os.PathLike[str] | None = None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     transforms: Compose | Sequence[Transform] | None = None,
     overwrite: bool = False,
-    progress: Progress = SILENT,
+    progress: Progress | bool = SILENT,
 ) -> Path:
     """Write features of scans or images, prepared exactly as the run's own were, and return the path of the table.
 
@@ -49,7 +50,7 @@ def embed(
     ----------
     run : path
         Run directory, or any folder with ``encoder.json``, such as ``RUN/checkpoints/epoch-0003`` of an unfinished run.
-    participants : path
+    participants : path or DataFrame
         Table of scans or images.
     out : path
         Parquet file to write, with one row a scan.
@@ -62,9 +63,10 @@ def embed(
         Transforms that `pretrain` was given from Python, where it was.
     overwrite : bool
         Whether an `out` that exists is replaced.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress or bool
+        Receives progress messages; True shows them on standard error.
     """
+    progress = as_progress(progress)
     target = Path(out)
     check_output_file(target, ".parquet", overwrite=overwrite)
     settings = as_config({} if config is None else config)
@@ -98,7 +100,7 @@ def embed(
 
 def _prepare(
     run: Path,
-    participants: str | os.PathLike[str],
+    participants: AnyTable,
     images_root: str | os.PathLike[str] | None,
     settings: Config,
     transforms: Compose | Sequence[Transform] | None,

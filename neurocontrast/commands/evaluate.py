@@ -37,7 +37,7 @@ from neurocontrast.files import (
 )
 from neurocontrast.findings import External, check, measure, plan_external
 from neurocontrast.findings.external.measure import ExternalTest
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import SILENT, Progress, as_progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
@@ -54,7 +54,7 @@ def evaluate(
     estimator: BaseEstimator | None = None,
     cv: Any = None,
     overwrite: bool = False,
-    progress: Progress = SILENT,
+    progress: Progress | bool = SILENT,
     **options: Any,
 ) -> EvaluationResult:
     """Predict a column from frozen embeddings by cross-validation, and return the folder of the evaluation.
@@ -76,8 +76,8 @@ def evaluate(
         Splitter in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress or bool
+        Receives progress messages; True shows them on standard error.
     **options
         Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` and so on.
 
@@ -86,6 +86,7 @@ def evaluate(
     EvaluationResult
         The folder, a path, whose figures are attributes: ``result.auc``, ``result.table``, ``result.report()``.
     """
+    progress = as_progress(progress)
     given = options if target is None else {**options, "target": target}
     given = given if settings is None else {**settings.model_dump(), **given}
     chosen = settings_from(EvaluationSettings, given, source="evaluation")

@@ -29,7 +29,7 @@ from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, explain_measures,
 from neurocontrast.explanation.places import name_of_place
 from neurocontrast.files import atomic_folder, check_output_folder, files_near, write_json, write_table
 from neurocontrast.parallel.devices import usable_accelerator
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import SILENT, Progress, as_progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.reading import read_json
 from neurocontrast.seeds import derive_generator
@@ -79,7 +79,7 @@ def explain(
     images_root: str | os.PathLike[str] | None = None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     overwrite: bool = False,
-    progress: Progress = SILENT,
+    progress: Progress | bool = SILENT,
 ) -> Path:
     """Map where in the brain the differences in the probe's score come from, and return the folder of the map.
 
@@ -104,9 +104,10 @@ def explain(
         Section `explanation`; and section `data`, for the places of images and cache.
     overwrite : bool
         Whether an earlier explanation in `out` is replaced.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress or bool
+        Receives progress messages; True shows them on standard error.
     """
+    progress = as_progress(progress)
     evaluation = Path(evaluation)
     folder = evaluation / "explanation" if out is None else Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=_DESCRIPTION, what="an explanation")

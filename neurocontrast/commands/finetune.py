@@ -21,6 +21,7 @@ from monai.transforms import Compose, Transform
 from neurocontrast.commands.evaluate import write_evaluation
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.batches import Images
+from neurocontrast.data.listing import AnyTable
 from neurocontrast.encoders import build_encoder
 from neurocontrast.evaluation import Study
 from neurocontrast.evaluation.fitting import Prediction, decide_scores
@@ -32,7 +33,7 @@ from neurocontrast.exceptions import CheckpointError, ConfigError
 from neurocontrast.files import check_output_folder, write_json
 from neurocontrast.findings import measure
 from neurocontrast.parallel.collectives import Processes
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import SILENT, Progress, as_progress
 from neurocontrast.runs.finetuning import FinetunePlan, check_machine, choose_settings, plan_finetuning
 from neurocontrast.runs.folder import LOCK, hold, read_json
 from neurocontrast.seeds import derive_seed
@@ -51,7 +52,7 @@ _FREE_TO_DIFFER = ("finetune.accelerator", "finetune.checkpoint_minutes", "evalu
 def finetune(
     run: str | os.PathLike[str],
     *,
-    participants: str | os.PathLike[str],
+    participants: AnyTable,
     out: str | os.PathLike[str],
     target: str | None = None,
     from_scratch: bool = False,
@@ -60,7 +61,7 @@ def finetune(
     transforms: Compose | Sequence[Transform] | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    progress: Progress = SILENT,
+    progress: Progress | bool = SILENT,
     **options: Any,
 ) -> Path:
     """Train a run's encoder with a linear head in every training fold, and return the folder of the evaluation.
@@ -71,7 +72,7 @@ def finetune(
     ----------
     run : path
         Run directory, or any folder with ``encoder.json`` and its weights; not of a linear encoder.
-    participants : path
+    participants : path or DataFrame
         Table of scans, with the column to predict.
     out : path
         Folder to write: ``evaluation.json``, ``predictions.tsv``, ``folds.tsv``, ``sites.tsv``, ``finetuning.tsv`` and
@@ -92,11 +93,12 @@ def finetune(
         epoch, to the same numbers.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress or bool
+        Receives progress messages; True shows them on standard error.
     **options
         Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` and so on.
     """
+    progress = as_progress(progress)
     settings, folder = as_config({} if config is None else config), Path(out)
     chosen = choose_settings(settings, options if target is None else {**options, "target": target})
     if _is_finished(folder, resume=resume, overwrite=overwrite):

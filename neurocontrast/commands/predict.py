@@ -25,7 +25,7 @@ from neurocontrast.evaluation.few_shot import MIN_SHOTS, fit_shifts, shift_score
 from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import SILENT, Progress, as_progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.reading import read_json
 
@@ -48,7 +48,7 @@ def predict(
     outside_percentile: float = 97.5,
     overwrite: bool = False,
     on_scan: Callable[[dict[str, Any]], None] | None = None,
-    progress: Progress = SILENT,
+    progress: Progress | bool = SILENT,
 ) -> Path:
     """Apply the probe of an evaluation to embeddings of the same encoder, or to scans; return the predictions' path.
 
@@ -85,9 +85,10 @@ def predict(
         Whether an `out` that exists is replaced.
     on_scan : callable, optional
         Called with each row of the table as a JSON object.
-    progress : Progress
-        Receives progress and warnings.
+    progress : Progress or bool
+        Receives progress messages; True shows them on standard error.
     """
+    progress = as_progress(progress)
     if not 50 <= outside_percentile < 100:
         raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
     if run is None and images_root is not None:

@@ -30,7 +30,7 @@ from neurocontrast.prepare.records import (
     problem_of_images,
     recipe_of,
 )
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import SILENT, Progress, as_progress
 from neurocontrast.provenance import describe_environment
 
 __all__ = ["Protocol", "prepare"]
@@ -59,7 +59,7 @@ def prepare(
     imitations: int = 0,
     skip: bool = False,
     n_workers: int = 2,
-    progress: Progress = SILENT,
+    progress: Progress | bool = SILENT,
 ) -> Path:
     """Extract brains, correct their bias field, register them to MNI152, make tissue maps; return the new table's path.
 
@@ -96,9 +96,10 @@ def prepare(
         Whether scans that cannot be prepared are left out of the table, instead of being an error.
     n_workers : int, default=2
         Processes; the images do not depend on it.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress or bool
+        Receives progress messages; True shows them on standard error.
     """
+    progress = as_progress(progress)
     options = _options(protocol, spacing_mm, imitations, bias=bias, registration=registration, tissue=tissue)
     cohort = read_cohort(participants, images_root=images_root)
     target = Path(out).absolute()

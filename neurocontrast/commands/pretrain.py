@@ -8,18 +8,20 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from lightning_fabric import Fabric
 from lightning_fabric.loggers import Logger
 from monai.transforms import Compose, Transform
 
 from neurocontrast.config import Config, as_config
+from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import AnySource, source_of
 from neurocontrast.encoders import save_encoder
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.devices import launched, usable_accelerator
 from neurocontrast.parallel.launch import after_first, joined
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import SILENT, Progress, as_progress
 from neurocontrast.runs.answer import keep_answer
 from neurocontrast.runs.folder import check_new
 from neurocontrast.runs.initial import restore_initial
@@ -39,11 +41,12 @@ def pretrain(
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     *,
     out: str | os.PathLike[str],
+    participants: AnyTable | None = None,
     resume: bool = False,
     transforms: Compose | Sequence[Transform] | None = None,
     augment: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     loggers: Sequence[Logger] = (),
-    progress: Progress = SILENT,
+    progress: Progress | bool = SILENT,
 ) -> Path:
     """Pretrain an encoder on a cohort's scans, or images, and metadata, and return the path of the run directory.
 
@@ -55,6 +58,8 @@ def pretrain(
         Configuration of the run. None, with `resume`, is the run's own.
     out : path
         Run directory to write: ``config.yaml``, ``provenance.json``, ``metrics.csv``, ``encoder.safetensors`` ….
+    participants : path or DataFrame, optional
+        Table of scans, in place of ``data.participants``. A DataFrame must be given again to continue.
     resume : bool
         Continue the run in `out`, or begin it where there is none. On a CPU the weights are bit for bit those of a run
         that was never stopped. A run that skips scans (``data.skip_unreadable``) must skip the same ones again.
@@ -67,17 +72,18 @@ def pretrain(
     loggers : sequence of lightning.fabric.loggers.Logger
         Loggers of each epoch's figures, next to ``metrics.csv``, such as Fabric's ``TensorBoardLogger`` or Lightning's
         ``MLFlowLogger`` and ``WandbLogger``.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress or bool
+        Receives progress messages; True shows them on standard error.
 
     Examples
     --------
     >>> import neurocontrast
     >>> run = neurocontrast.pretrain("yaware", out="runs/first")  # doctest: +SKIP
     """
+    progress = as_progress(progress)
     folder = Path(out)
     is_new = check_new(folder, resume=resume) if launched().by is None else not (folder / "config.yaml").is_file()
-    settings, source = _resolve(config, folder, transforms, augment, is_new=is_new)
+    settings, source = _resolve(config, folder, participants, transforms, augment, is_new=is_new)
     with suspending(), joined(**settings.training.of_launch, section="training") as engine:
         shown = progress if engine[1].is_first else SILENT
         _run(settings, source, folder, engine, resume=resume, loggers=loggers, progress=shown)
@@ -87,6 +93,7 @@ def pretrain(
 def _resolve(
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None,
     folder: Path,
+    participants: AnyTable | None,
     transforms: Compose | Sequence[Transform] | None,
     augment: Any,
     *,
@@ -99,7 +106,11 @@ def _resolve(
             "Give one (--config, --participants), or the directory of a run."
         )
     settings = as_config(folder / "config.yaml" if config is None else config)
-    if settings.data.participants is None:
+    frame = participants if isinstance(participants, pd.DataFrame) else None
+    if participants is not None:
+        path = None if isinstance(participants, pd.DataFrame) else Path(participants)
+        settings = settings.model_copy(update={"data": settings.data.model_copy(update={"participants": path})})
+    if settings.data.participants is None and frame is None:
         raise ConfigError(
             "data.participants: missing. Give the table of scans, for instance with "
             "--set data.participants=participants.tsv."
@@ -112,6 +123,7 @@ def _resolve(
             "num_nodes to 1."
         )
     given: dict[str, Any] = {"transforms": None if transforms is None else Compose(transforms), "augment": augment}
+    given["frame"] = frame
     source_of(settings.data, **given)  # refuses transforms for other images
     sections = {"data": transforms, "augment": augment}
     changes = {name: getattr(settings, name).with_given() for name, each in sections.items() if each is not None}

@@ -25,7 +25,7 @@ from neurocontrast.findings.scan_quality import N_SHOWN, render_quality
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, flag_scans
 from neurocontrast.prepare.measures import compare_with_others, measure_scan, template_strip
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import SILENT, Progress, as_progress
 from neurocontrast.provenance import describe_environment, version
 from neurocontrast.reading import parse_json, read_arrays
 from neurocontrast.tables import read_table
@@ -59,7 +59,7 @@ def qc(
     images_root: str | Path | None = None,
     ratings: str | Path | None = None,
     n_workers: int = 2,
-    progress: Progress = SILENT,
+    progress: Progress | bool = SILENT,
 ) -> Quality:
     """Measure skull-stripped scans in MNI space, and flag those that are unlike the template or their site.
 
@@ -82,9 +82,10 @@ def qc(
         The table of scans with that column is then written to ``participants.tsv`` in `out`.
     n_workers : int, default=2
         Processes; the results do not depend on it.
-    progress : Progress
-        Receives progress messages.
+    progress : Progress or bool
+        Receives progress messages; True shows them on standard error.
     """
+    progress = as_progress(progress)
     cohort = read_cohort(participants, images_root=images_root)
     _refuse_other_images(cohort)
     imported, given = _imported(cohort), None if ratings is None else _ratings_of(cohort, ratings)

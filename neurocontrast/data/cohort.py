@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.columns import text_of
-from neurocontrast.data.listing import read_text_table
+from neurocontrast.data.listing import AnyTable, read_text_table
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.data.selection import matching_rows
 from neurocontrast.data.validation import convert
@@ -140,7 +140,7 @@ class Inspection(NamedTuple):
 
 
 def read_cohort(
-    participants: str | Path,
+    participants: AnyTable,
     *,
     images_root: str | Path | None = None,
     channels: Sequence[str] | None = None,
@@ -153,7 +153,7 @@ def read_cohort(
 
     Parameters
     ----------
-    participants : path
+    participants : path or DataFrame
         Tab-separated table, or comma-separated when its name ends in ``.csv``; `neurocontrast.index` makes one of a
         folder of scans.
     images_root : path, optional
@@ -175,7 +175,7 @@ def read_cohort(
 
 
 def inspect_cohort(
-    participants: str | Path,
+    participants: AnyTable,
     *,
     images_root: str | Path | None = None,
     channels: Sequence[str] | None = None,

@@ -18,7 +18,7 @@ from neurocontrast.files import write_table
 from neurocontrast.reading import read_bytes
 from neurocontrast.tables import read_parquet, read_workbook
 
-__all__ = ["Listing", "read_sheet", "read_text_table", "write_rows"]
+__all__ = ["AnyTable", "Listing", "read_sheet", "read_text_table", "write_rows"]
 
 _NOT_TEXT = {
     b"PK\x03\x04": "an Excel workbook or zip archive",
@@ -49,11 +49,21 @@ class Listing:
     lines: list[int]
 
 
-def read_text_table(path: str | Path) -> Listing:
-    """Read a ``.tsv`` (tabs) or ``.csv`` (commas or semicolons) file as text.
+AnyTable = str | os.PathLike[str] | pd.DataFrame
+"""A table as a file or a DataFrame."""
 
-    A byte order mark, Windows line ends, blank lines and spaces around a cell are removed.
+
+def read_text_table(path: AnyTable) -> Listing:
+    """Read a ``.tsv`` (tabs) or ``.csv`` (commas or semicolons) file, or a DataFrame, as text.
+
+    A byte order mark, Windows line ends, blank lines and spaces around a cell are removed. Rows of a DataFrame count
+    from line 2, as below a header.
     """
+    if isinstance(path, pd.DataFrame):
+        if not len(path) or not path.columns.is_unique:
+            raise DataError("DataFrame: needs at least one row, and a column of each name only once.")
+        texts = {str(name).strip(): [text_of(value).strip() for value in path[name]] for name in path}
+        return Listing(Path("DataFrame"), texts, list(range(2, len(path) + 2)))
     source = Path(path).expanduser()
     rows = [(line, cells) for line, cells in _split(source, _decode(source)) if any(cells)]
     if not rows:

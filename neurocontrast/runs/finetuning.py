@@ -14,6 +14,7 @@ from monai.transforms import Compose, Transform
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
+from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.encoders import Encoder, load_encoder
 from neurocontrast.evaluation import EvaluationSettings, Study, plan_study, read_split_file
@@ -114,7 +115,7 @@ class FinetunePlan:
 
 def plan_finetuning(
     run: Path,
-    participants: str | os.PathLike[str],
+    participants: AnyTable,
     images_root: str | os.PathLike[str] | None,
     settings: Config,
     chosen: EvaluationSettings,

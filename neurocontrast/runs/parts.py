@@ -52,8 +52,8 @@ def read_cohort_of(
     settings: Config, source: AnySource, *, check_images: bool = True, skipped: Collection[str] = ()
 ) -> Cohort:
     """Return the rows of the table of samples that a configuration keeps, without those that a run has skipped."""
-    assert settings.data.participants is not None
-    cohort = source.read_cohort(settings.data.participants, check_images=check_images).select(settings.data.where)
+    assert source.table is not None
+    cohort = source.read_cohort(source.table, check_images=check_images).select(settings.data.where)
     return without(cohort, skipped) if skipped else cohort
 
 
@@ -163,7 +163,7 @@ def open_run(
     is_new = check_new(folder, resume=resume)
     if not is_new and is_finished(folder, settings):
         # A finished run does not need its scans any more, nor their table.
-        there = settings.data.participants is not None and settings.data.participants.is_file()
+        there = source.table is not None and (isinstance(source.table, pd.DataFrame) or Path(source.table).is_file())
         cohort = None
         if there:
             cohort = read_cohort_of(settings, source, check_images=False, skipped=read_skipped(folder))

@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from neurocontrast.cli import output as module
+from neurocontrast import display as module
 
 
 def _console(*, terminal):

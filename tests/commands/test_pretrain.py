@@ -8,6 +8,7 @@ from small_run import metrics, weights
 import neurocontrast
 from neurocontrast.config import load_config
 from neurocontrast.data import read_cohort
+from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.provenance import subject_digest
@@ -157,3 +158,25 @@ def test_selection_leaves_the_others_out_of_the_run(settings, cohort, tmp_path):
     chosen = read_cohort(cohort).select({"site": [site]})
     provenance = json.loads((run / "provenance.json").read_text())
     assert provenance["pretraining_subjects"] == chosen.subject_digests()
+
+
+def test_a_table_in_memory_trains_and_is_embedded_as_its_file_does(whole, cohort, settings, tmp_path, capsys):
+    table = pd.read_csv(cohort, sep="\t")
+    table["path"] = [str(cohort.parent / path) for path in table["path"]]
+    config = settings("data.participants=null")
+    run = neurocontrast.pretrain(config, participants=table, out=tmp_path / "run", progress=True)
+    assert "epoch 2/2" in capsys.readouterr().err
+    assert weights(run) == weights(whole)
+    with pytest.raises(ConfigError, match=r"data\.participants: missing"):
+        neurocontrast.pretrain(config, out=tmp_path / "run", resume=True)
+    neurocontrast.pretrain(config, participants=table, out=tmp_path / "run", resume=True)
+    cache = {"data": {"cache_dir": str(settings().data.cache_dir)}}
+    made = [
+        neurocontrast.embed(run, participants=each, out=tmp_path / f"{name}.parquet", config=cache)
+        for name, each in (("file", cohort), ("frame", table))
+    ]
+    assert (read_embeddings(made[0]).features == read_embeddings(made[1]).features).all()
+    with pytest.raises(DataError, match="DataFrame: needs at least one row"):
+        neurocontrast.pretrain(config, participants=table[:0], out=tmp_path / "none")
+    again = neurocontrast.pretrain(config, participants=str(cohort), out=tmp_path / "by_path")
+    assert weights(again) == weights(whole)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, read_cohort
+from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables, scan_name
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
@@ -25,7 +26,7 @@ BESIDE = "measures.tsv"
 
 
 def read_measures(
-    participants: str | os.PathLike[str],
+    participants: AnyTable,
     measures: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     *,
     atlas: str = "",
@@ -36,7 +37,7 @@ def read_measures(
 
     Parameters
     ----------
-    participants : path
+    participants : path or DataFrame
         Table of people, as for `read_cohort`; it needs no images.
     measures : path or sequence of path, optional
         Tables of measures in any format of `neurocontrast.data.measures`, or folders of them; by default
@@ -56,7 +57,7 @@ def read_measures(
     DataError
         With everybody who has no measures, and all that is wrong with the tables.
     """
-    people = read_cohort(Path(participants), channels=())
+    people = read_cohort(participants, channels=())
     paths = people.source.parent / BESIDE if measures is None else measures
     if measures is None and not Path(str(paths)).is_file():
         raise DataError(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from monai.transforms import Compose, Transform
 
 from neurocontrast.data.settings import AnyDataSettings, DataSettings, ImageDataSettings, MeasureDataSettings
@@ -35,14 +36,20 @@ AnySource = Brains | NaturalImages
 
 
 def source_of(
-    data: AnyDataSettings, *, transforms: Compose | None = None, augment: Transform | None = None
+    data: AnyDataSettings,
+    *,
+    transforms: Compose | None = None,
+    augment: Transform | None = None,
+    frame: pd.DataFrame | None = None,
 ) -> AnySource:
-    """Return the source that the section ``data`` describes, with transforms that came from Python."""
+    """Return the source that the section ``data`` describes, with transforms and a table that came from Python."""
     if isinstance(data, DataSettings):
-        return BrainVolumes(data, augment, given=transforms)
+        return BrainVolumes(data, augment, frame, given=transforms)
     if transforms is not None:
         raise ConfigError(f"transforms: are for scans (data.kind: volumes), found data.kind: {data.kind}.")
-    return RegionalMeasures(data, augment) if isinstance(data, MeasureDataSettings) else NaturalImages(data, augment)
+    if isinstance(data, MeasureDataSettings):
+        return RegionalMeasures(data, augment, frame)
+    return NaturalImages(data, augment, frame)
 
 
 def source_of_run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import pandas as pd
 
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.datasets import MeasuresDataset
+from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.measures import (
     MeasuresContract,
     holds_measures,
@@ -55,9 +55,7 @@ class RegionalMeasures(Source):
             raise ConfigError("data.participants: missing. What an encoder reads of measures is learned from people.")
         return self.contract_
 
-    def read_cohort(
-        self, participants: str | os.PathLike[str], *, images_root: Any = None, check_images: bool = True
-    ) -> Cohort:
+    def read_cohort(self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True) -> Cohort:
         """Read people and their measures; of other programs than a run learned from, a warning says so."""
         _check_no_images(images_root)
         tables = self.data.measures

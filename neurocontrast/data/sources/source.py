@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from monai.transforms import Compose, Transform
 
 from neurocontrast.data.batches import Images
 from neurocontrast.data.cohort import Cohort, read_cohort
+from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.problems import shown
 from neurocontrast.data.settings import AnyDataSettings
@@ -42,6 +42,12 @@ class Source:
 
     data: AnyDataSettings
     augment: Transform | None = None
+    frame: pd.DataFrame | None = None  # in place of data.participants
+
+    @property
+    def table(self) -> AnyTable | None:
+        """The table of samples: a DataFrame from Python, or the file that `data` names."""
+        return self.data.participants if self.frame is None else self.frame
 
     @property
     def n_channels(self) -> int:
@@ -63,12 +69,10 @@ class Source:
         """Names of the measures that a network is given; none of images."""
         return ()
 
-    def read_cohort(
-        self, participants: str | os.PathLike[str], *, images_root: Any = None, check_images: bool = True
-    ) -> Cohort:
+    def read_cohort(self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True) -> Cohort:
         """Read a table of such samples."""
         cohort = read_cohort(
-            Path(participants),
+            participants,
             images_root=self.data.images_root if images_root is None else Path(images_root),
             channels=self.channels,
             check_images=check_images and not self.skips,

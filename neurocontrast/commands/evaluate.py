@@ -13,6 +13,7 @@ import yaml
 from sklearn.base import BaseEstimator
 
 from neurocontrast.commands.evaluated import EvaluationResult
+from neurocontrast.data.columns import no_column
 from neurocontrast.embedding.table import Embeddings, read_embeddings
 from neurocontrast.evaluation import (
     EvaluationSettings,
@@ -27,6 +28,7 @@ from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.evaluation.stored_probe import FOLDER as PROBE_FOLDER
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import (
     atomic_folder,
     check_output_folder,
@@ -95,7 +97,7 @@ def evaluate(
     read = read_embeddings(embeddings)
     if estimator is None and chosen.probe not in ("auto", *PROBES):
         estimator = import_estimator(chosen.probe)
-    study, external = _plan(read, _with_regional(chosen, read), estimator, cv)
+    study, external = _plan(Path(embeddings), read, _with_regional(chosen, read), estimator, cv)
     progress.message(study.text())
     study = with_voxels(study, read.info, progress)
     for notice in [*study.notices, *(external.notices if external else ())]:
@@ -115,9 +117,11 @@ def _with_regional(settings: EvaluationSettings, read: Embeddings) -> Evaluation
 
 
 def _plan(
-    read: Embeddings, settings: EvaluationSettings, estimator: BaseEstimator | None, cv: Any
+    path: Path, read: Embeddings, settings: EvaluationSettings, estimator: BaseEstimator | None, cv: Any
 ) -> tuple[Study, External | None]:
     rows = None if settings.split_file is None else read_split_file(settings.split_file)
+    if settings.target not in {*read.table, "tiv"}:
+        raise ConfigError(no_column(path.name, settings.target, read.table.columns))
     study = plan_study(
         read.table, read.features, settings=settings, info=read.info, split_rows=rows, estimator=estimator, cv=cv
     )

@@ -182,31 +182,25 @@ def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
 
 def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str) -> None:
     """Refuse a regressor for classes, a classifier for numbers, and a classifier that gives nothing to rank by."""
-    name = describe_own(estimator)[0]
+    name, continuous = describe_own(estimator)[0], target.kind == "continuous"
     try:
         kind = get_tags(estimator).estimator_type
     except AttributeError:  # what derives from no class of scikit-learn has no tags
         kind = None
-    if target.kind == "continuous":
-        if kind not in (None, "regressor"):
-            raise EstimatorError(
-                f"probe: {name} is a {kind}, and '{target.name}' is continuous. Give a regressor, or evaluation.kind="
-                "categorical."
-            )
+    needed, what = (
+        ("regressor", "is continuous") if continuous else ("classifier", f"has {len(target.classes)} classes")
+    )
+    if kind not in (None, needed):
+        raise EstimatorError(f"probe: {name} is a {kind}, and '{target.name}' {what}. Give a {needed}.")
+    if continuous or gives_probabilities(estimator):
         return
-    if kind not in (None, "classifier"):
+    remedy = "Wrap it in sklearn.calibration.CalibratedClassifierCV"
+    if not hasattr(estimator, "decision_function"):
+        raise EstimatorError(f"probe: {name} has neither predict_proba nor decision_function to rank by. {remedy}.")
+    if threshold != "half":
         raise EstimatorError(
-            f"probe: {name} is a {kind}, and '{target.name}' has {len(target.classes)} classes. Give a classifier."
-        )
-    if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "decision_function"):
-        raise EstimatorError(
-            f"probe: {name} has neither predict_proba nor decision_function, and an AUC needs scores to rank by. Wrap "
-            "it in sklearn.calibration.CalibratedClassifierCV, or choose another classifier."
-        )
-    if not gives_probabilities(estimator) and threshold != "half":
-        raise EstimatorError(
-            f"threshold: '{threshold}' is for probabilities, and {name} has decision values only. Leave threshold out, "
-            "or wrap it in sklearn.calibration.CalibratedClassifierCV."
+            f"threshold: '{threshold}' is for probabilities, and {name} has decision values only. {remedy}, or leave "
+            "threshold out."
         )
 
 

@@ -15,7 +15,7 @@ from neurocontrast.data.selection import matching_rows
 from neurocontrast.evaluation.adjustment import adjustments, check_adjustment, look_at_inner_folds
 from neurocontrast.evaluation.designs import Block, FeatureDesign, blocks_of
 from neurocontrast.evaluation.estimators import as_estimator, check_own, describe_own, gives_probabilities
-from neurocontrast.evaluation.models import MODELS, GivenModel, Model, split_seed
+from neurocontrast.evaluation.models import MODELS, GivenModel, Model, ProbeModel, split_seed
 from neurocontrast.evaluation.notices import (
     check_duplicates,
     check_overlap,
@@ -186,6 +186,7 @@ def plan_study(
     study = _plan(scans, settings, info or {}, split_rows, cv)
     if estimator is not None:
         study = replace(study, estimator=estimator).with_notices(_look_at_scores(study.target, estimator))
+    study = study.with_model(ProbeModel("embedding", study.design(), study.estimator))
     for make in MODELS:
         model = make(study)
         study = study if model is None else study.with_model(model)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.data.columns import matching_columns
+from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.seeds import derive_generator
 
 __all__ = ["IDENTIFIERS", "NO_SITE", "cell_texts", "check_rows", "check_same_encoder", "choose_numbers",
@@ -167,34 +167,14 @@ def _shown(names: Sequence[object] | pd.Index, n_shown: int = 30) -> str:
 
 def choose_numbers(table: pd.DataFrame, names: Sequence[str], *, option: str, target: str) -> tuple[str, ...]:
     """Return the columns of numbers that names and patterns (``background_*``) mean, without the target."""
-    chosen: dict[str, None] = {}
-    columns = [
-        str(name)
-        for name in table.columns
-        if name not in IDENTIFIERS and is_number(table[name]) and not table[name].isna().all()
-    ]
-    for name in names:
-        found = [column for column in columns if fnmatchcase(column, name) and column != target]
-        if not found:
-            raise ConfigError(f"{option}: '{name}' {_why_none(table, name, target)}{suggestion(name, columns)} "
-                              f"Columns of numbers: {one_of(columns[:30]) or 'none'}.")  # fmt: skip
-        chosen |= dict.fromkeys(found)
+    known = [name for name in table.columns if name not in (*IDENTIFIERS, target) and is_number(table[name])]
+    with_values = [str(name) for name in known if not table[name].isna().all()]
+    chosen = matching_columns(names, with_values, where=f"{option}: the table of numbers without '{target}'")
     for name in chosen:
         wrong = np.flatnonzero(np.isinf(table[name].to_numpy(dtype=float, na_value=np.nan)))
         if len(wrong):
             raise DataError(f"{option}: column '{name}' is infinite in {', '.join(row_names(table, wrong[:5]))}.")
     return tuple(chosen)
-
-
-def _why_none(table: pd.DataFrame, name: str, target: str) -> str:
-    if name == target:
-        return "is the target: what it is told by is the accuracy."
-    if name in IDENTIFIERS:
-        return "identifies rows and is no variable."
-    if name not in table:
-        return "is no column of the table, nor a pattern that fits one."
-    texts = [text for text in cell_texts(table[name]) if text is not None]
-    return f"holds text ('{texts[0]}'), where numbers are needed." if texts else "has no value."
 
 
 def draw_subjects(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, StrictFloat, StrictInt, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, ValidationError, model_validator
 from scipy.special import expit, softmax
 
 from neurocontrast.evaluation.designs import Block
@@ -40,9 +39,13 @@ _LINEAR = ("mean", "scale", "coefficients", "intercept", "shares")
 _GEOMETRY = ("centres", "scale", "axes", "variances", "remainder", "usual")
 
 
-@dataclass(frozen=True, eq=False)
-class FittedProbe:
-    """Standardisation and coefficients of a linear probe, and the meaning of its numbers."""
+class FittedProbe(BaseModel):
+    """Standardisation and coefficients of a linear probe, and the meaning of its numbers.
+
+    Arrays are in ``probe.npz``, and all else, with these names, is in ``probe.json``.
+    """
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     name: str
     """Kind of probe."""
@@ -51,30 +54,37 @@ class FittedProbe:
     kind: Kind
     classes: tuple[str, ...]
     """Classes of the target, of two the positive one last; empty for numbers."""
-    strength: float
+    strength: StrictFloat
     """Strength of the penalty, chosen on inner folds."""
-    threshold: float | str
-    """Probability from which a scan is positive, or the rule of the decision."""
-    mean: Floats
-    scale: Floats
+    threshold: StrictFloat | Literal["half", "prevalence"]
+    """Probability from which a scan is positive; for several classes, and numbers, the rule of the decision."""
+    mean: np.ndarray
+    scale: np.ndarray
     """Standardisation (p,) of the features."""
-    coefficients: Floats
-    intercept: Floats
+    coefficients: np.ndarray
+    intercept: np.ndarray
     """Coefficients (p, k) of the standardised features and intercepts (k,): k is the number of classes of several
     classes, else 1. They give numbers, or log-odds."""
-    shares: Floats
+    shares: np.ndarray
     """Shares (n classes,) of the classes among the scans that the probe was fitted on."""
-    encoder: str | None = None
+    encoder: str | None
     """Digest of the weights of the encoder; None if the embeddings do not say."""
-    trained_on: frozenset[str] = field(default_factory=frozenset)
+    trained_on: frozenset[str]
     """Digests of the subjects that the probe was fitted on."""
-    n_scans: int = 0
-    limits: tuple[float, float] | None = None
+    n_scans: StrictInt
+    limits: tuple[StrictFloat, StrictFloat] | None = None
     """Range in which predicted numbers are kept."""
     distribution: TrainingDistribution | None = None
     """Distribution of the training scans."""
     blocks: tuple[Block, ...] = ()
     """Blocks of joined features; empty for features of one encoder."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_fit(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Leave out a threshold that does not go with the kind of target, so that it counts as damaged."""
+        fits = isinstance(given.get("threshold"), str) != (given.get("kind") == "binary")
+        return given if fits else {**given, "threshold": None}
 
     @property
     def n_features(self) -> int:
@@ -140,58 +150,20 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     """
     folder = Path(folder)
     arrays = {name: getattr(probe, name) for name in _LINEAR}
-    parts: dict[str, Any] = {}
+    about: dict[str, Any] = {"format": _FORMAT, "neurocontrast": version()}
+    about |= probe.model_dump(mode="json", exclude={*_LINEAR, "blocks", "distribution", "trained_on"})
+    about |= {"n_features": probe.n_features, "n_subjects": len(probe.trained_on)}
+    about["positive"] = probe.classes[1] if probe.kind == "binary" else None
     if probe.blocks:
-        parts["blocks"] = [block._asdict() for block in probe.blocks]
+        about["blocks"] = [block._asdict() for block in probe.blocks]
     if probe.distribution is not None:
         arrays |= {f"inside_{name}": np.asarray(getattr(probe.distribution, name)) for name in _GEOMETRY}
-        parts["distribution"] = {"sites": list(probe.distribution.sites), "k_axes": len(probe.distribution.variances)}
+        about["distribution"] = {"sites": list(probe.distribution.sites)}
     with atomic_path(folder / _ARRAYS) as temporary:
         np.savez(temporary, **arrays)
-    described = {
-        "format": _FORMAT,
-        "neurocontrast": version(),
-        **{name: getattr(probe, name) for name in ("name", "target", "kind", "classes")},
-        "positive": probe.classes[1] if probe.kind == "binary" else None,
-        **{name: getattr(probe, name) for name in ("strength", "threshold", "n_features", "n_scans")},
-        "n_subjects": len(probe.trained_on),
-        "encoder": probe.encoder,
-        "limits": probe.limits,
-        **parts,
-        "trained_on": sorted(probe.trained_on),
-        "arrays": {"file": _ARRAYS, "sha256": digest_of_file(folder / _ARRAYS)},
-    }
-    write_json(folder / _DESCRIPTION, described)
-
-
-class _Distribution(BaseModel):
-    sites: tuple[str, ...]
-
-
-class _Description(BaseModel):
-    """The content of ``probe.json``."""
-
-    format: int
-    name: str
-    target: str
-    kind: Kind
-    classes: tuple[str, ...]
-    strength: StrictFloat
-    threshold: StrictFloat | Literal["half", "prevalence"]
-    encoder: str | None
-    blocks: tuple[Block, ...] = ()
-    trained_on: frozenset[str]
-    n_scans: StrictInt
-    limits: tuple[StrictFloat, StrictFloat] | None = None
-    arrays: dict[str, str]
-    distribution: _Distribution | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_fit(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Leave out a threshold that does not go with the kind of target, so that it counts as damaged."""
-        fits = isinstance(given.get("threshold"), str) != (given.get("kind") == "binary")
-        return given if fits else {**given, "threshold": None}
+    about |= {"trained_on": sorted(probe.trained_on)}
+    about["arrays"] = {"file": _ARRAYS, "sha256": digest_of_file(folder / _ARRAYS)}
+    write_json(folder / _DESCRIPTION, about)
 
 
 def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
@@ -204,18 +176,21 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
     """
     folder = _find(Path(path))
     about = _read_description(folder / _DESCRIPTION)
+    arrays = _read_arrays(folder / _ARRAYS, about["arrays"])
     try:
-        arrays = _read_arrays(folder / _ARRAYS, about)
         probe = _restored(about, arrays)
         with np.errstate(all="ignore"):  # arrays that do not fit fail on one row
             row = np.zeros((1, probe.n_features))
-            n_scores = len(about.classes) if about.kind == "multiclass" else 1
+            n_scores = len(probe.classes) if probe.kind == "multiclass" else 1
             # Intercepts of several probes, which an earlier version averaged, would be added up.
-            fits = len(probe.shares) == len(about.classes) and probe.intercept.shape == (n_scores,)
+            fits = len(probe.shares) == len(probe.classes) and probe.intercept.shape == (n_scores,)
             fits = fits and probe.coefficients.shape == (probe.n_features, n_scores) and probe.predict(row).size > 0
             fits = fits and "platt_slope" not in arrays  # what an earlier version stored of a support vector machine
             if probe.distribution is not None:
                 probe.distribution.percentiles(row)
+    except ValidationError as error:
+        wrong = ", ".join(dict.fromkeys(f"'{each['loc'][0]}'" for each in error.errors()))
+        raise CheckpointError(f"{folder / _DESCRIPTION}: {wrong} missing or damaged. {_REMEDY}") from None
     except DAMAGE:
         fits = False
     if not fits:
@@ -223,14 +198,15 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
     return probe
 
 
-def _restored(about: _Description, arrays: Mapping[str, Floats]) -> FittedProbe:
-    stored: dict[str, Any] = about.model_dump(exclude={"format", "arrays", "blocks", "distribution"})
-    stored |= {name: arrays[name] for name in _LINEAR} | {"blocks": about.blocks}
-    if about.distribution is not None:
+def _restored(about: Mapping[str, Any], arrays: Mapping[str, Floats]) -> FittedProbe:
+    distribution = None
+    if about.get("distribution") is not None:
         found: dict[str, Any] = {name: arrays[f"inside_{name}"] for name in _GEOMETRY}
         found["remainder"] = float(found["remainder"])
-        stored["distribution"] = TrainingDistribution(about.distribution.sites, **found)
-    return FittedProbe(**stored)
+        distribution = TrainingDistribution(tuple(about["distribution"]["sites"]), **found)
+    return FittedProbe.model_validate(
+        {**about, **{name: arrays[name] for name in _LINEAR}, "distribution": distribution}
+    )
 
 
 def _arrays(model: FittedModel) -> dict[str, Floats]:
@@ -262,22 +238,20 @@ def _find(path: Path) -> Path:
     )
 
 
-def _read_description(path: Path) -> _Description:
+def _read_description(path: Path) -> dict[str, Any]:
     content = read_json(path, error=CheckpointError, remedy=_REMEDY)
     found = content.get("format")
     if found != _FORMAT:
         raise CheckpointError(f"{path}: format {found!r} is not known (this version reads {_FORMAT}).")
-    try:
-        return _Description.model_validate(content)
-    except ValidationError as error:
-        wrong = ", ".join(dict.fromkeys(f"'{each['loc'][0]}'" for each in error.errors()))
-    raise CheckpointError(f"{path}: {wrong} missing or damaged. {_REMEDY}")
+    if not isinstance(content.get("arrays"), dict):
+        raise CheckpointError(f"{path}: 'arrays' missing or damaged. {_REMEDY}")
+    return content
 
 
-def _read_arrays(path: Path, about: _Description) -> dict[str, Floats]:
+def _read_arrays(path: Path, about: Mapping[str, Any]) -> dict[str, Floats]:
     if not path.is_file():
         raise CheckpointError(f"{path}: missing next to {_DESCRIPTION}. {_REMEDY}")
-    if digest_of_file(path) != about.arrays.get("sha256"):
+    if digest_of_file(path) != about.get("sha256"):
         raise CheckpointError(f"{path}: is not the file that {_DESCRIPTION} describes. {_REMEDY}")
     stored = read_arrays(path, error=CheckpointError, remedy=_REMEDY)
     return {name: array.astype(np.float64) for name, array in stored.items()}

@@ -78,11 +78,8 @@ def read_target(
 
 def _present(column: pd.Series) -> tuple[list[str | None], npt.NDArray[np.bool_], list[str]]:
     texts = cell_texts(column)
-    return (
-        texts,
-        np.array([text is not None for text in texts], dtype=bool),
-        [text for text in texts if text is not None],
-    )
+    kept = [text for text in texts if text is not None]
+    return texts, np.array([text is not None for text in texts], dtype=bool), kept
 
 
 def encode_target(table: pd.DataFrame, like: Target, *, parameter: str) -> tuple[Target, npt.NDArray[np.bool_]]:
@@ -123,14 +120,11 @@ def _is_control(label: str) -> bool:
 
 def _check_column(table: pd.DataFrame, name: str) -> None:
     choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
-    if name in IDENTIFIERS:
-        raise ConfigError(f"target '{name}': identifies scans and cannot be predicted. Choose of {one_of(choices)}.")
-    if _FEATURE.fullmatch(name):
-        raise ConfigError(f"target '{name}': is a feature of the embedding itself. Choose of {one_of(choices)}.")
-    if name not in table:
-        raise ConfigError(
-            f"target '{name}': there is no such column.{suggestion(name, choices)} Choose of {one_of(choices)}."
+    if name not in choices or _FEATURE.fullmatch(name):
+        what = (
+            "identifies scans, or is a feature of the embedding itself" if name in table else "there is no such column"
         )
+        raise ConfigError(f"target '{name}': {what}.{suggestion(name, choices)} Choose of {one_of(choices)}.")
 
 
 def _continuous(

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
-from pydantic import StrictFloat, StrictInt
+from pydantic import ConfigDict, StrictFloat, StrictInt
 
 from neurocontrast.evaluation import record
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, POOLED_ONLY, compute_metrics, finite_or_none
@@ -41,8 +41,9 @@ class LearningPoint(record.Section):
 
 
 class LearningCurve(Part):
-    """Points of the embedding (`metrics`) and of the other models, by metric."""
+    """Points of the embedding (`metrics`) and of the other models, by metric; further models are further keys."""
 
+    model_config = ConfigDict(frozen=True, protected_namespaces=(), extra="allow")
     key = "learning_curve"
 
     sizes: list[StrictInt] = []

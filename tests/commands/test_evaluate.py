@@ -237,7 +237,7 @@ def test_warnings_are_told_before_the_work(embeddings, tmp_path):
         ({"n_folds": "many"}, "n_folds: .*integer.*'many'"),
         ({"confidence_level": 95}, "confidence_level: must be less than 1, found 95"),
         ({"C": [1.0, -1.0]}, "C: must be a list of positive, finite numbers"),
-        ({"target": "diagnose"}, "Did you mean 'diagnosis'"),
+        ({"target": "diagnose"}, "emb.parquet has no column 'diagnose'. Did you mean 'diagnosis'"),
         ({"n_repeats": 2, "splits": "leave-site-out"}, "n_repeats"),
         ({"positive": "patiens"}, "Did you mean 'patient'"),
         ({"n_folds": 1, "seed": -1}, "(?s)n_folds.*seed"),

@@ -6,6 +6,8 @@ import numpy as np
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, planning, run_study
 from neurocontrast.evaluation.models import ProbeModel, Rival
+from neurocontrast.findings import measure
+from neurocontrast.findings.learning import LearningCurve
 from tests.evaluation.quick import QUICK
 
 FAST = {**QUICK, "n_bootstraps": 50, "C": (1e-2,)}
@@ -36,3 +38,11 @@ def test_a_model_from_outside_is_fitted_compared_and_written(make_cohort, monkey
     assert {"noise_auc", "baseline_auc"} <= set(found.tables["folds"])
     assert "noise_score" in found.tables["predictions"]
     assert found.evaluation.metrics == before.evaluation.metrics
+
+
+def test_its_learning_curve_is_written_too(make_cohort, monkeypatch):
+    cohort = make_cohort(60)
+    monkeypatch.setattr(planning, "MODELS", (*planning.MODELS, make_noise))
+    settings = EvaluationSettings(**FAST, train_sizes=(20,), n_draws=1)
+    found = measure(plan_study(cohort.table, cohort.features, settings=settings)).evaluation
+    assert found.part(LearningCurve).model_extra["noise"]["auc"][0]["n_train"] == 20

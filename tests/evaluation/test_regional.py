@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.linear_model import RidgeCV
@@ -11,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings
 from neurocontrast.evaluation.study import plan_study, run_study
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import DataError
 from tests.evaluation.quick import QUICK
 
 FAST = {**QUICK, "n_bootstraps": 50, "C": (1e-3, 1e-1, 10.0), "alpha": (1.0, 100.0)}
@@ -57,20 +59,9 @@ def test_a_missing_volume_is_filled_from_training(volumes):
     assert run_study(study_of(volumes)).evaluation.content()["regional"]["mae"]["pooled"] < 10
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (
-            ("volume_*",),
-            r"regional: 'volume_\*' is no column of the table, nor a pattern .* Columns of numbers: .*vol_0",
-        ),
-        (("vol_atlas",), r"regional: 'vol_atlas' holds text \('aparc'\), where numbers are needed"),
-        (("age",), "regional: 'age' is the target"),
-        (("vol_0", "session"), "regional: 'session' identifies rows"),
-    ],
-)
-def test_what_is_no_column_of_numbers_is_refused(volumes, names, message):
-    with pytest.raises(ConfigError, match=message):
+@pytest.mark.parametrize("names", [("volume_*",), ("vol_atlas",), ("age",), ("vol_0", "session")])
+def test_what_is_no_column_of_numbers_is_refused(volumes, names):
+    with pytest.raises(DataError, match=rf"regional: .* has no column '{re.escape(names[-1])}'.*'vol_0'"):
         study_of(volumes, regional=names)
 
 

@@ -66,7 +66,7 @@ def test_missing_values_of_a_table_are_missing():
     [
         ({"diagnosis": ["a", "b"]}, {"name": "diagnose"}, ConfigError, "Did you mean 'diagnosis'"),
         ({"dx": ["a", "b"]}, {"name": "participant_id"}, ConfigError, "identifies scans"),
-        ({"dx": ["a", "b"]}, {"name": "feature_0003"}, ConfigError, "feature of the embedding"),
+        ({"dx": ["a", "b"]}, {"name": "feature_0003"}, ConfigError, "there is no such column"),
         ({"dx": ["a", "a"]}, {"name": "dx"}, DataError, "the one value 'a' in all 2 scans"),
         ({"age": [5.0, 5.0]}, {"name": "age"}, DataError, "the one value 5 in all 2 scans"),
         ({"dx": [None, None]}, {"name": "dx"}, DataError, "missing in all 2 scans"),

@@ -4,7 +4,7 @@ A new model is a file here with a function ``make(study)``, and a line of `MODEL
 added to the study by the command that has them (`Study.with_model`).
 """
 
-from neurocontrast.evaluation.models import covariates, embedding, regional
+from neurocontrast.evaluation.models import covariates, regional
 from neurocontrast.evaluation.models.model import (
     ConstantModel,
     GivenModel,
@@ -17,5 +17,5 @@ from neurocontrast.evaluation.models.model import (
 
 __all__ = ["MODELS", "ConstantModel", "GivenModel", "Model", "ProbeModel", "Rival", "cross_validate", "split_seed"]
 
-MODELS = (embedding.make, covariates.make, regional.make)
-"""Each returns its model of a study, or None where the settings or the table have no use for it."""
+MODELS = (covariates.make, regional.make)
+"""What the embedding is compared with: each returns its model of a study, or None without a use for it."""

@@ -11,16 +11,8 @@ import pytest
 from neurocontrast.findings import open_folder
 from neurocontrast.findings.methods import write_methods
 from neurocontrast.findings.prose import permutation_result
-from neurocontrast.findings.result import say_result
 from neurocontrast.page.blocks import Citations
-
-
-def say_plainly(files):
-    return say_result(files, "plain")
-
-
-def say_for_reviewer(files):
-    return say_result(files, "reviewer")
+from tests.findings.show.sentences import say_for_reviewer
 
 
 @pytest.fixture

@@ -7,18 +7,11 @@ from neurocontrast.findings.prose import kernel_text, loss_citations, objective_
 from neurocontrast.findings.result import list_warnings, say_result
 from neurocontrast.page.blocks import Citations
 from neurocontrast.page.wording import DASH, interval_text, number_text, shorten_paths
+from tests.findings.show.sentences import say_for_reviewer, say_plainly
 
 
 def methods_of(files) -> str:
     return " ".join(text for _, text in write_methods(files, Citations()))
-
-
-def say_plainly(files):
-    return say_result(files, "plain")
-
-
-def say_for_reviewer(files):
-    return say_result(files, "reviewer")
 
 
 @pytest.fixture

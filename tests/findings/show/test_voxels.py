@@ -12,18 +12,11 @@ from neurocontrast.findings.external.show import external_part
 from neurocontrast.findings.groups import table_folds
 from neurocontrast.findings.methods import write_methods
 from neurocontrast.findings.prose import splits_text
-from neurocontrast.findings.result import draw_headline, say_result, table_metrics
+from neurocontrast.findings.result import draw_headline, table_metrics
 from neurocontrast.page.blocks import Citations
+from tests.findings.show.sentences import say_for_reviewer, say_plainly
 
 ABOUT = {"spacing_mm": 4, "mask": "MNI152 brain", "n_voxels": 29398, "n_components": 60, "standardised": "each scan"}
-
-
-def say_plainly(files):
-    return say_result(files, "plain")
-
-
-def say_for_reviewer(files):
-    return say_result(files, "reviewer")
 
 
 @pytest.fixture

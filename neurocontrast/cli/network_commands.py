@@ -169,26 +169,24 @@ def explain(
 
 def bundle(
     given: Given,
-    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`, of scans or measures.")],
+    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`, of scans.")],
     out: Annotated[Path, option("Folder to make.")],
     evaluation: Annotated[Path | None, argument("EVAL", "Evaluation whose probe is included.")] = None,
     licence: Annotated[Path | None, option("Text file with the licence of the weights.")] = None,
-    torchscript: Annotated[bool, option("Also write models/model.ts.", "--torchscript")] = False,
     outside_percentile: Annotated[
         float, option("Percentile of training distances beyond which scans are outside.")
     ] = 97.5,
     overwrite: Overwrite = False,
 ) -> Result:
     """Write an encoder, and the probe of an evaluation, as a MONAI bundle that runs without neurocontrast."""
+    del given
     folder = neurocontrast.bundle(
         run,
         evaluation,
         out=out,
         licence=licence,
-        torchscript=torchscript,
         outside_percentile=outside_percentile,
         overwrite=overwrite,
-        progress=given.progress,
     )
     about = read_json(folder / "configs" / "metadata.json")
     note = f"Next, in {folder}: python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir PLACE"

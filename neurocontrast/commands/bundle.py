@@ -10,22 +10,19 @@ from typing import Any
 
 import torch
 
-from neurocontrast.bundling.contents import MARKER, Samples, probe_state, texts_of
+from neurocontrast.bundling.contents import MARKER, probe_state, texts_of
 from neurocontrast.config import DataSettings
-from neurocontrast.data.sources import brains_of_run
-from neurocontrast.encoders import Encoder, load_encoder
+from neurocontrast.data.sources import RegionalMeasures, brains_of_run
+from neurocontrast.encoders import load_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.record import FILE, Evaluation, read_evaluation
 from neurocontrast.evaluation.rows import check_same_encoder
-from neurocontrast.exceptions import CheckpointError, ConfigError
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder
-from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import version
 from neurocontrast.runs.folder import read_provenance
 
 __all__ = ["bundle"]
-
-_TOLERANCE = 1e-4
 
 
 def bundle(
@@ -34,10 +31,8 @@ def bundle(
     *,
     out: str | os.PathLike[str],
     licence: str | os.PathLike[str] | None = None,
-    torchscript: bool = False,
     outside_percentile: float = 97.5,
     overwrite: bool = False,
-    progress: Progress = SILENT,
 ) -> Path:
     """Write a run's encoder as a MONAI bundle, which runs without neurocontrast, and return its folder.
 
@@ -48,7 +43,7 @@ def bundle(
     Parameters
     ----------
     run : path
-        Run directory of scans or regional measures, or any folder with ``encoder.json``.
+        Run directory of scans, or any folder with ``encoder.json``.
     evaluation : path, optional
         Evaluation directory whose probe was fitted on the run's features.
     out : path
@@ -56,15 +51,10 @@ def bundle(
     licence : path, optional
         Text file with the licence of the weights, put before that of the code in ``docs/license.txt``. What the data
         were shared under may bind it.
-    torchscript : bool
-        Whether the encoder is written as ``models/model.ts`` too. It is refused where features differ by more than 1e-4
-        of the largest.
     outside_percentile : float, default=97.5
         Percentile of training scans' own distances beyond which a scan is called outside.
     overwrite : bool
         Whether a bundle in `out` is replaced.
-    progress : Progress
-        Receives progress messages.
 
     Raises
     ------
@@ -79,10 +69,13 @@ def bundle(
     check_output_folder(target, overwrite=overwrite, marker=MARKER, what="a bundle")
     encoder, contract = load_encoder(folder)
     source = brains_of_run(folder, contract, DataSettings(), what="a bundle is made of an encoder of brains")
-    samples = Samples.of(source)
+    if isinstance(source, RegionalMeasures):
+        raise ConfigError(
+            f"{folder}: a bundle reads scans, and this run was trained on regional measures. Use `predict`."
+        )
     probe = None if evaluation is None else _probe_of(Path(evaluation), contract)
     texts = texts_of(
-        samples,
+        source,
         encoder,
         contract,
         read_provenance(folder) if (folder / "provenance.json").is_file() else {},
@@ -99,9 +92,6 @@ def bundle(
         torch.save(encoder.state_dict(), made / "models" / "model.pt")
         if probe is not None:
             torch.save(probe_state(probe), made / "models" / "probe.pt")
-        if torchscript:
-            progress.message("Tracing the encoder, and comparing what the trace makes of another sample.")
-            _write_torchscript(encoder, (len(samples.channels), *samples.shape), made / "models" / "model.ts")
     return target
 
 
@@ -143,16 +133,3 @@ def _licences(licence: str | os.PathLike[str] | None) -> str:
     found = (each.read_text("licenses/LICENSE") for each in metadata.distributions(name="neurocontrast"))
     of_code = next((text for text in found if text), "BSD-3-Clause")
     return f"{of_weights}\n\n---\n\nThe code in scripts/, of neurocontrast {version()}:\n\n{of_code.strip()}\n"
-
-
-def _write_torchscript(encoder: Encoder, shape: tuple[int, ...], path: Path) -> None:
-    """Trace the encoder on a random sample, and compare what it makes of another one."""
-    generator = torch.Generator().manual_seed(0)
-    first, second = (torch.randn((1, *shape), generator=generator) for _ in range(2))
-    with torch.inference_mode(False), torch.no_grad():
-        traced = torch.jit.trace(encoder, first)
-        wanted = encoder(second)
-        apart = float((traced(second) - wanted).abs().max() / wanted.abs().max().clamp(min=1e-12))
-    if not apart <= _TOLERANCE:
-        raise CheckpointError(f"torchscript: features differ by {apart:.2g} of the largest. Bundle without it.")
-    traced.save(str(path))

@@ -134,5 +134,6 @@ def test_explain_refuses_a_run_of_images(road, tmp_path, capsys):
     folder = road[0]
     arguments = ["explain", folder / "EVAL", "--run", folder / "RUN"]
     arguments += ["--participants", folder / "digits" / "participants.tsv", "--out", tmp_path / "out"]
+    arguments += ["--positive", "digit 1"]
     refused(arguments, capsys, "explain maps where in a brain", "trained on natural images")
     assert not (tmp_path / "out").exists()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from neurocontrast.data.natural.checking import RECORD_NAME, doubt_about_copies
@@ -110,9 +108,6 @@ def _write_store(read: Callable[[int], Pixels], table: pd.DataFrame, folder: Pat
         problems.raise_if_any()
         raise DataError("images: there is none.")
     problems.found.clear()
-    n_bytes, free = len(names) * int(np.prod(shape)), shutil.disk_usage(folder).free
-    if n_bytes > free:
-        raise DataError(f"images.npy needs {n_bytes / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free there.")
 
     def images() -> Iterator[Pixels]:
         for name, image in readable():

@@ -16,7 +16,7 @@ from neurocontrast.progress import SILENT, Progress, Task
 
 __all__ = ["console_progress"]
 
-_SECONDS_BETWEEN_LINES = 15.0
+_SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_OF_SPEED = 3600.0
 
 
@@ -104,10 +104,16 @@ class _BarTask:
 
 
 class _Lines(_Messages):
-    """A line now and then, so that a log stays readable."""
+    """A line at the beginning and now and then, so that a log stays readable."""
+
+    _has_begun = False
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
+        if not self._has_begun:
+            of_total = "" if total is None else f", {total} {unit}"
+            self._console.print(f"{description} …{of_total}", markup=False, soft_wrap=True)
+        self._has_begun = True
         task = _LineTask(self._console, description, total, unit)
         yield task
         task.finish()

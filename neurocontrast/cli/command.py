@@ -45,6 +45,9 @@ def argument(metavar: str, help: str) -> Any:
     return typer.Argument(help=help, metavar=metavar)
 
 
+_SECTIONS = {"evaluate": "evaluation", "finetune": "evaluation", "compare": "evaluation", "explain": "explanation",
+             "embed": "embedding"}  # fmt: skip
+"""The section of the configuration whose keys a command's messages name without it."""
 Overwrite = Annotated[bool, option("Replace what an earlier call of this command wrote.", "--overwrite")]
 Table = Annotated[Path, argument("PARTICIPANTS.tsv", "Table with one row per scan.")]
 Participants = Annotated[Path, option("Table with one row per scan.", metavar="PARTICIPANTS.tsv")]
@@ -98,7 +101,7 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
         try:
             result = function(given, **options)
         except NeurocontrastError as error:
-            error.args = (in_flags(str(error), own), *error.args[1:])
+            error.args = (in_flags(str(error), own, _SECTIONS.get(function.__name__, "")), *error.args[1:])
             raise
         show_result(result, as_json=given.as_json)
         if result.exit_code:
@@ -109,11 +112,13 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
     return run
 
 
-def in_flags(message: str, parameters: Mapping[str, inspect.Parameter]) -> str:
+def in_flags(message: str, parameters: Mapping[str, inspect.Parameter], section: str = "") -> str:
     """Return a message that names parameters as Python does, with the flags of a command in their place.
 
     ``out: …`` at the beginning of a line becomes ``--out: …``, ``overwrite=True`` becomes ``--overwrite``, and
-    ``n_workers=1`` becomes ``--n-workers 1``. A flag that the message names already is left alone.
+    ``n_workers=1`` becomes ``--n-workers 1``. A key of the command's `section` of the configuration that has no flag,
+    such as ``harmonise=none``, becomes ``--set evaluation.harmonise=none``. A flag that the message names already is
+    left alone.
     """
     for name, parameter in parameters.items():
         flag = f"--{name.replace('_', '-')}"
@@ -123,4 +128,13 @@ def in_flags(message: str, parameters: Mapping[str, inspect.Parameter]) -> str:
             message = re.sub(rf"(?<![\w.]){name}=True\b", flag, message)
             message = re.sub(rf"(?<![\w.]){name}=False\b", f"--no-{flag[2:]}", message)
             message = re.sub(rf"(?<![\w.]){name}=(?=\w)", f"{flag} ", message)
+    for name in _keys_of(section) - parameters.keys():
+        message = re.sub(rf"(?<![\w.-]){name}=(?=[\w\[{{])", f"--set {section}.{name}=", message)
     return message
+
+
+def _keys_of(section: str) -> set[str]:
+    """Return the keys of a section of the configuration; none for ""."""
+    from neurocontrast.config import Config
+
+    return set(Config.model_fields[section].annotation.model_fields) if section else set()  # type: ignore[union-attr]

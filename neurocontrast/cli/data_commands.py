@@ -62,7 +62,8 @@ def _cohort_result(participants: Path) -> Result:
 
     counts = summarise(read_cohort(participants, check_images=False))
     table = counts.rename_axis("").reset_index()
-    return Result({"counts": counts.to_dict("index")}, participants.name, table, path=participants)
+    following = ("check", participants)
+    return Result({"counts": counts.to_dict("index")}, participants.name, table, next=following, path=participants)
 
 
 def convert(
@@ -98,7 +99,7 @@ def convert(
         progress=given.progress,
     )
     notes = ["These images hold faces; the images of `prepare` do not."]
-    return Result({"tree": str(tree)}, f"A BIDS tree: neurocontrast index {tree}", notes=notes, path=tree)
+    return Result({"tree": str(tree)}, "A BIDS tree.", notes=notes, next=("index", tree), path=tree)
 
 
 def index(
@@ -147,7 +148,20 @@ def index(
     notes = ["Scans with: " + ", ".join(f"{name} {n}" for name, n in known.items()) + "."]
     notes += found.index.notes + _notes_of_measures(found)
     facts |= {f"with_{name}": n for name, n in known.items()}
-    return Result(facts, title, notes=notes, path=found.path)
+    if found.measures is not None:
+        following: tuple[object, ...] = (
+            "pretrain",
+            "--config",
+            "measures",
+            "--participants",
+            found.path,
+            "--out",
+            "run",
+        )
+    else:
+        is_raw = found.index.layout in ("bids", "ixi")
+        following = ("prepare", found.path, "--out", "brains") if is_raw else ("check", found.path)
+    return Result(facts, title, notes=notes, next=following, path=found.path)
 
 
 def _notes_of_measures(found: Indexed) -> list[str]:
@@ -199,7 +213,8 @@ def prepare(
         progress=given.progress,
     )
     notes = ["Raw inputs hold faces; the images that were written do not."]
-    return Result({"participants": str(table)}, "Brains in MNI space.", notes=notes, path=table)
+    following = ("qc", table, "--out", out / "qc")
+    return Result({"participants": str(table)}, "Brains in MNI space.", notes=notes, next=following, path=table)
 
 
 def qc(
@@ -226,9 +241,14 @@ def qc(
     more = [f"… and {len(notes) - 20} more"] if len(notes) > 20 else []
     title = f"{len(flagged)} of {len(found.table)} scans are flagged."
     code = 1 if found.n_unreadable else 0
-    rated = f"With your ratings: {found.rated}. In pretrain, --set data.where.qc_rating.not=[fail] leaves scans out."
-    notes = [*notes[:20], *more, *([rated] if found.rated else [])]
-    return Result(facts, title, notes=notes, path=found.page, exit_code=code)
+    if found.rated is None:
+        following: list[object] = ["qc", participants, "--out", out, "--ratings", "ratings.tsv"]
+        more += ["Rate the scans in qc.html and download ratings.tsv."]
+    else:
+        chosen = ["--set", "data.where.qc_rating.not=[fail]"]
+        following = ["pretrain", "--config", "small", "--participants", found.rated, *chosen, "--out", "run"]
+    notes = [*notes[:20], *more]
+    return Result(facts, title, notes=notes, next=following, path=found.page, exit_code=code)
 
 
 def check(
@@ -269,6 +289,10 @@ def check(
         overwrite=overwrite,
         progress=given.progress,
     )
-    return Result(
-        found.facts(), notes=[found.to_text()], path=found.good, exit_code=0 if found.passed or found.good else 2
-    )
+    notes = [found.to_text()]
+    if not (found.passed or found.good):
+        following: tuple[object, ...] = ("check", participants, "--write-good", "good.tsv")
+        return Result(found.facts(), notes=notes, next=following, exit_code=2)
+    recipe = "natural/simclr" if found.kind == "images" else "small"
+    following = ("pretrain", "--config", recipe, "--participants", found.good or participants, "--out", "run")
+    return Result(found.facts(), notes=notes, next=following, path=found.good)

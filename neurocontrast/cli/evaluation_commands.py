@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +24,7 @@ __all__ = [
     "compare",
     "comparison_result",
     "evaluate",
+    "evaluation_of",
     "evaluation_result",
     "join",
     "new_site_lines",
@@ -58,7 +59,14 @@ def join(
     blocks = {name: block["n_features"] for name, block in read.info["run"]["blocks"].items()}
     listed = ", ".join(f"{name} {n:,}" for name, n in blocks.items())
     title = f"{len(read.table):,} scans, {read.features.shape[1]:,} features each: {listed}"
-    return Result({"n_scans": len(read.table), "blocks": blocks}, title, path=path)
+    following = evaluation_of(path, read.table.columns)
+    return Result({"n_scans": len(read.table), "blocks": blocks}, title, next=following, path=path)
+
+
+def evaluation_of(embeddings: Path, columns: Collection[str]) -> tuple[object, ...]:
+    """Return the words of the command that evaluates embeddings, with a target that their table has."""
+    target = next((name for name in ("diagnosis", "age", "sex", "label") if name in columns), "COLUMN")
+    return "evaluate", embeddings, "--target", target, "--out", "evaluation"
 
 
 def evaluate(
@@ -226,8 +234,9 @@ def evaluation_result(folder: Path) -> Result:
     n = len(read.warnings)
     warnings = [f"{n} warning{'' if n == 1 else 's'}: read them in the report."] if n else []
     facts = {"target": read.target, "metric": metric, "models": found, "n_warnings": n}
-    notes = [*new_site_lines(read), *warnings, f"Next: neurocontrast report {folder}"]
-    return Result(facts, f"{read.target}, {read.splits}", pd.DataFrame(rows), notes, folder)
+    notes = [*new_site_lines(read), *warnings]
+    title = f"{read.target}, {read.splits}"
+    return Result(facts, title, pd.DataFrame(rows), notes, next=("report", folder), path=folder)
 
 
 def comparison_result(folder: Path) -> Result:

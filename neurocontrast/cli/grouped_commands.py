@@ -46,7 +46,8 @@ def import_weights(
     about = read_json(folder / "encoder.json")
     facts = {key: about[key] for key in ("imported", "n_features", "n_channels", "preprocessing")}
     title = f"{about['imported']['title']}: {about['n_features']:,} features"
-    return Result({**facts, "has_head": "head" in about}, title, path=folder)
+    following = ("embed", folder, "--participants", "PARTICIPANTS.tsv", "--out", "embeddings.parquet")
+    return Result({**facts, "has_head": "head" in about}, title, next=following, path=folder)
 
 
 def export_weights(
@@ -139,7 +140,8 @@ def copy_recipe(
         raise ConfigError(f"'{schema}' exists and is no schema of configurations. Copy into another folder.")
     write_text(schema, made)
     write_text(target, f"# yaml-language-server: $schema={_SCHEMA}\n{source.read_text(encoding='utf-8')}")
-    return Result({"schema": str(schema)}, path=target)
+    following = ("pretrain", "--config", target, "--participants", "PARTICIPANTS.tsv", "--out", "run")
+    return Result({"schema": str(schema)}, next=following, path=target)
 
 
 def show_schema(given: Given) -> Result:

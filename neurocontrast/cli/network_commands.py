@@ -19,7 +19,7 @@ from neurocontrast.cli.command import (
     argument,
     option,
 )
-from neurocontrast.cli.evaluation_commands import evaluation_result
+from neurocontrast.cli.evaluation_commands import evaluation_of, evaluation_result
 from neurocontrast.cli.output import Result
 from neurocontrast.reading import read_json
 
@@ -64,7 +64,9 @@ def pretrain(
         for name, value in last.items()
         if name.startswith(("epoch", "train_loss", "val_loss", "probe_")) or name.endswith("_effective_rank")
     }
-    return Result({"last_epoch": last}, "The last epoch", pd.DataFrame(shown) if last else None, path=run)
+    following = ("embed", run, "--participants", "PARTICIPANTS.tsv", "--out", "embeddings.parquet")
+    table = pd.DataFrame(shown) if last else None
+    return Result({"last_epoch": last}, "The last epoch" if last else "", table, next=following, path=run)
 
 
 def embed(
@@ -93,7 +95,8 @@ def embed(
     found = pyarrow.parquet.read_metadata(written)
     n_features = sum(name.startswith("feature_") for name in found.schema.names)
     facts = {"n_scans": found.num_rows, "n_features": n_features}
-    return Result(facts, f"{found.num_rows:,} embedded, {n_features:,} features each", path=written)
+    title = f"{found.num_rows:,} embedded, {n_features:,} features each"
+    return Result(facts, title, next=evaluation_of(written, found.schema.names), path=written)
 
 
 def finetune(
@@ -164,7 +167,7 @@ def explain(
     facts = {key: about[key] for key in ("target", "n_subjects", "quantity", "top_regions")}
     table = pd.DataFrame(about["top_regions"])[:5] if about["top_regions"] else None
     title = f"{about['target']}: {about['quantity']}, {about['n_subjects']} subjects"
-    return Result(facts, title, table, path=folder / about["map"])
+    return Result(facts, title, table, next=("report", evaluation), path=folder / about["map"])
 
 
 def bundle(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ class Result:
     notes: list[str] = field(default_factory=list)
     path: Path | None = None  # the file to open, or the folder that was written
     exit_code: int = 0  # 1 where a part failed, 2 where the input is bad
+    next: Sequence[object] = ()  # the words of the command that comes next, without the program
 
 
 def print_line(content: Mapping[str, Any]) -> None:
@@ -50,7 +52,7 @@ def print_line(content: Mapping[str, Any]) -> None:
 
 
 def show_result(result: Result, *, as_json: bool = False) -> None:
-    """Print a result: a table on a terminal, plain lines in a pipe, or JSON; the path comes last.
+    """Print a result: a table on a terminal, plain lines in a pipe, or JSON; the next command and the path come last.
 
     Of several processes of a run the first prints.
     """
@@ -67,7 +69,8 @@ def show_result(result: Result, *, as_json: bool = False) -> None:
         _show_table(result.table, title=result.title, console=console)
     elif result.title:
         console.print(Text(result.title, style="bold"), soft_wrap=True)
-    for line in [*result.notes, *([] if result.path is None else [str(result.path)])]:
+    following = [f"Next: neurocontrast {shlex.join(map(str, result.next))}"] if result.next else []
+    for line in [*result.notes, *following, *([] if result.path is None else [str(result.path)])]:
         console.print(Text(line), soft_wrap=True)
 
 

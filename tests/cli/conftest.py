@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,7 @@ class Study:
 
     folder: Path
     codes: dict[str, int]
+    said: dict[str, list[str]]
 
     def path(self, name: str) -> str:
         """Return a path in the study's folder."""
@@ -57,4 +60,9 @@ def study(tmp_path_factory) -> Study:
         "report": ["report", at["EVAL"]],
         "compare": ["compare", at["EVAL"], at["AGAIN"], "--out", at["BOTH"], *FEW],
     }
-    return Study(folder, {name: run([*arguments, "--quiet"]) for name, arguments in commands.items()})
+    codes, said = {}, {}
+    for name, arguments in commands.items():
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            codes[name] = run([*arguments, "--quiet"])
+        said[name] = out.getvalue().splitlines()
+    return Study(folder, codes, said)

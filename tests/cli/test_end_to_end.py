@@ -1,14 +1,36 @@
 """The whole path, command by command, as the README tells it."""
 
 import json
+import shlex
+from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from neurocontrast.cli import run
 
 
 def test_every_command_succeeds_in_turn(study):
     assert study.codes == dict.fromkeys(study.codes, 0)
+
+
+@pytest.mark.parametrize(
+    ("command", "following"),
+    [
+        ("simulate", "check"),
+        ("check", "pretrain"),
+        ("pretrain", "embed"),
+        ("embed", "evaluate"),
+        ("evaluate", "report"),
+    ],
+)
+def test_a_command_ends_with_the_next_one_and_with_paths_that_are_there(study, command, following, capsys):
+    (line,) = [line for line in study.said[command] if line.startswith("Next: ")]
+    program, name, *words = shlex.split(line.removeprefix("Next: "))
+    assert (program, name) == ("neurocontrast", following)
+    assert any(Path(word).exists() for word in words), line
+    assert run([name, *words, "--help"]) == 0  # options and arguments are known
+    assert "Usage" in capsys.readouterr().out
 
 
 def test_every_command_leaves_its_files_and_nothing_else(study):

@@ -132,7 +132,7 @@ def test_a_table_of_the_other_kind_is_told_by_every_command(road, study, tmp_pat
 
 def test_explain_refuses_a_run_of_images(road, tmp_path, capsys):
     folder = road[0]
-    arguments = ["explain", folder / "EVAL", "--run", folder / "RUN"]
+    arguments = ["explain", folder / "EVAL", "--positive", "digit 0", "--run", folder / "RUN"]
     arguments += ["--participants", folder / "digits" / "participants.tsv", "--out", tmp_path / "out"]
     arguments += ["--positive", "digit 1"]
     refused(arguments, capsys, "explain maps where in a brain", "trained on natural images")

@@ -7,6 +7,7 @@ import pytest
 from neurocontrast.cli import run
 from neurocontrast.cli.command import in_flags
 from neurocontrast.cli.data_commands import convert
+from neurocontrast.cli.evaluation_commands import evaluate
 from neurocontrast.exceptions import DataError
 
 NUMBERS = {"n_folds": 7, "n_repeats": 3, "seed": 9}
@@ -99,3 +100,10 @@ def test_a_wrong_option_is_named_by_its_key(capsys, tmp_path):
 )
 def test_messages_name_options_as_flags(message, shown):
     assert in_flags(message, inspect.signature(convert, eval_str=True).parameters) == shown
+
+
+def test_messages_name_keys_without_a_flag_by_set():
+    parameters = inspect.signature(evaluate, eval_str=True).parameters
+    said = "Set n_folds=3 or harmonise=none, not {'kind': 1}; evaluation.kind=binary."
+    shown = "Set --n-folds 3 or --set evaluation.harmonise=none, not {'kind': 1}; evaluation.kind=binary."
+    assert in_flags(said, parameters, "evaluation") == shown

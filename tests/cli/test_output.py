@@ -20,19 +20,22 @@ def test_plain_lines_say_where_the_work_is(monkeypatch):
         for _ in range(4):
             task.advance(loss=0.123456)
     lines = console.file.getvalue().splitlines()
-    assert lines[0].startswith("epoch 1: 1/4 batches")
-    assert "left" in lines[0]
-    assert "loss 0.1235" in lines[0]
+    assert lines[0] == "epoch 1 …, 4 batches"
+    assert lines[1].startswith("epoch 1: 1/4 batches")
+    assert "left" in lines[1]
+    assert "loss 0.1235" in lines[1]
     assert lines[-1].startswith("epoch 1: 4/4 batches")
-    assert len(lines) == 4
+    assert len(lines) == 5
 
 
 def test_plain_lines_stay_few_when_the_work_is_quick():
     console = _console(terminal=False)
-    with module._Lines(console).task("scans", 1000, "scans") as task:
-        for _ in range(1000):
-            task.advance()
-    assert len(console.file.getvalue().splitlines()) == 1
+    lines = module._Lines(console)
+    for _ in range(2):
+        with lines.task("scans", 1000, "scans") as task:
+            for _ in range(1000):
+                task.advance()
+    assert len(console.file.getvalue().splitlines()) == 3  # the first says before it begins that there is work
 
 
 @pytest.mark.parametrize("total", [3, None])

@@ -143,7 +143,9 @@ def test_ratings_of_the_page_become_a_column_by_which_scans_are_left_out(study, 
     ratings.write_text(f"{header}{names[1]}\t\tfail\n{names[0]}\t\tdoubt\n")
     out = found.page.parent
     assert run(["qc", str(table), "--out", str(out), "--ratings", str(ratings), "-q"]) == 0
-    assert f"With your ratings: {out / 'participants.tsv'}" in capsys.readouterr().out
+    assert (
+        f"--participants {out / 'participants.tsv'} --set 'data.where.qc_rating.not=[fail]'" in capsys.readouterr().out
+    )
     rated = read_cohort(out / "participants.tsv")
     assert rated.table["qc_rating"].fillna("n/a").tolist() == ["doubt", "fail", *["n/a"] * 10]
     assert rated.simulated

@@ -42,7 +42,7 @@ class PatientAlignment(Objective):
             return pairs.mean(w).clamp_max(highest), pairs.log_sum_exp()
 
         similarity, sums = pool.each_anchor(of_anchors)
-        return {"alignment": -similarity.mean(), "uniformity": sums.mean()}
+        return {"alignment": -pool.mean(similarity), "uniformity": pool.mean(sums)}
 
 
 loss = PatientAlignment(Gaussian("age", sigma=5.0), enough=0.6)
@@ -56,6 +56,7 @@ print(loss)
 age = torch.rand(60, generator=torch.Generator().manual_seed(0)) * 60 + 20
 views = torch.randn(2, 60, 8, generator=torch.Generator().manual_seed(1))
 print({name: round(float(part), 3) for name, part in loss.terms(*views, {"age": age}).items()})
+print("values of anchors:", tuple(loss(*views, {"age": age}, reduction="none").shape))
 try:
     PatientAlignment(Gaussian("age", sigma=5.0), enough=-1.0)
 except Exception as error:

@@ -1,13 +1,15 @@
 """A loss from outside the package: one class, whose keys a configuration checks, and that trains like any other."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 import torch
 
 import neurocontrast
 from neurocontrast.config import as_config, build_objective, load_config
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels.factors import KernelSettings
 from neurocontrast.losses import LossSettings, Objective
 from neurocontrast.losses.core import Pool
@@ -30,7 +32,7 @@ class Attraction(Objective):
     def parts(self, pool: Pool) -> dict[str, torch.Tensor]:
         """The one part."""
         (similarity,) = pool.each_anchor(lambda pairs: (pairs.mean(pairs.weights(self.kernel)),))
-        return {"attraction": -self.power * similarity.mean()}
+        return {"attraction": -self.power * pool.mean(similarity)}
 
 
 def test_a_configuration_builds_it():
@@ -40,6 +42,20 @@ def test_a_configuration_builds_it():
     assert (loss.power, loss.columns) == (2.0, {"age": "continuous"})
     z = torch.eye(2)
     assert loss(z, z, {"age": torch.tensor([20.0, 60.0])}).item() == pytest.approx(-2.0)
+
+
+def test_the_losses_of_the_page_are_what_they_say():
+    page = (Path(neurocontrast.__file__).parents[1] / "docs" / "losses.md").read_text()
+    names = {"__name__": __name__}
+    for snippet in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(compile(snippet, "losses.md", "exec"), names)
+    loss, z, years = names["AgeGap"]("age"), torch.eye(3), torch.tensor([20.0, 30.0, 60.0])
+    z[2] = z[0]
+    assert loss(z, None, {"age": years}).item() == pytest.approx(2 * 40 / 0.1 / 3 / 2)
+    assert loss(z, None, {"age": years}, reduction="none").tolist() == [pytest.approx([200.0, 0.0, 200.0])]
+    assert loss.columns == {"age": "continuous"}
+    with pytest.raises(DataError, match="'age' is missing or infinite for 1 row: 1"):
+        loss.check({"age": [20.0, None, 60.0]})
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from neurocontrast.findings.external import EXTERNAL, External, plan_external
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder, read_folder
 from neurocontrast.findings.groups import FOLDS, GROUPS, SITES
-from neurocontrast.findings.images import IMAGE_COHORT, IMAGE_RESULT
+from neurocontrast.findings.images import IMAGE_COHORT
 from neurocontrast.findings.learning import LEARNING, TRAINING
 from neurocontrast.findings.methods import METHODS, PROVENANCE, SILENCES
 from neurocontrast.findings.new_site import NEW_SITE
@@ -37,7 +37,6 @@ __all__ = ["FINDINGS", "External", "Finding", "Found", "Inputs", "build_sections
 FINDINGS: tuple[Finding, ...] = (
     WARNINGS,
     RESULT,
-    IMAGE_RESULT,
     NEW_SITE,
     OUTSIDE,
     COHORT,

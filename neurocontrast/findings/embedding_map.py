@@ -9,7 +9,6 @@ from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.page import style
 from neurocontrast.page.blocks import Block, Paragraph, Section, pictures
 from neurocontrast.page.style import MAX_VECTORS, about_thinning, draw_groups, point_size, thin_rows
-from neurocontrast.page.wording import IMAGES
 
 _TITLE = "Map of the embedding"
 _AXES = ["pc1", "pc2"]
@@ -24,12 +23,9 @@ def show_map(files: EvaluationFolder) -> Section | None:
     names = [name for name in names if files.points[name].notna().any()]
     drawn = pictures(*(_draw(files, files.points, name) for name in names))
     blocks: list[Block] = [Paragraph(_ABOUT, label="PCA."), *drawn] if drawn else []
-    lead = (
-        "Each point is a scan; the same points are coloured several ways. Sites that lie apart mean that the scanner "
-        "can be read off the embedding."
-    )
-    if files.words is IMAGES:
-        lead = "Each point is an image. What lies apart here does so in the features; what overlaps here need not."
+    lead = f"Each point is one {files.words.item}. What lies apart here differs; what overlaps may differ too."
+    if "site" in names:
+        lead += " Sites that lie apart mean that the scanner can be read off the embedding."
     return Section("map", _TITLE, blocks, lead=lead)
 
 

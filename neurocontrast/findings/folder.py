@@ -17,7 +17,7 @@ from neurocontrast.evaluation.record import FILE, FORMAT, Evaluation, Metric, re
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.page import wording
-from neurocontrast.page.wording import IMAGES, Words
+from neurocontrast.page.wording import Words
 from neurocontrast.reading import read_json
 from neurocontrast.tables import read_table
 
@@ -213,7 +213,7 @@ def read_folder(folder: str | os.PathLike[str], *, show_ids: bool = False) -> Ev
         config_text=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else None,
         show_ids=show_ids,
     )
-    return replace(files, origin=_read_origin(files)) if files.words is IMAGES else files
+    return replace(files, origin=_read_origin(files))
 
 
 def _check_is_evaluation(root: Path) -> None:

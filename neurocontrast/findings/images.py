@@ -1,4 +1,4 @@
-"""Natural images: accuracies next to chance, and the data set with what pretraining saw of it."""
+"""Natural images: the data set, and what pretraining saw of it."""
 
 from __future__ import annotations
 
@@ -6,48 +6,7 @@ from neurocontrast.findings.cohort import flow_table, list_steps
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import PARTS, dataset_name, image_size
-from neurocontrast.findings.result import say_result
-from neurocontrast.page.blocks import Block, Card, Cards, Column, Facts, Paragraph, Section, Table, ends, make_table
-from neurocontrast.page.wording import capitalise, interval_phrase, metric_range, metric_text, point_estimate
-
-
-def show_result(files: EvaluationFolder) -> Section:
-    """Return the leading accuracies in large print, the plain sentences, and all metrics."""
-    blocks: list[Block] = [Cards(_cards(files))] if files.headline else []
-    blocks += [
-        Paragraph(say_result(files, "plain"), label="In plain words.", role="quote"),
-        Paragraph(say_result(files, "reviewer"), label="For a methods reviewer.", role="quote"),
-    ]
-    return Section("result", "Result", [*blocks, table_metrics(files)] if files.metrics else blocks)
-
-
-def _cards(files: EvaluationFolder) -> list[Card]:
-    cards = []
-    for place, key in enumerate(files.leading[:2]):
-        values, chance = files.metrics[key], files.chance(key)
-        detail = interval_phrase(files.level, metric_range(key, values.interval))
-        detail += f"; chance {metric_text(key, chance)}" if chance is not None else ""
-        name = capitalise(files.describe(key).name)
-        cards.append(Card(name, metric_text(key, point_estimate(values)), detail, place == 0))
-    return cards
-
-
-def table_metrics(files: EvaluationFolder) -> Table:
-    """Return every metric with its interval, next to chance."""
-    keys, rows, texts = list(dict.fromkeys([*files.leading, *files.metrics])), [], []
-    for key in keys:
-        values, about = files.metrics[key], files.describe(key)
-        row = {"metric": about.label, "pooled": values.pooled, **ends("pooled", values.interval)}
-        rows.append(row | {"pooled_reason": values.reason or "not defined", "chance": files.chance(key)})
-        texts += [f"{about.short}: {about.meaning}"] if about.meaning else []
-    texts.append("Chance: naming classes at random, whatever their sizes.")
-    columns = (
-        Column("Metric", "metric", "heading"),
-        Column("Value", "pooled", interval=True),
-        Column("Chance", "chance", reason="depends on the data"),
-    )
-    caption = f"All metrics, of all tested images at once, with their {files.level:.0%} intervals."
-    return make_table(caption, rows, columns, note=" ".join(texts))
+from neurocontrast.page.blocks import Block, Facts, Section
 
 
 def show_images(files: EvaluationFolder) -> Section:
@@ -79,5 +38,4 @@ def _facts(files: EvaluationFolder) -> list[tuple[str, str]]:
     return facts
 
 
-IMAGE_RESULT = Finding("result", show_result, of=("images",))
 IMAGE_COHORT = Finding("cohort", show_images, of=("images",))

@@ -5,50 +5,23 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from importlib import resources
 from typing import Any
 
 import jinja2
+import yaml
 
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.page import wording
-from neurocontrast.page.wording import IMAGES, join_words, value_text
+from neurocontrast.page.wording import join_words, value_text
 
-PARTS = {"train": "training", "validation": "validation", "test": "test"}
+_NAMES: dict[str, dict[str, str]] = yaml.safe_load(
+    resources.files("neurocontrast.findings").joinpath("templates/names.yaml").read_text("utf-8")
+)
+PARTS = _NAMES["parts"]
 """What the parts of a fixed split are called."""
-DATASETS = {
-    "digits": "the handwritten digits of scikit-learn",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "mnist": "MNIST",
-    "fashion-mnist": "Fashion-MNIST",
-}
-_ENCODERS = {
-    "densenet121": "DenseNet121",
-    "densenet_small": "small DenseNet",
-    "lenet": "LeNet",
-    "lenet5": "LeNet-5",
-    "pca": "principal components of voxels",
-    "lda": "linear discriminants of subjects over voxels",
-    "resnet18": "ResNet-18",
-    "resnet50": "ResNet-50",
-    "resnet_small": "small ResNet",
-}
-SPLITS = {
-    "stratified": "stratified by target × site",
-    "leave-site-out": "one site left out at a time",
-    "file": "read from a split file",
-    "fixed": "one split into training, validation and test, given beforehand",
-}
-_PROBES = {
-    "logistic": "logistic regression",
-    "ridge": "ridge regression",
-    "knn": "k-nearest-neighbour classifier",
-    "sgd": "linear softmax classifier by stochastic gradient descent",
-}
-_RULES = {
-    "prevalence": "to the share of positives in the training fold",
-    "youden": "on inner folds of the training fold to the largest sum of sensitivity and specificity",
-}
+_MAX_NAMED = 6
+"""More classes than this are counted and not named in a title."""
 
 
 def target_text(files: EvaluationFolder) -> str:
@@ -58,23 +31,21 @@ def target_text(files: EvaluationFolder) -> str:
         return f"{text}: “{files.positive}” against “{files.negative}”"
     if files.kind == "continuous":
         return text
-    if files.words is IMAGES:
+    if len(files.classes) > _MAX_NAMED:
         return f"{text}: {len(files.classes)} classes"
     return f"{text}: {join_words([f'“{name}”' for name in files.classes])}"
 
 
 def head_facts(files: EvaluationFolder) -> list[tuple[str, str]]:
     """Return what a reader wants to know first: encoder, objective, folds and data."""
-    labels, sizes = ("Embedding", "Cross-validation", "Data"), count_texts(files.summary.n)
-    if files.words is IMAGES:
-        labels = ("Encoder", "Evaluation", "Images")
-        classes = f"{len(files.classes)} classes" if files.classes else ""
-        sizes = [part for part in (dataset_name(files), classes, image_size(files)) if part]
+    sizes = [dataset_name(files), *count_texts(files.summary.n)]
+    if files.origin:
+        sizes = [part for part in (dataset_name(files), f"{len(files.classes)} classes", image_size(files)) if part]
     return [
-        (labels[0], encoder_text(files)),
+        ("Encoder", encoder_text(files)),
         ("Pretraining", pretraining_text(files.run, files.summary.objective)),
-        (labels[1], splits_text(files)),
-        (labels[2], ", ".join(sizes) or "not recorded"),
+        ("Evaluation", splits_text(files)),
+        ("Data", ", ".join(filter(None, sizes)) or "not recorded"),
     ]
 
 
@@ -87,7 +58,7 @@ def count_texts(n: Any) -> list[str]:
 def dataset_name(files: EvaluationFolder) -> str:
     """Name the data set of images as its field does; empty where it is not recorded."""
     key = str(files.origin.get("dataset") or (files.origin.get("settings") or {}).get("dataset") or "")
-    return str(files.origin.get("name") or "") if key == "folder" else DATASETS.get(key, key)
+    return str(files.origin.get("name") or "") if key == "folder" else _NAMES["datasets"].get(key, key)
 
 
 def image_size(files: EvaluationFolder) -> str:
@@ -169,9 +140,9 @@ def encoder_text(files: EvaluationFolder) -> str:
 def _encoder_name(files: EvaluationFolder, encoder: Any) -> str:
     about = encoder if isinstance(encoder, Mapping) else {"name": encoder}
     name = str(about.get("name") or "")
-    text = _ENCODERS.get(name, name) or "encoder not recorded"
-    if files.words is not IMAGES and name in _ENCODERS and name not in ("pca", "lda"):
-        text += " (3D)"
+    known = _NAMES["encoders"]
+    text = known.get(name, name) or "encoder not recorded"
+    text += files.words.network if name in known and name not in ("pca", "lda") else ""
     if about.get("stem") and "ResNet" in text:
         text += f", stem {about['stem']}"
     return text
@@ -182,11 +153,20 @@ def splits_text(files: EvaluationFolder) -> str:
     if files.fixed:
         parts = join_words([f"{count:,} {PARTS[name]}" for name, count in files.parts.items()])
         return f"fixed split: {parts or '?'}"
-    s, name = files.summary, files.summary.splits
-    repeats = f" × {s.n_repeats} repeats" if s.n_repeats > 1 else ""
-    how = f"made by {s.splitter}" if name == "custom" else SPLITS.get(name, name)
-    how = "stratified by the target" if files.words is IMAGES and name == "stratified" else how
-    return f"{s.n_folds} folds{repeats}, {how}"
+    s = files.summary
+    how = f"made by {s.splitter}" if s.splits == "custom" else design_text(s.splits, with_sites=bool(s.n.sites))
+    return f"{folds_text(s.n_folds, s.n_repeats)}, {how}"
+
+
+def folds_text(n_folds: int | None, n_repeats: int | None) -> str:
+    """Write the number of folds and repeats: "5 folds × 3 repeats"."""
+    return f"{n_folds or '?'} folds" + (f" × {n_repeats} repeats" if (n_repeats or 1) > 1 else "")
+
+
+def design_text(splits: str, *, with_sites: bool = True) -> str:
+    """Say how folds were made: "stratified by target × site"."""
+    stratified = "stratified by target × site" if with_sites else "stratified by the target"
+    return stratified if splits == "stratified" else _NAMES["splits"].get(splits, splits)
 
 
 def probe_text(files: EvaluationFolder) -> str:
@@ -194,7 +174,7 @@ def probe_text(files: EvaluationFolder) -> str:
     name = files.summary.probe.name or ("ridge" if files.kind == "continuous" else "logistic")
     if name == "logistic" and files.kind == "multiclass":
         return "multinomial logistic regression"
-    return _PROBES.get(name, name)
+    return _NAMES["probes"].get(name, name)
 
 
 def probe_details(files: EvaluationFolder, by: str = "") -> str:
@@ -227,7 +207,7 @@ def threshold_text(files: EvaluationFolder) -> str:
     spread = f" ({min(values):.2f} to {max(values):.2f} over folds)" if values else ""
     aim, _, share = str(rule).partition("=")
     reach = f"on inner folds of the training fold to reach a {aim} of {share}" if share else aim
-    return f"at the threshold of each fold{spread}, set {_RULES.get(str(rule), reach)}"
+    return f"at the threshold of each fold{spread}, set {_NAMES['rules'].get(str(rule), reach)}"
 
 
 def permutation_result(files: EvaluationFolder, metric: str | None) -> dict[str, Any] | None:

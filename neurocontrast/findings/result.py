@@ -27,13 +27,14 @@ from neurocontrast.page.blocks import (
 )
 from neurocontrast.page.style import Series, draw_intervals, tabulate_estimates
 from neurocontrast.page.wording import (
-    IMAGES,
     capitalise,
     count_text,
     describe_metric,
     interval_phrase,
     interval_text,
     is_error,
+    metric_range,
+    metric_text,
     number_text,
     point_estimate,
 )
@@ -46,7 +47,8 @@ def show_result(files: EvaluationFolder) -> Section:
         Paragraph(say_result(files, "reviewer"), label="For a methods reviewer.", role="quote"),
     ]
     blocks: list[Block] = [Cards(_cards(files))] if files.headline else []
-    blocks += [Columns(words, pictures(draw_headline(files)))]
+    compared = files.summary.baseline_covariates or rivals(files.summary)
+    blocks += [Columns(words, pictures(draw_headline(files)))] if compared else words
     return Section("result", "Result", [*blocks, table_metrics(files)] if files.metrics else blocks)
 
 
@@ -85,25 +87,33 @@ def rivals(s: Evaluation) -> list[Rival]:
 
 
 def _cards(files: EvaluationFolder) -> list[Card]:
-    key, s = str(files.headline), files.summary
+    s, level, key = files.summary, files.level, str(files.headline)
+    if not s.baseline_covariates:
+        return [_card(files, name, "", s.metrics[name], strong=name == key) for name in files.leading[:2]]
     about, increment = describe_metric(key), s.increment.get(key, Increment())
     better = "lower" if is_error(key) else "higher"
-    name = f"{about.name} of {covariates_text(files)} only" if s.baseline else "Baseline"
-    gain = interval_phrase(files.level, interval_text(increment.interval, digits=2, signed=True))
+    gain = interval_phrase(level, interval_text(increment.interval, digits=2, signed=True))
     return [
-        _card(files, f"{about.name} of the embedding", s.metrics[key], f"; {better} is better", strong=True),
-        _card(files, name, s.baseline.get(key)),
+        _card(files, key, " of the embedding", s.metrics[key], f"; {better} is better", strong=True),
+        _card(files, key, f" of {covariates_text(files)} only", s.baseline.get(key)),
         Card("Difference", number_text(increment.difference, digits=2, signed=True),
              gain + ("" if about.higher_is_better else "; negative is better")),
-        *(_card(files, f"{about.name} of {each.what}", each.metrics[key]) for each in rivals(s) if key in each.metrics),
+        *(_card(files, key, f" of {each.what}", each.metrics[key]) for each in rivals(s) if key in each.metrics),
     ]  # fmt: skip
 
 
-def _card(files: EvaluationFolder, name: str, values: Metric | None, more: str = "", *, strong: bool = False) -> Card:
-    detail = (
-        interval_phrase(files.level, interval_text(values.interval, digits=2)) if values else "no baseline was computed"
-    )
-    return Card(capitalise(name), number_text(point_estimate(values), digits=2), detail + more, strong)
+def _card(
+    files: EvaluationFolder, key: str, of: str, values: Metric | None, more: str = "", *, strong: bool = False
+) -> Card:
+    value, interval, chance = point_estimate(values), values.interval if values else None, files.chance(key)
+    if key in files.words.in_percent:
+        shown, ends, guessed = metric_text(key, value), metric_range(key, interval), metric_text(key, chance)
+    else:
+        shown, ends = number_text(value, digits=2), interval_text(interval, digits=2)
+        guessed = number_text(chance, digits=2)
+    more = f"; chance {guessed}" if not of and chance is not None else more
+    detail = interval_phrase(files.level, ends) if values else "no baseline was computed"
+    return Card(capitalise(files.describe(key).name + of), shown, detail + more, strong)
 
 
 def draw_headline(files: EvaluationFolder) -> style.Picture | None:
@@ -131,13 +141,17 @@ def draw_headline(files: EvaluationFolder) -> style.Picture | None:
 
 def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
     """Return every metric: pooled with its interval, over folds, and next to the other models."""
-    s, keys = files.summary, list(files.metrics)
+    s, keys = files.summary, list(dict.fromkeys([*files.leading, *files.metrics]))
     rows, abouts = [_metric_row(files, key) for key in keys], [files.describe(key) for key in keys]
     columns = [Column("Metric", "metric", "heading"), Column("Pooled", "pooled", interval=True)]
     texts = [f"{about.short}: {about.meaning}" for about in abouts if about.meaning]
     if any(row["sd"] is not None for row in rows):
         columns += [Column("Mean of folds", "mean")]
-    columns += _against("Covariates only", "Difference", "baseline", "not defined" if s.baseline else "no baseline")
+    if s.baseline_covariates:
+        columns += _against("Covariates only", "Difference", "baseline", "not defined")
+    else:
+        columns.append(Column("Chance", "chance", reason="depends on the data"))
+        texts.append("Chance: naming classes at random, whatever their sizes.")
     if s.permutation:
         columns.append(Column("Perm. p", "p", "p", reason="not tested"))
         texts.append(_about_p(files))
@@ -146,8 +160,9 @@ def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
         columns += _against(f"{each.name} only".capitalize(), f"Minus {each.name}", each.key, "not defined")
         columns.append(Column("p", f"{each.key}_p", "p", reason=reason))
         texts.append(f"p next to {each.name}: corrected resampled t-test of embedding and {each.name} over folds.")
-    about = f"All metrics, of all tested {files.words.items} at once, with their {files.level:.0%} intervals. "
-    about += "Under means of folds: their standard deviation and number, a spread and not an interval."
+    about = f"All metrics, of all tested {files.words.items} at once, with their {files.level:.0%} intervals."
+    if any(row["sd"] is not None for row in rows):
+        about += " Under means of folds: their standard deviation and number, a spread and not an interval."
     return make_table(caption or about, rows, columns, note=" ".join(texts))
 
 
@@ -161,7 +176,7 @@ def _metric_row(files: EvaluationFolder, key: str) -> dict[str, Any]:
     undefined = f"defined in {n_defined} folds only" if n_defined else "no fold has a value of its own"
     tested = permutation_result(files, key)
     row = {"metric": about.label, "pooled": values.pooled, **ends("pooled", values.interval)}
-    row |= {"pooled_reason": values.reason or "not defined on pooled predictions"}
+    row |= {"pooled_reason": values.reason or "not defined on pooled predictions", "chance": files.chance(key)}
     row |= {"mean": values.mean, "mean_reason": undefined, "sd": values.sd, "p": tested["p_value"] if tested else None}
     if values.sd is not None:
         row["mean_detail"] = f"± {number_text(values.sd)}, {n_defined} folds"
@@ -188,10 +203,6 @@ def _about_p(files: EvaluationFolder) -> str:
     )
 
 
-_NOT_OF_IMAGES = ("site_missing", "single_site", "baseline_empty", "baseline_incomplete", "outside_distribution")
-"""Warnings about what an evaluation of images does not have."""
-
-
 def show_warnings(files: EvaluationFolder) -> Section:
     """Return the warnings; the section is there without any, too."""
     warnings = list_warnings(files)
@@ -204,7 +215,7 @@ def show_warnings(files: EvaluationFolder) -> Section:
 
 def list_warnings(files: EvaluationFolder) -> list[tuple[str, str]]:
     """Return each warning with its explanation, in the order of the evaluation."""
-    found = [each for each in files.summary.warnings if files.words is not IMAGES or each.code not in _NOT_OF_IMAGES]
+    found = [each for each in files.summary.warnings if each.code not in files.words.unasked]
     hidden = [_hide_ids(each.message or each.code, files, each.code) for each in found]
     return [(message, each.explanation) for message, each in zip(hidden, found, strict=True)]
 
@@ -234,4 +245,4 @@ def _hide_ids(text: str, files: EvaluationFolder, code: str) -> str:
 
 
 WARNINGS = Finding("warnings", show_warnings)
-RESULT = Finding("result", show_result, of=("scans",))
+RESULT = Finding("result", show_result)

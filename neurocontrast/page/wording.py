@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Any
 
@@ -19,19 +19,59 @@ SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "sensitivi
 _ABSOLUTE_PATH = re.compile(r"(?<![\w.…])(?:/[^/\s'\"=,;:]+)+/(?=[^/\s'\"=,;:]|$|\s)")
 
 
+_LEADING = {
+    "binary": ("auc", "balanced_accuracy", "average_precision"),
+    "multiclass": ("balanced_accuracy", "auc", "accuracy"),
+    "continuous": ("mae", "r2"),
+}
+
+
 @dataclass(frozen=True)
 class Words:
-    """Nouns of a report: a row of the predictions, and what is kept together in a fold and resampled."""
+    """How a report speaks of a row of the predictions (`item`), and of what is kept together in a fold (`unit`).
+
+    `network` follows the name of an architecture, `leading` are the first metrics by kind of target, `guessed` those
+    whose chance is one in the number of classes, `in_percent` those written in per cent, `labels` label and short name
+    of metrics with another name, and `unasked` the codes of warnings that are not shown.
+    """
 
     kind: str
     item: str
-    items: str
     unit: str
-    units: str
+    network: str = ""
+    leading: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _LEADING)
+    guessed: tuple[str, ...] = ("balanced_accuracy",)
+    in_percent: frozenset[str] = frozenset()
+    labels: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    unasked: tuple[str, ...] = ()
+
+    @property
+    def items(self) -> str:
+        """Several rows."""
+        return f"{self.item}s"
+
+    @property
+    def units(self) -> str:
+        """Several units."""
+        return f"{self.unit}s"
 
 
-SCANS = Words("scans", "scan", "scans", "subject", "subjects")
-IMAGES = Words("images", "image", "images", "image", "images")
+SCANS = Words("scans", "scan", "subject", network=" (3D)")
+IMAGES = Words(
+    "images",
+    "image",
+    "image",
+    leading={
+        **_LEADING,
+        "binary": ("accuracy", "auc", "average_precision"),
+        "multiclass": ("accuracy", "top5_accuracy", "balanced_accuracy"),
+    },
+    guessed=("balanced_accuracy", "accuracy"),
+    in_percent=SHARES,
+    labels={"accuracy": ("Top-1 accuracy", "Top-1 acc.")},
+    unasked=("site_missing", "single_site", "baseline_empty", "baseline_incomplete", "outside_distribution"),
+)
+"""Words for natural images, whose evaluations have neither sites nor covariates."""
 
 
 def words_of(run: Any) -> Words:
@@ -62,16 +102,6 @@ class Named:
 _METRICS: dict[str, dict[str, Any]] = yaml.safe_load(
     resources.files("neurocontrast.page").joinpath("templates/metrics.yaml").read_text("utf-8")
 )
-_LEADING = {
-    "binary": ("auc", "balanced_accuracy", "average_precision"),
-    "multiclass": ("balanced_accuracy", "auc", "accuracy"),
-    "continuous": ("mae", "r2"),
-}
-_LEADING_OF_IMAGES = {
-    **_LEADING,
-    "binary": ("accuracy", "auc", "average_precision"),
-    "multiclass": ("accuracy", "top5_accuracy", "balanced_accuracy"),
-}
 
 
 def lower_first(text: str) -> str:
@@ -94,21 +124,19 @@ def describe_metric(key: str, words: Words = SCANS) -> Named:
     name = key.replace("_", " ")
     about = _METRICS.get(key, {"label": name, "short": name, "meaning": ""})
     found = Named(key, **about | {"limits": tuple(about.get("limits", (None, None)))})
-    if words is IMAGES and key == "accuracy":
-        found = replace(found, label="Top-1 accuracy", short="Top-1 acc.")
-    return replace(found, meaning=found.meaning.replace("{items}", words.items))
+    label, short = words.labels.get(key, (found.label, found.short))
+    return replace(found, label=label, short=short, meaning=found.meaning.replace("{items}", words.items))
 
 
 def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -> list[str]:
     """Return the metrics that go into every table, the most important first."""
     names = list(available)
-    leading = _LEADING_OF_IMAGES if words is IMAGES else _LEADING
-    return [key for key in leading.get(kind, ()) if key in names] or names[:3]
+    return [key for key in words.leading.get(kind, ()) if key in names] or names[:3]
 
 
 def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None:
     """Return the value that guessing reaches; None where it depends on the cohort."""
-    if n_classes and (key == "balanced_accuracy" or (key == "accuracy" and words is IMAGES)):
+    if n_classes and key in words.guessed:
         return 1 / n_classes
     if key == "top5_accuracy" and n_classes:
         return min(5 / n_classes, 1.0)

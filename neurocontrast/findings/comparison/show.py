@@ -11,7 +11,7 @@ import pandas as pd
 
 from neurocontrast.findings.folder import Results
 from neurocontrast.findings.learning import draw_learning
-from neurocontrast.findings.prose import SPLITS, pretraining_text, write_paragraphs
+from neurocontrast.findings.prose import design_text, folds_text, pretraining_text, write_paragraphs
 from neurocontrast.page.blocks import (
     Block,
     Citations,
@@ -30,8 +30,6 @@ from neurocontrast.page.blocks import (
 )
 from neurocontrast.page.style import Picture, Series, distinct_labels, draw_intervals, plain_label
 from neurocontrast.page.wording import (
-    IMAGES,
-    SHARES,
     Words,
     count_text,
     describe_metric,
@@ -75,8 +73,7 @@ class Comparison(Results):
     @property
     def fixed(self) -> bool:
         """Whether there is one test set, given beforehand, and not cross-validation."""
-        alone = self.words is IMAGES and self.summary.get("n_folds") == 1
-        return self.summary.get("splits") == "fixed" or alone
+        return self.summary.get("splits") == "fixed"
 
     @property
     def names(self) -> list[str]:
@@ -107,12 +104,8 @@ class Comparison(Results):
 def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
     """Return the page of a comparison, which loads nothing and runs nothing."""
     s, items = files.summary, files.words.items
-    splits = str(s.get("splits"))
-    repeats = f" × {s['n_repeats']} repeats" if (s.get("n_repeats") or 1) > 1 else ""
-    design = (
-        f"{s.get('n_folds', '?')} folds{repeats}, {SPLITS.get(splits, splits)}; the same {items} and folds for "
-        "every model"
-    )
+    folds = folds_text(s.get("n_folds"), s.get("n_repeats"))
+    design = f"{folds}, {design_text(str(s.get('splits')))}; the same {items} and folds for every model"
     if files.fixed:
         design = f"the same training, validation and test {items} for every model"
     return render(
@@ -174,7 +167,7 @@ def _build_result(files: Comparison) -> Section:
 def _draw_models(files: Comparison, metric: str) -> Picture | None:
     """Draw a metric of every model; None where no model has it."""
     rows = files.models[(files.models["metric"] == metric) & files.models["value"].notna()].reset_index(drop=True)
-    about, pooled = files.describe(metric), "" if files.words is IMAGES else ", pooled out-of-fold"
+    about, pooled = files.describe(metric), "" if files.fixed else ", pooled out-of-fold"
     return draw_intervals(
         f"models_{metric}",
         [Series(rows)],
@@ -212,8 +205,7 @@ def _say(files: Comparison, *, short: bool = False) -> str:
         return "No metric is defined for any model."
     key = files.leading[0]
     about = files.describe(key)
-    points = files.words is IMAGES and key in SHARES
-    scale, digits, unit = (100, 1, " points") if points else (1, 3, "")
+    scale, digits, unit = (100, 1, " points") if key in files.words.in_percent else (1, 3, "")
     sentences = []
     rows = files.differences[files.differences["metric"] == key].dropna(subset=["difference"])
     for row in rows.to_dict("records"):
@@ -313,7 +305,7 @@ def _build_provenance(files: Comparison) -> Section:
 
 def _build_new_sites(files: Comparison) -> Section | None:
     rows = files.tradeoff
-    if rows.empty or files.words is IMAGES:
+    if rows.empty or files.fixed:
         return None
     about = describe_metric(str(rows["metric"].iloc[0]))
     rows = rows.rename(columns={"site_low": "site_balanced_accuracy_low", "site_high": "site_balanced_accuracy_high"})

@@ -32,7 +32,7 @@ def test_multiclass(tmp_path, make, render, parse):
     assert {"confusion", "sites_balanced_accuracy"} <= set(names_of_figures(folder))
     page = parse.Page(render(folder))
     assert "guessing would give 25" in page.text
-    assert "no baseline was computed" in page.text
+    assert "chance 0.25" in page.text
 
 
 @pytest.mark.usefixtures("undrawn")

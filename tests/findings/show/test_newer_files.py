@@ -53,7 +53,7 @@ def test_every_part_is_there(sections, html, parse):
     names = {picture.name for picture in list_pictures(sections)}
     assert {
         "groups_sex_auc", "groups_age_band_auc", "calibration", "learning_auc", "external_roc",
-        "external_precision_recall", "external_confusion", "external_sites_auc", "brain_peak",
+        "external_precision_recall", "external_confusion", "brain_peak",
         "brain_slices",
     } <= names  # fmt: skip
 

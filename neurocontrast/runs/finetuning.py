@@ -31,7 +31,6 @@ from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
 from neurocontrast.training import FinetuneSettings
-from neurocontrast.training.supervised import check_blocks
 
 __all__ = ["FinetunePlan", "check_machine", "choose_settings", "plan_finetuning"]
 
@@ -130,7 +129,6 @@ def plan_finetuning(
             f"finetune: the encoder of '{run}' is '{encoder.settings.name}', whose components are computed in one pass "
             "and not trained. Give a run of a network, or `embed` this one and `evaluate` its features."
         )
-    check_blocks(encoder, settings.finetune, pretrained=not from_scratch)
     what, given = "finetune trains on brains", None if transforms is None else Compose(transforms)
     source = brains_of_run(run, contract, settings.data, what=what, transforms=given)
     settings = settings.model_copy(update={"augment": _augment(settings, contract)})

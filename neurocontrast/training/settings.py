@@ -145,22 +145,8 @@ class FinetuneSettings(Settings):
     """Rate of a pretrained encoder's last block, as a part of `learning_rate`."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 0.75
     """Rate of a block, as a part of that of the block after it; 1 for one rate. For pretrained encoders alone."""
-    frozen_blocks: NonNegativeInt = 0
-    """First blocks of the encoder that stay as they are; all blocks leave the head alone to be trained."""
-    head: Literal["probe", "mean"] = "probe"
-    """How the head of a pretrained encoder begins. ``probe``: as the logistic or ridge regression on the frozen
-    features of the training fold whose penalty suits the validation scans best (Kumar et al. 2022), which is taken
-    where no epoch is better. ``mean``: as what is said without a scan, the shares of the classes or the mean, which is
-    how it begins from scratch and on statistics of batches."""
-    batchnorm: Literal["auto", "frozen", "batch"] = "auto"
-    """``frozen`` keeps the encoder's statistics of pretraining, and standardises the features that the head sees as
-    they were over the training fold before the first step. ``batch`` trains on the statistics of each batch, and
-    estimates those that predictions use again after every epoch, on un-augmented training scans. ``auto``: frozen for a
-    pretrained encoder, batch from scratch."""
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0e-2
     """Decoupled weight decay (AdamW) of every parameter."""
-    class_weight: Literal["none", "balanced"] = "none"
-    """``balanced`` weights scans by the inverse share of their class; probabilities are then of balanced classes."""
     patience: PositiveInt | None = 10
     """Epochs without a lower loss on the validation scans of the training fold, after which a fold ends; None for all
     epochs. The weights of the best epoch are kept either way."""
@@ -182,8 +168,6 @@ class FinetuneSettings(Settings):
     def _check_keys(self) -> FinetuneSettings:
         if self.warmup_epochs >= self.epochs:
             raise ValueError(f"warmup_epochs must be less than epochs, got {self.warmup_epochs:g} of {self.epochs}")
-        if self.frozen_blocks and self.batchnorm == "batch":
-            raise ValueError("frozen_blocks keep their statistics too, got batchnorm: batch; leave out one")
         return self
 
     @property

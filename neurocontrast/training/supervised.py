@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss, softmax
 
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder, ProjectionHead
-from neurocontrast.exceptions import ConfigError, TrainingError
+from neurocontrast.exceptions import TrainingError
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.training.batchnorm import layers_of
@@ -27,7 +27,7 @@ from neurocontrast.training.settings import FinetuneSettings
 from neurocontrast.training.steps import drawing, take_step
 from neurocontrast.training.validation import reestimate
 
-__all__ = ["Labels", "SupervisedResult", "SupervisedSession", "check_blocks", "fit_supervised", "parameter_groups"]
+__all__ = ["Labels", "SupervisedResult", "SupervisedSession", "fit_supervised", "parameter_groups"]
 
 View = Callable[..., Tensor]
 """``view(images, names, epoch=...)``, random by (epoch, name of the sample) alone."""
@@ -123,17 +123,8 @@ def fit_supervised(
     return run_epochs(session, folder, course, finish, resume=resume, progress=progress)
 
 
-def check_blocks(encoder: Encoder, settings: FinetuneSettings, *, pretrained: bool) -> list[list[nn.Module]]:
-    """Return the blocks of an encoder, or refuse to freeze more of them than can be."""
-    blocks = encoder.features.children_of_blocks()
-    if settings.frozen_blocks > len(blocks) or (settings.frozen_blocks and not pretrained):
-        allowed = f"{len(blocks)} blocks at most" if pretrained else "none of a network from scratch"
-        raise ConfigError(f"finetune.frozen_blocks: {settings.frozen_blocks} asked for, and {allowed} can be.")
-    return blocks
-
-
 def parameter_groups(model: ContrastiveModel, settings: FinetuneSettings, *, pretrained: bool) -> list[dict[str, Any]]:
-    """Return the parameters in groups with the `factor` of their rate, the head's first; frozen blocks are in none.
+    """Return the parameters in groups with the `factor` of their rate, the head's first.
 
     The last block of L has the factor f of the settings, block l has f · d^(L - l) with the decay d (Howard & Ruder
     2018, section 3.2, where d is 1 / 2.6 for each layer of a text model).
@@ -143,11 +134,7 @@ def parameter_groups(model: ContrastiveModel, settings: FinetuneSettings, *, pre
     groups = [{"params": list(model.head.parameters()), "factor": 1.0}]
     blocks = model.encoder.features.children_of_blocks()
     for depth, block in enumerate(reversed(blocks)):
-        parameters = [each for layer in block for each in layer.parameters()]
-        frozen = len(blocks) - depth <= settings.frozen_blocks
-        for parameter in parameters:
-            parameter.requires_grad_(not frozen)
-        if parameters and not frozen:
+        if parameters := [each for layer in block for each in layer.parameters()]:
             groups.append({"params": parameters, "factor": settings.encoder_factor * settings.layer_decay**depth})
     return groups
 
@@ -167,23 +154,18 @@ class SupervisedSession(BaseSession):
         seed: int,
         engine: tuple[Fabric, Processes] | None = None,
     ) -> None:
-        blocks = check_blocks(model.encoder, settings, pretrained=pretrained)
         groups = parameter_groups(model, settings, pretrained=pretrained)
         super().__init__(model, data, settings=settings.of_loop, seed=seed, engine=engine, groups=groups)
         self.head_layers = list(model.head.children())
-        self.labels, self.view, self.patience = labels, view, settings.patience
-        self.frozen_statistics = settings.batchnorm == "frozen" or (settings.batchnorm == "auto" and pretrained)
-        self.starts_as_probe = pretrained and self.frozen_statistics and settings.head == "probe"
-        self._still: list[nn.Module] = [layer for block in blocks[: settings.frozen_blocks] for layer in block]
-        self._still += layers_of(model) if self.frozen_statistics else []
+        self.labels, self.view, self.patience, self.pretrained = labels, view, settings.patience, pretrained
         self.best: dict[str, Any] | None = None
-        self._encode_labels(balanced=settings.class_weight == "balanced")
+        self._encode_labels()
 
-    def _encode_labels(self, *, balanced: bool) -> None:
+    def _encode_labels(self) -> None:
         """Put labels on the device, numbers standardised over the training rows, and begin the head at their mean."""
         values, device, classes = self.labels.values, self.fabric.device, self.labels.n_classes
         known = values[np.asarray(self.data.training_rows)]
-        self.weight, self.scale, bias = None, (0.0, 1.0), torch.zeros(1)
+        self.scale, bias = (0.0, 1.0), torch.zeros(1)
         if classes is None:
             self.scale = float(known.astype(float).mean()), float(known.astype(float).std()) or 1.0
             standard = (values.astype(float) - self.scale[0]) / self.scale[1]
@@ -191,27 +173,24 @@ class SupervisedSession(BaseSession):
         else:
             self.values = torch.as_tensor(values.astype(np.int64), device=device)
             counts = torch.as_tensor(np.bincount(known.astype(int), minlength=classes), dtype=torch.float32)
-            shares = (counts / len(known)).clamp_min(_LEAST_SHARE)
-            self.weight = (1 / (classes * shares)).to(device) if balanced else None
-            bias = torch.zeros(classes) if balanced else shares.log()
+            bias = (counts / len(known)).clamp_min(_LEAST_SHARE).log()
         linear: Any = self.head_layers[-1]
         with torch.no_grad():
             linear.weight.zero_()
             linear.bias.copy_(bias)
 
     def begin(self) -> None:
-        """Before the first step: standardise the features that the head sees, where they will not be by batches.
+        """Standardise the features that the head of a pretrained encoder sees, and begin the head as a probe of them.
 
-        Then begin the head as a probe of these features, where that is asked for.
+        From scratch, features are standardised by batches, and the head begins at the shares of the classes, or mean.
         """
-        if not self.frozen_statistics:
+        if not self.pretrained:
             return
         features = self._outputs(self.data.training_rows, self.encoder)
         normalise: Any = self.head_layers[0]
         normalise.running_mean.copy_(features.mean(dim=0))
         normalise.running_var.copy_(features.var(dim=0, unbiased=False))
-        if self.starts_as_probe:
-            self._begin_as_probe(normalise.eval()(features).double().cpu().numpy())
+        self._begin_as_probe(normalise.eval()(features).double().cpu().numpy())
 
     def _begin_as_probe(self, features: npt.NDArray[np.float64]) -> None:
         """Fit the head to standardised features of the training rows; of several penalties keep the best."""
@@ -220,13 +199,12 @@ class SupervisedSession(BaseSession):
 
         known, classes = self.values[list(self.data.training_rows)].cpu().numpy(), self.labels.n_classes
         linear: Any = self.head_layers[-1]
-        weights = "balanced" if self.weight is not None else None
         for power in _PENALTIES if len(self.data.validation_rows) else _PENALTIES[2:3]:
             if classes is None:
                 model = Ridge(alpha=10.0**power).fit(features, known)
                 made = model.coef_[None], np.atleast_1d(model.intercept_)
             else:
-                model = LogisticRegression(C=10.0**-power, class_weight=weights, max_iter=1000).fit(features, known)
+                model = LogisticRegression(C=10.0**-power, max_iter=1000).fit(features, known)
                 made = model.coef_, model.intercept_
                 if len(model.classes_) == 2:  # one decision value, as the difference of two outputs
                     made = np.vstack([-made[0], made[0]]) / 2, np.concatenate([-made[1], made[1]]) / 2
@@ -238,9 +216,9 @@ class SupervisedSession(BaseSession):
         self.take_best()
 
     def train(self) -> None:
-        """Put in training mode what is trained; what keeps its statistics stays in evaluation mode."""
+        """Put the model in training mode; a pretrained one keeps its statistics of batch normalisation."""
         super().train()
-        for layer in self._still:
+        for layer in layers_of(self.model) if self.pretrained else ():
             layer.eval()
 
     def outputs_of(self, images: Tensor, rows: Tensor, *, epoch: int) -> Tensor:
@@ -255,7 +233,7 @@ class SupervisedSession(BaseSession):
         values = self.values[rows.to(self.values.device)]
         if self.labels.n_classes is None:
             return mse_loss(outputs[:, 0], values)
-        return cross_entropy(outputs, values, weight=self.weight)
+        return cross_entropy(outputs, values)
 
     def _outputs(
         self, rows: Sequence[int], network: Callable[[Tensor], Tensor], after_batch: Callable[[], None] = lambda: None
@@ -336,8 +314,8 @@ def _steps(
 
 
 def _measure(session: SupervisedSession, epoch: int, *, after_batch: Callable[[], None]) -> dict[str, float | None]:
-    """Estimate statistics again where they are not frozen, and return the loss on the validation rows."""
-    if not session.frozen_statistics:
+    """Estimate statistics again where they are those of batches, and return the loss on the validation rows."""
+    if not session.pretrained:
         reestimate(session, session.model, after_batch=after_batch)
     loss = session.validation_loss(after_batch)
     session.keep_if_best(epoch, loss)

@@ -106,9 +106,6 @@ def test_sites_are_left_out_as_in_evaluate_and_in_the_choice_of_the_epoch(tune):
         ({"probe": "sklearn.svm:SVC"}, "'probe' is for frozen features"),
         ({"harmonise": "combat", "n_permutations": 10}, "'n_permutations', 'harmonise' are for frozen features"),
         ({"target": "diagnosys"}, "Did you mean 'diagnosis'"),
-        ({"finetune": {"frozen_blocks": 4}}, "frozen_blocks: 4 asked for, and 3 blocks at most"),
-        ({"finetune": {"frozen_blocks": 1}, "from_scratch": True}, "none of a network from scratch"),
-        ({"finetune": {"frozen_blocks": 1, "batchnorm": "batch"}}, "batchnorm: batch"),
         ({"finetune": {"patience": 0}}, "finetune.patience"),
     ],
 )

@@ -14,10 +14,15 @@ from rich.text import Text
 
 from neurocontrast.progress import SILENT, Progress, Task
 
-__all__ = ["console_progress"]
+__all__ = ["as_progress", "console_progress"]
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_OF_SPEED = 3600.0
+
+
+def as_progress(given: Progress | bool) -> Progress:
+    """Return what shows progress: as given, or for True bars on a terminal and lines in a log, for False nothing."""
+    return console_progress(quiet=not given) if isinstance(given, bool) else given
 
 
 def console_progress(*, quiet: bool = False) -> Progress:

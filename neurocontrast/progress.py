@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-__all__ = ["SILENT", "Progress", "Task", "as_progress"]
+__all__ = ["SILENT", "Progress", "Task"]
 
 
 class Task(Protocol):
@@ -45,12 +45,3 @@ class _Silent:
 
 SILENT: Progress = _Silent()
 """A progress that shows nothing: the default of the Python API."""
-
-
-def as_progress(given: Progress | bool) -> Progress:
-    """Return what shows progress: as given, or for True bars on a terminal and lines in a log, for False nothing."""
-    if not isinstance(given, bool):
-        return given
-    from neurocontrast.display import console_progress
-
-    return console_progress(quiet=not given)

@@ -19,9 +19,10 @@ from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
 from neurocontrast.data.sources import check_kind
+from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, files_of
-from neurocontrast.progress import SILENT, Progress, as_progress
+from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["CheckReport", "check", "summarise"]

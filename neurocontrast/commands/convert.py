@@ -15,11 +15,12 @@ import pandas as pd
 from nibabel.filebasedimages import ImageFileError
 
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.display import as_progress
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table
 from neurocontrast.parallel.workers import map_files
 from neurocontrast.prepare.dicom import Series, convert_series, find_series_folders, read_series
-from neurocontrast.progress import SILENT, Progress, as_progress
+from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reading import DAMAGE
 

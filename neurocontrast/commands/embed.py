@@ -17,6 +17,7 @@ from neurocontrast.data import Cohort
 from neurocontrast.data.batches import Images
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import source_of_run
+from neurocontrast.display import as_progress
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
 from neurocontrast.embedding.scan_embedder import load_network
 from neurocontrast.embedding.settings import EmbeddingSettings
@@ -24,7 +25,7 @@ from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.parallel.launch import after_first, joined
-from neurocontrast.progress import SILENT, Progress, as_progress
+from neurocontrast.progress import SILENT, Progress
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.skipping import leave_out, without, write_skipped
 

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 
 from neurocontrast.commands.evaluated import EvaluationResult
 from neurocontrast.data.columns import no_column
+from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import Embeddings, read_embeddings
 from neurocontrast.evaluation import (
     EvaluationSettings,
@@ -39,7 +40,7 @@ from neurocontrast.files import (
 )
 from neurocontrast.findings import External, check, measure, plan_external
 from neurocontrast.findings.external.measure import ExternalTest
-from neurocontrast.progress import SILENT, Progress, as_progress
+from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from

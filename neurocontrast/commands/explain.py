@@ -19,6 +19,7 @@ from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.sources import BrainVolumes, RegionalMeasures, brains_of_run
+from neurocontrast.display import as_progress
 from neurocontrast.encoders import load_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.record import read_evaluation
@@ -29,7 +30,7 @@ from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, explain_measures,
 from neurocontrast.explanation.places import name_of_place
 from neurocontrast.files import atomic_folder, check_output_folder, files_near, write_json, write_table
 from neurocontrast.parallel.devices import usable_accelerator
-from neurocontrast.progress import SILENT, Progress, as_progress
+from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.reading import read_json
 from neurocontrast.seeds import derive_generator

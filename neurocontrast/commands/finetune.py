@@ -22,6 +22,7 @@ from neurocontrast.commands.evaluate import write_evaluation
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.batches import Images
 from neurocontrast.data.listing import AnyTable
+from neurocontrast.display import as_progress
 from neurocontrast.encoders import build_encoder
 from neurocontrast.evaluation import Study
 from neurocontrast.evaluation.fitting import Prediction, decide_scores
@@ -33,7 +34,7 @@ from neurocontrast.exceptions import CheckpointError, ConfigError
 from neurocontrast.files import check_output_folder, write_json
 from neurocontrast.findings import measure
 from neurocontrast.parallel.collectives import Processes
-from neurocontrast.progress import SILENT, Progress, as_progress
+from neurocontrast.progress import SILENT, Progress
 from neurocontrast.runs.finetuning import FinetunePlan, check_machine, choose_settings, plan_finetuning
 from neurocontrast.runs.folder import LOCK, hold, read_json
 from neurocontrast.seeds import derive_seed

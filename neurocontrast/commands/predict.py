@@ -17,6 +17,7 @@ from neurocontrast.config import Config
 from neurocontrast.data.columns import is_missing, no_column, number_in
 from neurocontrast.data.listing import Listing, read_text_table
 from neurocontrast.data.problems import Problems, shown
+from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
@@ -25,7 +26,7 @@ from neurocontrast.evaluation.few_shot import MIN_SHOTS, fit_shifts, shift_score
 from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
-from neurocontrast.progress import SILENT, Progress, as_progress
+from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.reading import read_json
 

@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.problems import Problems, shown
+from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
 from neurocontrast.lazy import require
@@ -30,7 +31,7 @@ from neurocontrast.prepare.records import (
     problem_of_images,
     recipe_of,
 )
-from neurocontrast.progress import SILENT, Progress, as_progress
+from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
 __all__ = ["Protocol", "prepare"]

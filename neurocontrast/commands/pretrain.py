@@ -16,12 +16,13 @@ from monai.transforms import Compose, Transform
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import AnySource, source_of
+from neurocontrast.display import as_progress
 from neurocontrast.encoders import save_encoder
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.devices import launched, usable_accelerator
 from neurocontrast.parallel.launch import after_first, joined
-from neurocontrast.progress import SILENT, Progress, as_progress
+from neurocontrast.progress import SILENT, Progress
 from neurocontrast.runs.answer import keep_answer
 from neurocontrast.runs.folder import check_new
 from neurocontrast.runs.initial import restore_initial

@@ -19,13 +19,14 @@ from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.listing import read_text_table, write_rows
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.problems import Problems, shown
+from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import atomic_path, check_writable, digest_of, write_json, write_table, write_text
 from neurocontrast.findings.scan_quality import N_SHOWN, render_quality
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, flag_scans
 from neurocontrast.prepare.measures import compare_with_others, measure_scan, template_strip
-from neurocontrast.progress import SILENT, Progress, as_progress
+from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, version
 from neurocontrast.reading import parse_json, read_arrays
 from neurocontrast.tables import read_table

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
@@ -12,7 +14,8 @@ import torch
 
 from neurocontrast.bundling.scripts import MODULES, as_target, sources_of
 from neurocontrast.data.cohort import columns_of
-from neurocontrast.data.sources import BrainVolumes
+from neurocontrast.data.measures import MeasuresContract
+from neurocontrast.data.sources import BrainVolumes, RegionalMeasures
 from neurocontrast.encoders import Encoder
 from neurocontrast.evaluation import FittedProbe
 from neurocontrast.evaluation.record import Evaluation
@@ -22,7 +25,7 @@ from neurocontrast.transforms.described import DescribedTransforms, transform_cl
 from neurocontrast.transforms.description import TARGET
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["MARKER", "probe_state", "texts_of"]
+__all__ = ["MARKER", "Samples", "probe_state", "texts_of"]
 
 MARKER = "configs/metadata.json"
 _TEMPLATES = {
@@ -32,10 +35,66 @@ _TEMPLATES = {
 }
 _INTENDED_USE = "Research on groups of people. Not a medical device; no decision about a person may rest on it."
 _TENSOR = {"dtype": "float32", "value_range": [], "is_patch_data": False}
+_MEASURES = "configs/measures.json"
 _JINJA = jinja2.Environment(
     loader=jinja2.PackageLoader("neurocontrast.bundling"), keep_trailing_newline=True, autoescape=False
 )
 _JINJA.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What a bundle's encoder is given, and how the bundle reads it, for the templates.
+
+    `evaluator` is the class of ``scripts`` that runs, `scans` its reader with arguments, `steps` the transforms;
+    `format` is for ``metadata.json``, and `named`, `unlike` are for the model card. `contract` is of measures alone.
+    """
+
+    what: str
+    channels: Sequence[str]
+    shape: Sequence[int]
+    classes: str
+    evaluator: str
+    scans: Mapping[str, Any]
+    steps: Sequence[Mapping[str, Any]]
+    format: Mapping[str, str]
+    unlike: str
+    named: str = ""
+    is_resampled: bool = False
+    contract: MeasuresContract | None = None
+
+    @classmethod
+    def of(cls, source: BrainVolumes | RegionalMeasures) -> Samples:
+        """Return what the encoder of a run is given."""
+        if isinstance(source, RegionalMeasures):
+            known, place = source.known, {"contract": f"$@bundle_root + '/{_MEASURES}'"}
+            return cls(
+                what="regional measures of the brain",
+                channels=known.columns,
+                shape=(1,),
+                classes=f"{len(known.columns)} measures of the atlas {known.atlas}, standardised by {_MEASURES}",
+                evaluator="measures.MeasuresInference",
+                scans={"_target_": "scripts.measures.list_rows", **place},
+                steps=[{"_target_": "scripts.measures.StandardiseMeasuresd", **place}],
+                format={"type": "tuples", "format": "raw", "modality": "n/a"},
+                unlike="another scanner, sequence, version of FreeSurfer, age or disease",
+                contract=known,
+            )
+        channels = source.channels or ("t1",)
+        columns = columns_of(channels)
+        return cls(
+            what="brain MRI",
+            channels=channels,
+            shape=tuple(source.transforms.image_shape[1:]),
+            classes=f"{', '.join(channels)}, on the grid and in the intensities of configs/inference.yaml",
+            evaluator="inference.Inference",
+            scans={"_target_": "scripts.inference.list_scans", "columns": list(columns)},
+            steps=_steps(source),
+            format={"type": "image", "format": "magnitude", "modality": "MR"},
+            unlike="another scanner, sequence, age, disease or brain extraction",
+            named="T1-weighted, skull-stripped brains" if columns == ("path",) else f"Maps: {', '.join(columns)}",
+            is_resampled=bool(isinstance(source.transforms, Preprocessing) and source.transforms.spacing_mm),
+        )
 
 
 def _steps(source: BrainVolumes) -> list[dict[str, Any]]:
@@ -50,7 +109,7 @@ def _steps(source: BrainVolumes) -> list[dict[str, Any]]:
 
 
 def texts_of(
-    source: BrainVolumes,
+    samples: Samples,
     encoder: Encoder,
     contract: Mapping[str, Any],
     provenance: Mapping[str, Any],
@@ -63,8 +122,8 @@ def texts_of(
 
     Parameters
     ----------
-    source : BrainVolumes
-        How scans are prepared for the encoder.
+    samples : Samples
+        What the encoder is given.
     encoder : Encoder
         The encoder, whose settings are written down with their defaults.
     contract, provenance : mapping
@@ -76,16 +135,12 @@ def texts_of(
     """
     found = {} if evaluation is None else evaluation.metrics
     metrics = {name: each.mean if each.pooled is None else each.pooled for name, each in found.items()}
-    steps, channels = _steps(source), source.channels or ("t1",)
-    columns = columns_of(channels)
+    steps = list(samples.steps)
     # Half precision is what the encoder was trained on, where the run's cache had it.
     if contract.get("cache_dtype", "float32") == "float16":
         steps.append({"_target_": "CastToTyped", "keys": "image", "dtype": "$__import__('torch').float16"})
     given = {
-        **{"contract": contract, "probe": probe, "evaluation": evaluation, "steps": steps},
-        **{"channels": list(channels), "columns": list(columns), "shape": list(source.transforms.image_shape[1:])},
-        "named": "T1-weighted, skull-stripped brains" if columns == ("path",) else f"Maps: {', '.join(columns)}",
-        "is_resampled": isinstance(source.transforms, Preprocessing) and source.transforms.spacing_mm is not None,
+        **{"samples": samples, "contract": contract, "probe": probe, "evaluation": evaluation, "steps": steps},
         "provenance": {"cohort": {}, **provenance},
         "settings": encoder.settings.model_dump(mode="json", exclude={"projection", "projection_norm"}),
         "n_channels": encoder.n_channels,
@@ -98,12 +153,14 @@ def texts_of(
         "numbered": lambda names: {str(number): name for number, name in enumerate(names)},
         **{"tensor": _TENSOR, "intended_use": _INTENDED_USE},
     }
-    modules = set(MODULES)
-    for place in {str(step["_target_"]).rpartition(".")[0] for step in steps}:
+    modules = {f"neurocontrast.bundling.{samples.evaluator.partition('.')[0]}", *MODULES}
+    for place in {str(step["_target_"]).rpartition(".")[0] for step in samples.steps} - {"scripts.measures"}:
         if place.startswith("scripts."):
             modules.add(f"neurocontrast.transforms.{place.partition('.')[2]}")
     texts = {f"scripts/{name}": text for name, text in sources_of(sorted(modules)).items()}
     texts |= {name: _JINJA.get_template(template).render(given) for name, template in _TEMPLATES.items()}
+    if samples.contract is not None:
+        texts[_MEASURES] = json.dumps(samples.contract.as_json(), indent=1) + "\n"
     return texts
 
 

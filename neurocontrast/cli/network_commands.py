@@ -171,8 +171,8 @@ def explain(
 
 
 def bundle(
-    given: Given,
-    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`, of scans.")],
+    given: Given,  # noqa: ARG001
+    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`, of scans or measures.")],
     out: Annotated[Path, option("Folder to make.")],
     evaluation: Annotated[Path | None, argument("EVAL", "Evaluation whose probe is included.")] = None,
     licence: Annotated[Path | None, option("Text file with the licence of the weights.")] = None,
@@ -182,7 +182,6 @@ def bundle(
     overwrite: Overwrite = False,
 ) -> Result:
     """Write an encoder, and the probe of an evaluation, as a MONAI bundle that runs without neurocontrast."""
-    del given
     folder = neurocontrast.bundle(
         run,
         evaluation,

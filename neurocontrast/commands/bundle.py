@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from neurocontrast.bundling.contents import MARKER, probe_state, texts_of
+from neurocontrast.bundling.contents import MARKER, Samples, probe_state, texts_of
 from neurocontrast.config import DataSettings
-from neurocontrast.data.sources import RegionalMeasures, brains_of_run
+from neurocontrast.data.sources import brains_of_run
 from neurocontrast.encoders import load_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.record import FILE, Evaluation, read_evaluation
@@ -43,7 +43,7 @@ def bundle(
     Parameters
     ----------
     run : path
-        Run directory of scans, or any folder with ``encoder.json``.
+        Run directory of scans or regional measures, or any folder with ``encoder.json``.
     evaluation : path, optional
         Evaluation directory whose probe was fitted on the run's features.
     out : path
@@ -69,13 +69,10 @@ def bundle(
     check_output_folder(target, overwrite=overwrite, marker=MARKER, what="a bundle")
     encoder, contract = load_encoder(folder)
     source = brains_of_run(folder, contract, DataSettings(), what="a bundle is made of an encoder of brains")
-    if isinstance(source, RegionalMeasures):
-        raise ConfigError(
-            f"{folder}: a bundle reads scans, and this run was trained on regional measures. Use `predict`."
-        )
+    samples = Samples.of(source)
     probe = None if evaluation is None else _probe_of(Path(evaluation), contract)
     texts = texts_of(
-        source,
+        samples,
         encoder,
         contract,
         read_provenance(folder) if (folder / "provenance.json").is_file() else {},

@@ -20,7 +20,7 @@ from monai.bundle import ConfigWorkflow
 import neurocontrast as nc
 from neurocontrast.bundling.scripts import MODULES, sources_of
 from neurocontrast.cli.app import run as neurocontrast
-from neurocontrast.data.measures import MeasuresContract
+from neurocontrast.data import read_measures
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.encoders import EncoderSettings, ReadOut, build_encoder, save_encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
@@ -88,14 +88,6 @@ def run_bundle(bundle: Path, scans: Path, output: Path) -> list[dict]:
     return [json.loads(line) for line in output.read_text().splitlines()]
 
 
-def check_features(run: Path, scans: Path, folder: Path) -> None:
-    """Compare what a bundle of a run gives with what `embed` gives."""
-    found = run_bundle(nc.bundle(run, out=folder / "bundle"), scans, folder / "o.jsonl")
-    assert {each["error"] for each in found} == {None}
-    wanted = embedded(run, scans, folder)
-    np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())
-
-
 def few(participants: Path, target: Path, n: int) -> Path:
     table = pd.read_csv(participants, sep="\t").head(n)
     table["path"] = [str(participants.parent / path) for path in table["path"]]
@@ -114,7 +106,12 @@ def few(participants: Path, target: Path, n: int) -> Path:
 )
 def test_a_bundle_gives_the_features_of_embed(people, tmp_path, encoder, prepared):
     run = make_run(tmp_path / "run", encoder, prepared)
-    check_features(run, few(people, tmp_path / "t.tsv", 2), tmp_path)
+    scans = few(people, tmp_path / "t.tsv", 2)
+    bundle = nc.bundle(run, out=tmp_path / "bundle")
+    found = run_bundle(bundle, scans, tmp_path / "o.jsonl")
+    assert [each["error"] for each in found] == [None, None]
+    wanted = embedded(run, scans, tmp_path)
+    np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize(("target", "probe"), [("diagnosis", "logistic"), ("age", "ridge")])
@@ -177,7 +174,9 @@ def test_transforms_from_a_file_are_bundled(people, tmp_path):
     described = DescribedTransforms(build_transforms(targets, source="t"), (1, 16, 16, 16), targets)
     run = make_run(tmp_path / "run", "lenet", "zscore", preprocessing=described.contract())
     scans = few(people, tmp_path / "t.tsv", 2)
-    check_features(run, scans, tmp_path)
+    found = run_bundle(nc.bundle(run, out=tmp_path / "bundle"), scans, tmp_path / "o.jsonl")
+    wanted = embedded(run, scans, tmp_path)
+    np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())
 
 
 def test_maps_in_several_columns_are_bundled(people, tmp_path):
@@ -190,7 +189,9 @@ def test_maps_in_several_columns_are_bundled(people, tmp_path):
     table["gm"] = [str(people.parent / path) for path in table["path"]]
     table["wm"] = table["gm"].to_numpy()[::-1]
     table.drop(columns="path").to_csv(tmp_path / "maps.tsv", sep="\t", index=False)
-    check_features(run, tmp_path / "maps.tsv", tmp_path)
+    found = run_bundle(nc.bundle(run, out=tmp_path / "bundle"), tmp_path / "maps.tsv", tmp_path / "o.jsonl")
+    wanted = embedded(run, tmp_path / "maps.tsv", tmp_path)
+    np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())
 
 
 def test_the_folder_is_what_the_specification_asks_for(tmp_path):
@@ -241,13 +242,11 @@ def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(people, tmp_pa
         "image_shape": [1, 16, 16, 16],
         "transforms": [{"class": "m.Own"}],
     }
-    measures = MeasuresContract(("a", "b"), (False,) * 2, *((1.0, 2.0),) * 4, 0.0, True, "keep", 0.5, 5.0).as_json()
     random = {**python, "targets": [{"_target_": "neurocontrast.transforms.RandBlurd", "keys": ["image"]}]}
     for other, error, message in [
         (changed(preprocessing=python), CheckpointError, "given from Python"),
         (changed(preprocessing=random), ConfigError, "cannot be bundled: RandBlurd is a view"),
         (changed(preprocessing={"kind": "images"}), ConfigError, "trained on natural images"),
-        (changed(preprocessing=measures), ConfigError, "trained on regional measures"),
         (changed(format=9), CheckpointError, "format 9 is not known"),
         (changed(preprocessing={**contract["preprocessing"], "transform_version": 7}), CheckpointError, "version is 7"),
         (changed(weights={"file": "nowhere.safetensors", "sha256": "0"}), CheckpointError, "the weights are missing"),
@@ -287,14 +286,18 @@ def test_a_probe_of_other_features_is_refused(people, tmp_path):
     embedded(run, people, tmp_path)
     options = {"out": tmp_path / "e", "n_folds": 3, **FAST}
     evaluation = nc.evaluate(tmp_path / "emb.parquet", **options)
-    other = tmp_path / "other"
-    save_encoder(other, build_encoder(ENCODERS["lenet"], seed=8), {"preprocessing": PREPARED["zscore"].contract()})
+    other = save_encoder_of(tmp_path / "other", seed=8)
     with pytest.raises(DataError, match="Features of two encoders have nothing in common"):
         nc.bundle(other, evaluation, out=tmp_path / "b")
     (evaluation / "probe" / "probe.npz").unlink()
     with pytest.raises(CheckpointError, match=r"probe\.npz: missing"):
         nc.bundle(run, evaluation, out=tmp_path / "b")
     assert not (tmp_path / "b").exists()
+
+
+def save_encoder_of(folder: Path, *, seed: int) -> Path:
+    save_encoder(folder, build_encoder(ENCODERS["lenet"], seed=seed), {"preprocessing": PREPARED["zscore"].contract()})
+    return folder
 
 
 def test_the_command_line_bundles(tmp_path, capsys):
@@ -325,3 +328,74 @@ def test_a_bundle_runs_where_this_package_is_not(people, tmp_path):
     found = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     wanted = embedded(run, scans, tmp_path)
     np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    folder, tables = tmp_path_factory.mktemp("measured"), sorted(map(str, SAMPLE.glob("data-*.tsv")))
+    config = {
+        "data": {"participants": str(SAMPLE / "participants.tsv"), "measures": tables},
+        "training": {"epochs": 1, "batch_size": 64},
+        "objective": {"loss": "ntxent"},
+    }
+    run = nc.pretrain(config, out=folder / "run")
+    participants, data = config["data"]["participants"], {"data": {"measures": tables}}
+    table = nc.embed(run, participants=participants, out=folder / "emb.parquet", config=data)
+    evaluation = nc.evaluate(table, out=folder / "e", target="sex", n_folds=3, allow_overlap=True, **FAST)
+    return run, table, evaluation
+
+
+def test_a_bundle_of_measures_predicts_from_their_tables(measured, tmp_path):
+    run, table, evaluation = measured
+    bundle = nc.bundle(run, evaluation, out=tmp_path / "bundle")
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    for path in SAMPLE.glob("data-*.tsv"):
+        shutil.copy(path, tables)
+    found = pd.DataFrame(run_bundle(bundle, tables, tmp_path / "o.jsonl")).set_index("participant_id")
+    wanted = pd.read_csv(nc.predict(evaluation, table, out=tmp_path / "p.tsv"), sep="\t").set_index("participant_id")
+    found = found.loc[wanted.index]
+    np.testing.assert_allclose(found["y_score"], wanted["y_score"], rtol=1e-4, atol=1e-5)
+    assert found["y_pred"].tolist() == wanted["y_pred"].tolist()
+    features = read_embeddings(table).features
+    np.testing.assert_allclose(np.stack(found["features"]), features, atol=1e-5 * np.abs(features).max())
+
+
+def known_to(run: Path) -> list[str]:
+    return json.loads((run / "encoder.json").read_text())["preprocessing"]["columns"]
+
+
+def test_the_card_of_a_bundle_of_measures_speaks_of_measures(measured, tmp_path):
+    run, _, evaluation = measured
+    bundle = nc.bundle(run, evaluation, out=tmp_path / "bundle")
+    card, about = ((bundle / name).read_text() for name in ("docs/README.md", "configs/metadata.json"))
+    for name in ("aparc.a2009s+aseg", "lh_G_front_sup_thickness", "Left-Hippocampus", "mm³", "participants.tsv"):
+        assert name in card
+    for text in (card, about):
+        assert not any(word in text.lower() for word in ("voxel", "brain mri", "skull", "nifti", "an image"))
+    assert json.loads(about)["task"] == "sex from regional measures of the brain"
+    assert json.loads(about)["network_data_format"]["inputs"]["image"]["num_channels"] == len(known_to(run))
+
+
+def test_bad_rows_of_measures_stop_no_other(measured, tmp_path):
+    bundle = nc.bundle(measured[0], out=tmp_path / "bundle")
+    values = read_measures(SAMPLE / "participants.tsv", sorted(SAMPLE.glob("data-*.tsv"))).measures.values.head(4)
+    table = values.astype(str).assign(participant_id=["a", "b", "c", "d"])
+    table.iloc[1, :50] = "n/a"
+    table.loc[2, "Left-Hippocampus"] = "4,1"
+    table.iloc[3, :-1] = (values.iloc[3] / 1000).astype(str)
+    table.loc[4] = table.loc[0]
+    table.loc[4, ["participant_id", "Left-Hippocampus"]] = ["e", "1e999"]
+    table.to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(SystemExit):
+        run_bundle(bundle, tmp_path / "new.csv", tmp_path / "o.jsonl")
+    good, *bad = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert (good["participant_id"], good["error"]) == ("a", None)
+    for record, message in zip(bad, ("lacks 50 of", "found '4,1'", "Are they in mm", "found '1e999'"), strict=True):
+        assert message in record["error"]
+    table.drop(columns="Left-Hippocampus").to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(RuntimeError) as refused:
+        run_bundle(bundle, tmp_path / "new.csv", tmp_path / "o2.jsonl")
+    assert "new.csv: 1 of the 212 measures of training are not there: 'Left-Hippocampus'" in str(
+        refused.value.__cause__
+    )

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-from pydantic import TypeAdapter, ValidationError
 
 from neurocontrast.data.measures.names import HEAD_SIZE
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a bundle holds this module, and runs without pandas and pydantic
+    import pandas as pd
+
     from neurocontrast.data.measures.tables import MeasuresTable
     from neurocontrast.transforms.measures.settings import MeasureSettings
 
@@ -118,7 +118,16 @@ class MeasuresContract:
             If measures are absent, or with the names of all people who lack more than `max_missing` of them.
         """
         self.check_columns(values, source=source)
-        raw = self._logarithms(self._of(values))
+        return self.standardised(self._of(values), names, source=source)
+
+    def _of(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
+        return values[list(self.columns)].to_numpy(dtype=np.float64)
+
+    def standardised(
+        self, raw: npt.NDArray[np.float64], names: Sequence[str], *, source: str
+    ) -> npt.NDArray[np.float32]:
+        """Return standardised values of the measures `columns` (n, n_measures); see `apply`."""
+        raw = self._logarithms(raw)
         problems, missing = Problems(source), np.isnan(raw)
         for row in np.flatnonzero(missing.mean(axis=1) > self.max_missing).tolist():
             first = self.columns[int(np.flatnonzero(missing[row])[0])]
@@ -132,9 +141,6 @@ class MeasuresContract:
         made = np.where(np.isnan(made), self.medians, made)
         standardised = (made - np.array(self.means)) / np.array(self.sds)
         return np.clip(standardised, -self.clip, self.clip).astype(np.float32)
-
-    def _of(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
-        return values[list(self.columns)].to_numpy(dtype=np.float64)
 
     def check_columns(self, values: Container[str], *, source: str) -> None:
         """Refuse measures without some of `columns`; `source` is the name of their table in messages."""
@@ -190,6 +196,8 @@ class MeasuresContract:
                 f"preprocessing contract: transform_version is {content.get('transform_version')!r} and this "
                 f"neurocontrast has {_VERSION} for measures; install the version the encoder was trained with."
             )
+        from pydantic import TypeAdapter, ValidationError  # a bundle, which holds this module, has none
+
         from neurocontrast.transforms.measures.settings import MeasureSettings
 
         try:

@@ -170,9 +170,8 @@ def read_phenotype(
     row, of a table that holds one subject's sessions; `folder` is that of the files, of a table whose identifiers are
     files. `descriptions` are JSON files with ``Levels`` and ``Units`` in addition to the table's own.
     """
-    listing = read_sheet(path)
+    listing, phenotype = read_sheet(path), Phenotype(source)
     table, lines = listing.columns, listing.lines
-    phenotype = Phenotype(source)
     identifiers = [subject] * len(lines) if subject else _identifiers(table, path, id_column)
     sessions = first_of(table, SESSIONS)
     described: dict[str, object] = {}
@@ -183,7 +182,7 @@ def read_phenotype(
     line_of: dict[tuple[str, str], int] = {}
     for row, (line, person) in enumerate(zip(lines, identifiers, strict=True)):
         if is_missing(person):
-            problems.add(f"{phenotype.source}: found no identifier", line=line)
+            problems.add(f"{source}: found no identifier", line=line)
             continue
         session = table[sessions][row].removeprefix("ses-") if sessions else ""
         key = (f"{folder}/{person}" if folder else person, session)
@@ -191,12 +190,10 @@ def read_phenotype(
         for known, name in columns.items():
             decoded = _decode(known, name, table[name][row], described.get(name))
             if isinstance(decoded, Refusal):
-                where = f"{phenotype.source}, sub-{person}, column '{name}'"
+                where = f"{source}, sub-{person}, column '{name}'"
                 problems.add(f"{where}: found {shown(table[name][row])}; {decoded.rule}", line=line)
-                if decoded.hint:
-                    problems.hint(decoded.hint)
-                if known == "age" and (other := _other_ages(table, name)):
-                    problems.hint(f"{phenotype.source}: '{other}' holds numbers; name that column 'age' to use it.")
+                for hint in filter(None, (decoded.hint, _other_ages(table, name, source) if known == "age" else "")):
+                    problems.hint(hint)
             elif decoded:
                 cells[known] = decoded
         if key[1]:
@@ -206,18 +203,19 @@ def read_phenotype(
             earlier = before.setdefault(known, cell)
             if earlier != cell and (known != "age" or _ages_differ(earlier, cell)):
                 problems.add(
-                    f"{phenotype.source}: {known} is {shown(earlier)} in line {first}, and {shown(cell)} here; "
-                    "several rows of a participant need a column session_id",
+                    f"{source}: {known} is {shown(earlier)} in line {first}, and {shown(cell)} here; several rows of a "
+                    "participant need a column session_id",
                     line=line,
                     name=f"sub-{person}",
                 )
     return phenotype
 
 
-def _other_ages(table: Mapping[str, list[str]], column: str) -> str:
-    """Return another column that holds numbers and is named after ages, or ""."""
+def _other_ages(table: Mapping[str, list[str]], column: str, source: str) -> str:
+    """Return a hint at another column that holds numbers and is named after ages, or ""."""
     named = (name for name in table if name != column and "age" in re.split("[^a-z]+", name.lower()))
-    return next((name for name in named if is_numeric(table[name])), "")
+    found = next((name for name in named if is_numeric(table[name])), "")
+    return f"{source}: '{found}' holds numbers; name that column 'age' to use it." if found else ""
 
 
 def _ages_differ(first: str, second: str) -> bool:

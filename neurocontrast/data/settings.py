@@ -1,4 +1,4 @@
-"""What a user can say about the samples of a run: scans of brains, natural images, or regional measures."""
+"""Settings of the samples of a run (scans of brains, natural images, regional measures), and of prepared images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from neurocontrast.transforms import MeasureSettings
 from neurocontrast.transforms.description import Replaceable
 from neurocontrast.transforms.preprocessing import Preprocessing, ScanSettings
 
-__all__ = ["AnyDataSettings", "DataSettings", "ImageDataSettings", "MeasureDataSettings"]
+__all__ = ["SPLITS", "AnyDataSettings", "DataSettings", "ImageDataSettings", "ImagesSettings", "MeasureDataSettings"]
 
 _Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 _Columns = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -140,6 +140,49 @@ class MeasureDataSettings(MeasureSettings):
     """Threads that read batches."""
     val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Fraction of subjects, at each site, that only measure; 0 for none."""
+
+
+SPLITS = ("train", "validation", "test")
+"""Splits of a prepared data set of natural images."""
+_Fraction = Annotated[float, Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=1)]
+_Pixels = Annotated[int, Field(ge=4, le=4096)]
+_FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
+
+
+class ImagesSettings(Settings):
+    """Choose which images are prepared, how they are divided, and what the table says of each; see docs/images.md."""
+
+    dataset: Literal["digits", "cifar10", "cifar100", "mnist", "fashion-mnist", "folder"] = "digits"
+    """Format of the files: a published data set, or any folder with a folder for each class."""
+    source: Path | None = None
+    """Folder or archive of the files; none for digits."""
+    name: _FileName | None = None
+    """Beginning of identifiers; None for the name of the data set, or of the source of a folder."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of the split, the subset and the background."""
+    size: _Pixels | tuple[_Pixels, _Pixels] | None = None
+    """Height and width that images are scaled to cover, and cropped to; None keeps their size."""
+    validation_fraction: _Fraction = 0.2
+    """Part of the training images of each class, where the source has no such split."""
+    test_fraction: _Fraction = 0.2
+    """Part of all images of each class, where the source has no such split."""
+    n_train: _Count | None = None
+    """Images to keep, of each class alike; a smaller subset is part of a larger one."""
+    n_validation: _Count | None = None
+    """Images to keep for validation."""
+    n_test: _Count | None = None
+    """Images to keep for the test."""
+    background: Literal["random"] | None = None
+    """ColorMNIST: behind grey pictures one of ten colours plus noise."""
+    background_sd: Annotated[float, Field(ge=0.0, le=255.0, allow_inf_nan=False)] = 40.0
+    """Standard deviation of the noise of colours, which go from 0 to 255."""
+
+    @model_validator(mode="after")
+    def _check(self) -> ImagesSettings:
+        if self.dataset == "digits" and self.source is not None:
+            raise ValueError("source is not used by dataset 'digits', which comes with scikit-learn; name the dataset.")
+        return self
 
 
 AnyDataSettings = DataSettings | ImageDataSettings | MeasureDataSettings

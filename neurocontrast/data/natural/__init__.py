@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neurocontrast.data.natural.images_settings import ImagesSettings
+from neurocontrast.data.settings import ImagesSettings
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:

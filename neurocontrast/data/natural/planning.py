@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.natural.images_settings import SPLITS, ImagesSettings
 from neurocontrast.data.natural.pictures import Pictures
 from neurocontrast.data.natural.store import STORE_NAME
+from neurocontrast.data.settings import SPLITS, ImagesSettings
 from neurocontrast.exceptions import DataError
 from neurocontrast.seeds import derive_generator, derive_seed
 

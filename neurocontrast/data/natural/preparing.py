@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.data.natural.checking import RECORD_NAME, doubt_about_copies
-from neurocontrast.data.natural.images_settings import SPLITS, ImagesSettings
 from neurocontrast.data.natural.pictures import (
     ARCHIVE_ENDINGS,
     Pictures,
@@ -25,6 +24,7 @@ from neurocontrast.data.natural.planning import Plan, plan_images
 from neurocontrast.data.natural.sources import read_cifar, read_digits, read_mnist
 from neurocontrast.data.natural.store import ImageStore, write_store
 from neurocontrast.data.problems import Problems
+from neurocontrast.data.settings import SPLITS, ImagesSettings
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import digest_of_file, write_json, write_table
 from neurocontrast.progress import SILENT, Progress

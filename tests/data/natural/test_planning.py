@@ -3,9 +3,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from neurocontrast.data.natural.images_settings import ImagesSettings
 from neurocontrast.data.natural.pictures import paint
 from neurocontrast.data.natural.planning import divide, draw_backgrounds, stratified_order
+from neurocontrast.data.settings import ImagesSettings
 from neurocontrast.exceptions import DataError
 
 NAMES = [f"x-{n:05d}" for n in range(1000)]

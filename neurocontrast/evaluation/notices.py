@@ -63,9 +63,8 @@ def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[
 
 def look_at_missing(target: str, n_missing: int) -> list[Notice]:
     """Return the warning that scans without a target are left out."""
-    text = f"{n_missing} scans have no {target} and are left out."
-    explanation = "They are in no figure below. If they differ from the others, the result holds for a selected group."
-    return [Notice("excluded_missing_target", text, explanation)] if n_missing else []
+    text = f"{n_missing} scans have no {target} and are left out: if they differ, the result is of a selected group."
+    return [Notice("excluded_missing_target", text, "They are in no figure below.")] if n_missing else []
 
 
 def look_at_size(table: pd.DataFrame, splits: Sequence[Split], settings: EvaluationSettings) -> list[Notice]:
@@ -79,51 +78,40 @@ def look_at_size(table: pd.DataFrame, splits: Sequence[Split], settings: Evaluat
         f"are in single precision, {'strengths are chosen on the first of the inner folds, ' if dealt else ''}and the "
         f"map shows {MAX_MAP_SCANS:,} scans at most, of {len(table):,}, drawn with seed {settings.seed}."
     )
-    explanation = (
-        "Thousands of scans tell strengths apart in one fold; probabilities differ by a few thousandths at most."
-    )
-    return [Notice("large_table", text, explanation)]
+    return [Notice("large_table", text, "Probabilities differ by a few thousandths at most.")]
 
 
 def _look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> Iterable[Notice]:
-    if target.kind != "continuous":
-        single = [split for split in splits if len(np.unique(target.values[split.test])) < 2]
-        # The warning on single-class sites says it of a site that is held out.
-        names = [f"repeat {split.repeat} fold {split.fold}" for split in single if split.held_out_site is None]
-        if names:
-            yield Notice(
-                "single_class_fold",
-                f"{len(names)} test folds have one class only ({', '.join(names[:5])}): no AUC there; "
-                "they count in the pooled figures. Give fewer folds, or let splits=stratified deal them.",
-                "The mean over folds leaves these folds out; the pooled figures hold all scans.",
-            )
-        for split in splits:
-            unseen = np.setdiff1d(target.values[split.test], target.values[split.train])
-            if len(unseen):
-                yield Notice(
-                    "fold_unseen_class",
-                    f"When {split.named}, {one_of(target.classes[code] for code in unseen)} is in no training scan and "
-                    "cannot be predicted there.",
-                    "No model can name a class that it was never shown; what belongs to it counts as an error.",
-                )
+    for split in splits if target.kind != "continuous" else ():
+        unseen = np.setdiff1d(target.values[split.test], target.values[split.train])
+        if len(unseen):
+            names = one_of(target.classes[code] for code in unseen)
+            text = f"When {split.named}, {names} is in no training scan and cannot be predicted there."
+            yield Notice("fold_unseen_class", text, "What belongs to it counts as an error.")
+    # The warning on single-class sites says it of a site that is held out.
+    dealt = [split for split in splits if target.kind != "continuous" and split.held_out_site is None]
+    single = [split for split in dealt if len(np.unique(target.values[split.test])) < 2]
+    if single:
+        names = ", ".join(f"repeat {split.repeat} fold {split.fold}" for split in single[:5])
+        text = (
+            f"{len(single)} test folds have one class only ({names}): no AUC there; they count in the pooled figures. "
+            "Give fewer folds, or let splits=stratified deal them."
+        )
+        yield Notice("single_class_fold", text, "The mean over folds leaves these folds out; pooled figures do not.")
     everything = np.arange(len(subjects))
     untested = np.setdiff1d(everything, np.concatenate([split.test for split in splits]))
     if len(untested):
         text = f"{len(untested)} of {len(subjects)} scans are trained on only, as the folds say."
         yield Notice("fold_untested", text, "They are in no figure of the result, but shaped the models.")
-    sat_out = {
-        owner
-        for split in splits
-        if split.held_out_site is not None
-        for owner in subjects[np.setdiff1d(everything, np.concatenate([split.train, split.test]))]
-    }
+    held_out = [split for split in splits if split.held_out_site is not None]
+    idle = [np.setdiff1d(everything, np.concatenate([split.train, split.test])) for split in held_out]
+    sat_out = {owner for rows in idle for owner in subjects[rows]}
     if sat_out:
-        yield Notice(
-            "site_shared_subjects",
+        text = (
             f"{len(sat_out)} subjects were scanned at several sites: while one of their sites is held out, none of "
-            "their scans is trained on.",
-            "Their other scans are left out of training, so that nobody is recognised again.",
+            "their scans is trained on."
         )
+        yield Notice("site_shared_subjects", text, "So nobody is recognised again.")
 
 
 def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
@@ -135,72 +123,55 @@ def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
     counts = {name: subjects[target.values == code].nunique() for code, name in enumerate(target.classes)}
     few = ", ".join(f"'{name}' has {n}" for name, n in counts.items() if n < FEW_SUBJECTS)
     if few:
-        yield Notice(
-            "few_subjects",
-            f"Classes with fewer than {FEW_SUBJECTS} subjects: {few}. Intervals are wide: read them, not the values.",
-            _FEW,
-        )
+        yield Notice("few_subjects", f"Classes with fewer than {FEW_SUBJECTS} subjects: {few}.", _FEW)
     shares = np.bincount(target.values, minlength=len(target.classes)) / len(target.values)
     if target.kind == "binary" and shares.min() < RARE_SHARE:
-        rare = target.classes[int(shares.argmin())]
-        yield Notice(
-            "class_imbalance",
-            f"'{rare}' is {shares.min():.0%} of the scans: at the threshold 0.5 a probe tends to name the other class, "
-            "which lowers balanced accuracy. AUC does not depend on the threshold; evaluation.threshold=prevalence "
-            "moves it.",
-            "Where one class is rare, accuracy looks high for a model that never names it; balanced accuracy does not.",
+        text = (
+            f"'{target.classes[int(shares.argmin())]}' is {shares.min():.0%} of the scans: at the threshold 0.5 a "
+            "probe tends to name the other class. evaluation.threshold=prevalence moves the threshold."
         )
-    owners = pd.Series(target.values).groupby(subjects.to_numpy()).nunique()
-    if (owners > 1).any():
+        explanation = "Read the AUC, which does not depend on the threshold; this lowers balanced accuracy."
+        yield Notice("class_imbalance", text, explanation)
+    changing = int((pd.Series(target.values).groupby(subjects.to_numpy()).nunique() > 1).sum())
+    if changing:
+        text = f"{changing} subjects have sessions of different classes; the rarest of them decides their fold."
         yield Notice(
-            "changing_class",
-            f"{int((owners > 1).sum())} subjects have sessions of different classes; they are dealt to folds by the "
-            "rarest of them.",
-            "Their scans stay in one fold together, so that nobody is recognised again.",
+            "changing_class", text, "Their scans stay in one fold together, so that nobody is recognised again."
         )
 
 
 def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Notice]:
     if target.name == "site":
         return
-    n_missing = int(table["site"].isna().sum())
-    if n_missing == len(table):
-        text = "No scan has a site: nothing can be said about differences between sites."
-        yield Notice("site_missing", text, _NO_SITES)
-        return
+    sites, n_missing = table["site"].fillna(NO_SITE), int(table["site"].isna().sum())
     if n_missing:
-        text = f"{n_missing} of {len(table)} scans have no site; they form the group '{NO_SITE}'."
+        text = f"{n_missing} of {len(table)} scans have no site"
+        text += "." if n_missing == len(table) else f"; they form the group '{NO_SITE}'."
         yield Notice("site_missing", text, _NO_SITES)
-    sites = table["site"].fillna(NO_SITE)
     sizes = table["subject_id"].groupby(sites).nunique()
     if len(sizes) == 1:
-        text = f"All scans are of the site '{sizes.index[0]}': results need not hold at another."
-        yield Notice("single_site", text, "Nothing here tells whether the result would hold at another scanner.")
+        if not n_missing:
+            text = f"All scans are of the site '{sizes.index[0]}': results need not hold at another."
+            yield Notice("single_site", text, "Nothing here tells whether the result would hold at another scanner.")
         return
     small = [f"'{site}' ({n})" for site, n in sizes.items() if n < min_site_n]
     if small:
-        yield Notice(
-            "small_site",
+        text = (
             f"Sites with fewer than {min_site_n} subjects: {_listed(small)}. Their own figures have no interval and "
-            "say little; leave them out with where, or read the pooled figures.",
-            _FEW,
+            "say little; leave them out with where, or read the pooled figures."
         )
+        yield Notice("small_site", text, _FEW)
     if target.kind == "continuous":
         return
-    single = {
-        site: target.classes[codes.iloc[0]]
-        for site, codes in pd.Series(target.values).groupby(sites.to_numpy())
-        if codes.nunique() == 1
-    }
+    grouped = pd.Series(target.values).groupby(sites.to_numpy())
+    single = [f"'{site}' ({target.classes[codes.iloc[0]]})" for site, codes in grouped if codes.nunique() == 1]
     if single:
-        named = _listed([f"'{site}' ({name})" for site, name in single.items()])
-        yield Notice(
-            "single_class_site",
-            f"{len(single)} of {len(sizes)} sites have one class only: {named}. There AUC and balanced accuracy are "
-            "not defined, and a probe that recognises the site recognises the class.",
-            "A site where everybody has the same label says nothing about telling labels apart, and rewards a model "
-            "that has merely learned to recognise the site.",
+        text = (
+            f"{len(single)} of {len(sizes)} sites have one class only: {_listed(single)}. There AUC and balanced "
+            "accuracy are not defined, and a probe that recognises the site recognises the class."
         )
+        explanation = "Such a site rewards a model that has merely learned to recognise the site."
+        yield Notice("single_class_site", text, explanation)
 
 
 def _site_association(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
@@ -216,13 +187,12 @@ def _site_association(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
         strength = cramers_v(target.values[known], sites)
         measure, means = "bias-corrected Cramér's V", "the classes are spread unevenly over sites"
     if strength > SITE_ASSOCIATION:
-        yield Notice(
-            "site_confounded",
+        text = (
             f"Site is confounded with {target.name} ({measure} {strength:.2f} > {SITE_ASSOCIATION}): {means} "
             f"({_unlike_sites(target, known, sites)}). A probe can score by recognising the scanner. Compare with the "
-            "baseline, and with splits=leave-site-out; keep sites that have every class with where.",
-            _CONFOUNDED.format(what="site"),
+            "baseline, and with splits=leave-site-out; keep sites that have every class with where."
         )
+        yield Notice("site_confounded", text, _CONFOUNDED.format(what="site"))
 
 
 def _unlike_sites(target: Target, known: npt.NDArray[np.intp], sites: npt.NDArray[np.object_], n_shown: int = 3) -> str:
@@ -233,10 +203,9 @@ def _unlike_sites(target: Target, known: npt.NDArray[np.intp], sites: npt.NDArra
     apart = (means - overall).abs()
     code = int(apart.max().to_numpy().argmax())
     least = apart[code].sort_values(ascending=False, kind="stable").index[:n_shown]
-    if continuous:
-        return ", ".join(f"'{site}' mean {means[code][site]:.4g}" for site in least) + f"; all {overall[code]:.4g}"
-    listed = ", ".join(f"'{site}' {means[code][site]:.0%}" for site in least)
-    return f"{target.classes[code]}: {listed}; all {overall[code]:.0%}"
+    shown, what = ("{:.4g}".format, "mean ") if continuous else ("{:.0%}".format, "")
+    listed = ", ".join(f"'{site}' {what}{shown(means[code][site])}" for site in least)
+    return ("" if continuous else f"{target.classes[code]}: ") + f"{listed}; all {shown(overall[code])}"
 
 
 def _age(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
@@ -306,29 +275,23 @@ def check_overlap(
     table: pd.DataFrame, info: Mapping[str, Any], *, allow_overlap: bool = False
 ) -> tuple[int, list[Notice]]:
     """Return how many subjects were in the pretraining cohort, and a warning; refuse them unless they are allowed."""
-    notices, text = [], "The embeddings do not say who was in pretraining: an overlap could not be checked."
-    if info.get("pretraining_unknown"):
-        text = f"Of the joined embeddings, {one_of(info['pretraining_unknown'])} does not say who was in pretraining."
-    if info.get("pretraining_subjects") is None or info.get("pretraining_unknown"):
-        explanation = "If some of them were in pretraining, the figures below may be too good."
-        notices = [Notice("overlap_unknown", text, explanation)]
-    seen, subjects = pretrained(table, info), sorted(set(table["subject_id"]))
-    both = sorted(set(table["subject_id"][seen]))
+    notices, unknown = [], info.get("pretraining_unknown")
+    if unknown or info.get("pretraining_subjects") is None:
+        who = f"Of the joined embeddings, {one_of(unknown)} does" if unknown else "The embeddings do"
+        text = f"{who} not say who was in pretraining: an overlap could not be checked."
+        notices = [Notice("overlap_unknown", text, "If some of them were, the figures below may be too good.")]
+    both = sorted(set(table["subject_id"][pretrained(table, info)]))
     if not both:
         return 0, notices
     shown = ", ".join(both[:5]) + (" …" if len(both) > 5 else "")
-    text = f"{len(both)} of {len(subjects)} subjects were in the pretraining cohort ({shown})"
+    text = f"{len(both)} of {table['subject_id'].nunique()} subjects were in the pretraining cohort"
     if not allow_overlap:
         raise LeakageError(
-            f"{text}: the encoder has seen them, and their scores would flatter it. Embed people that were not in "
-            "pretraining, or keep only those with where; to evaluate them all the same, and have the report say so, "
-            "set allow_overlap=true (--allow-overlap)."
+            f"{text} ({shown}): the encoder has seen them, and their scores would flatter it. Embed other people, keep "
+            "only others with where, or set allow_overlap=true (--allow-overlap), which the report then says."
         )
-    explanation = (
-        "The encoder has already seen these people. Its features can fit them better than anybody new, so the "
-        "figures below may be too good."
-    )
-    text = f"{text.partition(' (')[0]} (allowed on request): the figures may flatter the encoder."
+    text = f"{text} (allowed on request): the figures may flatter the encoder."
+    explanation = "The encoder can fit people whom it has seen better than anybody new: the figures may be too good."
     return len(both), [*notices, Notice("pretraining_overlap", text, explanation)]
 
 
@@ -358,11 +321,10 @@ def check_duplicates(
             f"{text}. They could be on both sides of a fold. Give them one subject_id or leave one out; to evaluate "
             "all the same, set allow_overlap=true (--allow-overlap)."
         )
-    explanation = (
-        "The same image on both sides of a fold is learned by heart, not understood: the figures below may be too good."
-    )
     text = f"{text}. They can be on both sides of a fold (allowed on request)."
-    return [Notice("duplicate_overlap", text, explanation)]
+    return [
+        Notice("duplicate_overlap", text, "What is learned by heart is not understood: the figures may be too good.")
+    ]
 
 
 def feature_codes(features: Iterable[npt.NDArray[np.floating]]) -> npt.NDArray[np.intp]:

@@ -243,13 +243,12 @@ def _flow(scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_un
 
 
 def _look_at_scores(target: Target, estimator: BaseEstimator) -> list[Notice]:
-    if target.has_probabilities:
-        return []
     text = (
         f"{describe_own(estimator)[0]} has decision values and no probabilities (no predict_proba): scans are ranked "
         "by these and assigned to classes by its predict, and Brier score, log-loss and calibration are left out."
     )
-    return [Notice("no_probabilities", text, "Whether the scores are right as probabilities is not known.")]
+    why = "Whether the scores are right as probabilities is not known."
+    return [] if target.has_probabilities else [Notice("no_probabilities", text, why)]
 
 
 def _check_one_design(settings: EvaluationSettings, cv: Any) -> None:
@@ -337,14 +336,7 @@ def _make_splits(scans: _Scans, settings: EvaluationSettings, split_rows: pd.Dat
         splits = splits_from_cv(cv, features=scans.features, target=target, subjects=subjects, sites=table["site"])
     elif settings.splits == "leave-site-out":
         if target.name == "site":
-            raise ConfigError(
-                "splits: a site that is held out cannot be predicted. For target=site use splits=stratified."
-            )
-        if settings.n_repeats > 1:
-            raise ConfigError(
-                f"n_repeats: leaving each site out gives the same folds every time, so it must be 1, got "
-                f"{settings.n_repeats}. Leave it out, or use splits=stratified."
-            )
+            raise ConfigError("splits: a site that is held out cannot be predicted. Use splits=stratified.")
         splits = leave_site_out(list(table["site"]), subjects, names=row_names(table, np.arange(len(table))))
     else:
         check_class_sizes(target, subjects, settings.n_folds)

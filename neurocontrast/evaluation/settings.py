@@ -174,6 +174,8 @@ class EvaluationSettings(Settings):
     def _check_design(self) -> EvaluationSettings:
         if self.test_where is not None and self.test is None:
             raise ValueError("test_where: selects scans of an external test set, and there is none. Give test (--test)")
+        if self.splits == "leave-site-out" and self.n_repeats > 1:
+            raise ValueError(f"n_repeats: each site is left out once, so it must be 1, got {self.n_repeats}")
         if self.split_column is None:
             return self
         others = {

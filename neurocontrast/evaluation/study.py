@@ -211,51 +211,41 @@ def look_at_rival(figures: Mapping[str, Any], model: Model, metric: str) -> list
         f"{model.rival.what} do as well as the embedding or better ({metric.replace('_', ' ')} {theirs:.3g} against "
         f"{ours:.3g}): here the encoder is no gain over {model.rival.over}."
     )
-    explanation = (
-        "A linear model of the scans themselves needs no pretraining, and does as well here. Do not credit the encoder "
-        "with what the scans give away so easily."
-    )
+    explanation = "Do not credit the encoder with what a linear model of the scans, without pretraining, does as well."
     return [Notice(f"{model.name}_as_good", text, explanation)]
 
 
 def _look_at_results(figures: Mapping[str, Any], models: Models, facts: Mapping[str, Any]) -> Iterable[Notice]:
     failed = sum(model.n_not_converged for model in models.values())
     if failed:
-        yield Notice(
-            "not_converged",
-            f"{failed} fits stopped before they had converged.",
-            "Their coefficients are not the best ones; more scans, a smaller C, or more steps usually help.",
-        )
+        text = f"{failed} fits stopped before they had converged: their coefficients are not the best ones."
+        yield Notice("not_converged", text, "More scans, a smaller C, or more steps usually help.")
     for name, part in (("embedding", "metrics"), ("baseline", "baseline")):
         pooled, within = (figures[part].get(key, {}).get("pooled") for key in ("auc", "auc_within_fold"))
         if pooled is not None and within is not None and abs(pooled - within) > POOLING_GAP:
-            yield Notice(
-                "pooled_auc_mixes_folds",
-                f"The pooled AUC of the {name} is {pooled:.2f}, but {within:.2f} when scans are compared within "
-                "their fold only: the classes are spread unevenly over folds, and models of different folds have "
-                "different base rates. Read the AUC within folds, of the difference too.",
-                "Pooling compares scores of models that were fitted on different scans. The AUC within folds does not.",
+            text = (
+                f"The pooled AUC of the {name} is {pooled:.2f}, but {within:.2f} when scans are compared within their "
+                "fold only: classes are spread unevenly over folds, and models of different folds have different base "
+                "rates."
             )
+            explanation = "Pooling compares scores of different models. Read the AUC within folds, and its difference."
+            yield Notice("pooled_auc_mixes_folds", text, explanation)
     if "split" not in facts and figures["metrics"].get("auc", {}).get("pooled") == 1.0:
-        yield Notice(
-            "perfect_separation",
-            "The embedding tells the classes apart without one error (AUC 1). Scans of people rarely are: look for "
-            "what gives the class away (a scanner, a preprocessing, a label in the image) before believing it. "
-            "There is no interval, since every resample is without an error too.",
-            "Such a figure comes from a leak more often than from a disease.",
+        text = (
+            "The embedding tells the classes apart without one error (AUC 1); there is no interval, since every "
+            "resample is without an error too. Look for what gives the class away (a scanner, a preprocessing, a label "
+            "in the image) before believing it."
         )
+        yield Notice("perfect_separation", text, "Such a figure comes from a leak more often than from a disease.")
     permutation = figures.get("permutation")
     if permutation and permutation["share_moved"] < FEW_MOVED:
-        within = [unit for unit in ("site", "fold") if permutation[f"within_{unit}"]]
-        text = f", since labels are exchanged within {' and '.join(within)}" if within else ""
-        remedy = " or ".join({"site": "larger sites", "fold": "fewer folds"}[unit] for unit in within)
-        remedy = f" {remedy.capitalize()} would give it more to exchange." if within else ""
-        yield Notice(
-            "permutation_moves_few",
-            f"A permutation changes the labels of {permutation['share_moved']:.0%} of the scans only{text}: the "
-            f"permutation test can find next to nothing.{remedy}",
-            "A large permutation p-value is no evidence against the model here.",
+        within = " and ".join(unit for unit in ("site", "fold") if permutation[f"within_{unit}"])
+        text = (
+            f"A permutation changes the labels of {permutation['share_moved']:.0%} of the scans only"
+            f"{f', since labels are exchanged within {within}' if within else ''}: it can find next to nothing."
         )
+        explanation = "A large p-value is no evidence against the model here. Larger sites, or fewer folds, would help."
+        yield Notice("permutation_moves_few", text, explanation)
 
 
 def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: list[Notice]) -> Evaluation:

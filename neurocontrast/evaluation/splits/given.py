@@ -109,18 +109,17 @@ def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[
     if given.has_duplicates:
         twice = ", ".join(sorted(str(key[0]) for key in set(given[given.duplicated()]))[:5])
         raise DataError(f"split_file: repeat {repeat} lists scans twice ({twice}). Keep one row a scan and repeat.")
-    unlisted = np.flatnonzero(~keys.isin(given))
+    unlisted, foreign = np.flatnonzero(~keys.isin(given)), given[~given.isin(keys)]
     if len(unlisted):
         raise DataError(
             f"split_file: repeat {repeat} lacks {len(unlisted)} of the {len(table)} scans to evaluate "
             f"({', '.join(row_names(table, unlisted[:5]))}). Add them, or leave them out with where."
         )
-    foreign = given[~given.isin(keys)]
     if len(foreign):
-        shown = ", ".join(" session ".join(part for part in key if part) for key in foreign[:5])
+        named = ", ".join(" session ".join(part for part in key if part) for key in foreign[:5])
         raise DataError(
-            f"split_file: repeat {repeat} has {len(foreign)} scans that are not among those to evaluate ({shown}). Use "
-            "the same embeddings table, target and where as the evaluation that wrote it, or remove these rows."
+            f"split_file: repeat {repeat} has {len(foreign)} scans that are not among those to evaluate ({named}). Use "
+            "the embeddings table, target and where of the evaluation that wrote it, or remove these rows."
         )
     return part.set_index(given).loc[keys, "fold"].to_numpy(dtype=np.int64)
 
@@ -162,8 +161,8 @@ def splits_from_cv(
 def _pairs(
     cv: Any, features: npt.NDArray[np.floating], target: Target, subjects: npt.NDArray[np.object_], sites: pd.Series
 ) -> list[Any]:
-    if isinstance(cv, str) or not hasattr(cv, "split"):
-        if isinstance(cv, str) or not isinstance(cv, Iterable):
+    if not hasattr(cv, "split") or isinstance(cv, str):
+        if not isinstance(cv, Iterable) or isinstance(cv, str):
             raise ConfigError(
                 "cv: must be a splitter of scikit-learn's kind (with split and get_n_splits) or pairs of training and "
                 f"test rows, got {cv!r:.80}. For a number of folds use n_folds."
@@ -192,11 +191,11 @@ def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
         raise DataError(f"cv: split {number} must be a pair of training and test rows ({error}).") from error
     train, test = (np.flatnonzero(rows) if rows.dtype == bool else rows for rows in (train, test))
     for name, rows in (("training", train), ("test", test)):
-        right = rows.ndim == 1 and len(rows) and rows.dtype.kind in "iu" and len(set(rows)) == len(rows)
-        if not right or rows.min() < 0 or rows.max() >= n_rows:
+        known = rows.dtype.kind in "iu" and np.isin(rows, np.arange(n_rows)).all()
+        if not known or not 0 < len(np.unique(rows)) == rows.size:
             raise DataError(
-                f"cv: the {name} rows of split {number} must be different whole numbers from 0 to {n_rows - 1}, the "
-                f"rows of the {n_rows} scans that are evaluated, one at least; found {rows.ravel()[:5].tolist()}."
+                f"cv: the {name} rows of split {number} must be different whole numbers from 0 to {n_rows - 1}, rows of "
+                f"the {n_rows} scans that are evaluated, one at least; found {rows.ravel()[:5].tolist()}."
             )
     both = np.intersect1d(train, test)
     if len(both):

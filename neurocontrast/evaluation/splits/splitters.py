@@ -335,50 +335,44 @@ def check_class_sizes(target: Target, subjects: npt.ArrayLike, n_folds: int) -> 
     owners = np.asarray(subjects, dtype=object).astype(str)
     if target.kind == "continuous":
         n = len(set(owners))
+        hint = f"Set n_folds={n // 2} (--n-folds {n // 2})." if n >= 4 else "Evaluate a larger cohort."
         if n < 2 * n_folds:
             raise ConfigError(
-                f"n_folds: {n_folds} folds need at least {2 * n_folds} subjects with '{target.name}', found {n}. "
-                + (f"Set n_folds={n // 2} (--n-folds {n // 2})." if n >= 4 else "Evaluate a larger cohort.")
+                f"n_folds: {n_folds} folds need at least {2 * n_folds} subjects with '{target.name}', found {n}. {hint}"
             )
         return
     counts = {name: len(set(owners[target.values == code])) for code, name in enumerate(target.classes)}
     # Two subjects of each class must stay in training, one of them for the inner folds.
     short = {name: n for name, n in counts.items() if n < n_folds or n - -(-n // n_folds) < 2}
-    if not short:
-        return
-    smallest = min(counts.values())
-    fitting = next((k for k in range(min(smallest, n_folds), 1, -1) if smallest - -(-smallest // k) >= 2), None)
-    few = ", ".join(f"'{name}' has {n}" for name, n in short.items())
-    hint = f"Set n_folds={fitting} (--n-folds {fitting})" if fitting else "Evaluate more subjects"
-    other = f", or leave the class out with where={{'{target.name}': [...]}}" if target.kind == "multiclass" else ""
-    raise ConfigError(
-        f"n_folds: every class of '{target.name}' needs at least as many subjects as the {n_folds} folds, and two in "
-        f"every training fold; {few}. {hint}{other}."
-    )
+    if short:
+        n = min(counts.values())
+        hint = f"Set n_folds={n} (--n-folds {n})" if 3 <= n < n_folds else "Evaluate more subjects"
+        few = ", ".join(f"'{name}' has {n}" for name, n in short.items())
+        raise ConfigError(
+            f"n_folds: every class of '{target.name}' needs at least as many subjects as the {n_folds} folds, and two "
+            f"in every training fold; {few}. {hint}, or leave a class out with where."
+        )
 
 
 def _check_values(split: Split, target: Target) -> None:
     if len(split.train) < 2 or np.ptp(target.values[split.train].astype(float)) == 0:
         raise DataError(
             f"target '{target.name}': does not vary in the {len(split.train)} scans that remain when {split.named}. "
-            "Use splits=stratified, or leave that site out with where."
+            f"{_OTHER_FOLDS}"
         )
 
 
 def _check_classes(split: Split, target: Target, owners: npt.NDArray[np.str_]) -> None:
-    counts = {
-        name: len(set(owners[split.train][target.values[split.train] == code]))
-        for code, name in enumerate(target.classes)
-    }
-    present = [name for name, n in counts.items() if n]
+    people, codes = owners[split.train], target.values[split.train]
+    counts = {name: len(set(people[codes == code])) for code, name in enumerate(target.classes)}
+    present, single = ([name for name, n in counts.items() if found(n)] for found in (bool, (1).__eq__))
+    what = None
     if len(present) < 2:
-        raise DataError(
-            f"target '{target.name}': when {split.named} the training scans have {one_of(present) or 'no class'} only, "
-            "so target and site cannot be told apart. Use splits=stratified, or leave that site out with where."
-        )
-    single = [name for name, n in counts.items() if n == 1]
-    if single:
-        raise DataError(
-            f"target '{target.name}': when {split.named} only one subject of {one_of(single)} is left to train on; two "
-            "are needed. Use splits=stratified, or leave the class out with where."
-        )
+        what = f"the training scans have {one_of(present) or 'no class'} only, so target and site cannot be told apart"
+    elif single:
+        what = f"only one subject of {one_of(single)} is left to train on; two are needed"
+    if what is not None:
+        raise DataError(f"target '{target.name}': when {split.named} {what}. {_OTHER_FOLDS}")
+
+
+_OTHER_FOLDS = "Use splits=stratified, or leave that site or class out with where."

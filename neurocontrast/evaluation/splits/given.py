@@ -194,8 +194,8 @@ def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
         known = rows.dtype.kind in "iu" and np.isin(rows, np.arange(n_rows)).all()
         if not known or not 0 < len(np.unique(rows)) == rows.size:
             raise DataError(
-                f"cv: the {name} rows of split {number} must be different whole numbers from 0 to {n_rows - 1}, rows of "
-                f"the {n_rows} scans that are evaluated, one at least; found {rows.ravel()[:5].tolist()}."
+                f"cv: the {name} rows of split {number} must be different whole numbers from 0 to {n_rows - 1}, "
+                f"rows of the {n_rows} scans that are evaluated, one at least; found {rows.ravel()[:5].tolist()}."
             )
     both = np.intersect1d(train, test)
     if len(both):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -91,32 +90,9 @@ def test_where_sites_are_held_out_the_comparison_is_of_unseen_ones(folder, tmp_p
     models = pd.read_csv(out / "models.tsv", sep="\t").query("metric == 'auc'")
     assert table["unseen"].tolist() == pytest.approx(models["value"].tolist())
     assert table["known"].isna().all()
-
-
-@pytest.mark.parametrize(
-    ("keys", "says"),
-    [
-        ({"new_site": 7}, "'new_site' must be a section of keys, found 7"),
-        ({"new_site": {"unseen": {"embedding": {"mae": "low"}}}}, "'new_site.unseen.embedding.mae' must be a section"),
-        ({"outlyingness": {"by_site": [{"site": "a", "n": "x"}]}}, "'outlyingness.by_site.0.n' must be"),
-        ({"objective": "yaware"}, "'objective' must be a section of keys"),
-    ],
-)
-def test_an_evaluation_that_holds_something_else_is_named(folder, tmp_path, keys, says):
-    broken = shutil.copytree(folder / "strong-age", tmp_path / "broken")
-    summary = json.loads((broken / "evaluation.json").read_text())
-    (broken / "evaluation.json").write_text(json.dumps(summary | keys))
-    with pytest.raises(DataError, match=re.escape(says)):
-        compare([folder / "weak-age", broken], out=tmp_path / "c", n_bootstraps=20)
-    assert not (tmp_path / "c").exists()
-
-
-def test_how_well_the_site_is_told_must_be_a_number(folder, tmp_path):
-    broken = shutil.copytree(folder / "strong-age", tmp_path / "broken")
-    table = pd.read_csv(broken / "confounds.tsv", sep="\t").assign(value="high")
-    table.to_csv(broken / "confounds.tsv", sep="\t", index=False)
-    with pytest.raises(DataError, match=r"confounds\.tsv, column 'value': must be numbers"):
-        compare([folder / "weak-age", broken], out=tmp_path / "c", n_bootstraps=20)
+    differences = pd.read_csv(out / "differences.tsv", sep="\t")
+    assert differences["p_value"].isna().all(), "sites are no random draws of folds"
+    assert differences["low"].notna().all()
 
 
 def test_the_page_and_its_figures(folder, tmp_path):
@@ -154,13 +130,6 @@ def test_other_targets_can_be_compared(folder, tmp_path, kind):
         assert models.loc[(f"weak-{kind}", metric), "value"] == pytest.approx(values["pooled"]), metric
 
 
-def test_held_out_sites_are_no_random_folds(folder, tmp_path):
-    out = compare([folder / "weak-sites", folder / "strong-sites"], out=tmp_path / "c", n_bootstraps=50)
-    differences = pd.read_csv(out / "differences.tsv", sep="\t")
-    assert differences["p_value"].isna().all()
-    assert differences["low"].notna().all()
-
-
 def test_what_cannot_be_paired_is_refused(folder, tmp_path):
     with pytest.raises(DataError, match="different target: 'diagnosis' and 'age'"):
         compare([folder / "weak", folder / "weak-age"], out=tmp_path / "c")
@@ -194,14 +163,6 @@ def test_wrong_arguments_are_answered(folder, tmp_path, arguments, message):
     names = arguments.pop("evaluations", ["weak", "strong"])
     with pytest.raises(ConfigError, match=message):
         compare([folder / name for name in names], out=tmp_path / "c", **arguments)
-
-
-def test_a_damaged_evaluation_is_named(folder, tmp_path):
-    broken = tmp_path / "broken"
-    broken.mkdir()
-    (broken / "evaluation.json").write_text("{}")
-    with pytest.raises(DataError, match=r"evaluation\.json: format must be 1, found None"):
-        compare([folder / "weak", broken], out=tmp_path / "c")
 
 
 def test_sites_are_resampled_where_the_evaluation_did(tmp_path):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import shutil
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.commands.report import report
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import ConfigError
 
 
 @pytest.fixture(scope="module")
@@ -108,10 +107,3 @@ def test_wrong_places_are_refused_before_any_work(folder, tmp_path):
     with pytest.raises(ConfigError, match="figures_dir: must be a folder"):
         report(folder, figures_dir=tmp_path / "taken")
     assert not (folder / "report.html").exists()
-
-
-def test_a_wrong_format_is_named(folder):
-    path = folder / "evaluation.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
-    with pytest.raises(DataError, match=r"evaluation\.json: format must be 1, found 99"):
-        report(folder)

@@ -9,7 +9,7 @@ from neurocontrast.evaluation import EvaluationSettings, Notice, plan_study, rea
 from neurocontrast.evaluation.record import compose_evaluation
 from neurocontrast.exceptions import DataError
 from neurocontrast.findings import measure
-from neurocontrast.findings.confounds.measure import Confounds
+from neurocontrast.findings.confounds import Confounds
 from neurocontrast.findings.new_site.measure import NewSite
 
 LEAST = {"format": 1, "target": "age", "kind": "continuous", "splits": "stratified", "n": {}, "metrics": {}}

@@ -18,7 +18,7 @@ from neurocontrast.evaluation.significance import delong_test, fold_p_value, hol
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
-from neurocontrast.findings.confounds.measure import site_reading
+from neurocontrast.findings.confounds import site_reading
 from neurocontrast.findings.folder import EvaluationFolder, read_folder
 from neurocontrast.findings.learning import LearningCurve
 from neurocontrast.findings.new_site.measure import NewSite

@@ -31,7 +31,7 @@ from neurocontrast.evaluation.record import Counts, Estimate, Notice, Part, Sect
 from neurocontrast.evaluation.splits import Split, group_sites
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, count_resamples
 from neurocontrast.exceptions import one_of
-from neurocontrast.findings.confounds.measure import site_reading
+from neurocontrast.findings.confounds import site_reading
 from neurocontrast.findings.finding import Found, Inputs
 from neurocontrast.findings.groups import why_no_interval
 from neurocontrast.progress import Progress

@@ -9,7 +9,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.findings import measure
-from neurocontrast.findings.confounds.measure import draw_subjects, read_column, site_folds
+from neurocontrast.findings.confounds import draw_subjects, read_column, site_folds
 
 FAST = {"n_bootstraps": 100, "C": (1e-2, 1.0), "n_inner_folds": 3, "new_site": False, "outlyingness": False}
 

@@ -30,6 +30,7 @@ def test_the_page(files, sections, parse):
     assert "/home/someone" not in html
     assert "<b>yaware is better: AUC +0.100 (+0.050 to +0.150, adjusted p = 0.008)" in page.text
     assert "untrained cannot be told apart from it by these data" in page.text
+    assert "By AUC, and next to ntxent: <b>yaware is better; untrained cannot" in page.text
     assert "All models: x" in page.text
     for image in page.all("img"):
         assert "0." in image["alt"]
@@ -67,10 +68,12 @@ def test_errors_that_grow_are_worse(comparisons, files, parse):
 
 
 def test_a_warning_names_each_model_once(comparisons, parse):
-    twice = [{"code": "few_subjects", "explanation": "x"}] * 2
+    twice = [{"code": "few_subjects", "explanation": "Few. See Confounds, and the rest."}] * 2
     models = [{"name": name, "warnings": twice if name == "ntxent" else []} for name in comparisons.NAMES]
     files = comparisons.make(models=models)
-    assert "ntxent: few subjects" in parse.Page(render_comparison(files, build_comparison(files))).text
+    text = parse.Page(render_comparison(files, build_comparison(files))).text
+    assert "ntxent: few subjects" in text
+    assert "Few. In the model's own report, see Confounds, and the rest." in text, "this page has no such section"
 
 
 def test_simulated_data_are_marked(comparisons, parse):

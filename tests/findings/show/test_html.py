@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -22,15 +20,6 @@ def change(folder: Path, **keys: object) -> Path:
 @pytest.fixture(scope="module")
 def html(binary_folder, render) -> str:
     return render(binary_folder)
-
-
-def test_the_page_is_well_formed(html, parse):
-    page = parse.Page(html)
-    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
-    assert len(ids) == len(set(ids))
-    assert {"html", "title", "h1", "main"} <= {tag for tag, _ in page.tags}
-    assert [a["href"] for a in page.all("a") if a["href"].startswith("#")]
-    assert all(a["href"][1:] in ids for a in page.all("a"))
 
 
 def test_nothing_is_loaded_and_nothing_runs(html, parse):
@@ -52,13 +41,6 @@ def test_images_are_sound_and_load_nothing(html, parse):
     for image in parse.Page(html).images():
         ElementTree.fromstring(image)
         assert not re.search(r'(?:href|src)="(?!#|data:)', image)
-
-
-def test_every_figure_tells_what_it_shows(html, parse):
-    alts = [image["alt"] for image in parse.Page(html).all("img")]
-    assert len(alts) >= 10
-    assert all(len(alt) > 20 for alt in alts)
-    assert len(set(alts)) == len(alts)
 
 
 def test_warnings_come_first(html, parse, make):
@@ -137,16 +119,5 @@ def test_absent_values_get_a_dash_and_a_reason(html, parse):
     assert all(abbreviation["title"] for abbreviation in page.all("abbr"))
 
 
-def test_no_number_is_written_as_nan(html, parse):
-    page = parse.Page(html)
-    assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text)
-    assert not any(re.search(r"\b(nan|None)\b", image["alt"]) for image in page.all("img"))
-
-
 def test_the_page_is_the_same_every_time(binary_folder, render, html):
     assert render(binary_folder) == html
-
-
-def test_a_page_needs_no_torch():
-    code = "import sys, neurocontrast.findings; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

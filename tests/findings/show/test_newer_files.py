@@ -114,14 +114,6 @@ def test_names_in_newer_files_are_escaped(folder, render, parse):
     assert bad in page.text
 
 
-@pytest.mark.parametrize(
-    "external", [{"metrics": {"auc": 0.7}}, {"metrics": {"auc": {"value": "high"}}}, {"metrics": []}, "yes"]
-)
-def test_an_external_part_that_is_none(folder, external):
-    with pytest.raises(DataError, match=r"evaluation\.json: 'external"):
-        change(folder, external=external)
-
-
 def test_a_map_that_cannot_be_shown_is_named(folder):
     path = folder / "explanation" / "saliency.nii.gz"
     image = nibabel.load(path)
@@ -174,6 +166,9 @@ def test_what_lies_outside_the_brain_is_told(full_folder):
         ({"permutation": {"n": 9, "p_values": {"auc": "small"}}}, "'permutation.p_values.auc' must be a number"),
         ({"threshold": {"rule": "half", "values": 3}}, "'threshold.values' must be a list"),
         ({"probe": "logistic"}, "'probe' must be a section of keys"),
+        ({"external": {"metrics": {"auc": {"value": "high"}}}}, "'external.metrics.auc.value'"),
+        ({"new_site": {"unseen": {"embedding": {"mae": "low"}}}}, "'new_site.unseen.embedding.mae' must be a section"),
+        ({"split": {"n": {"train": "many"}}}, "split.n.train"),
     ],
 )
 def test_parts_that_hold_something_else(folder, keys, says):

@@ -149,6 +149,10 @@ def explain(
     n_subjects: Annotated[int | None, option("Largest number of subjects to average over.")] = None,
     patch_mm: Annotated[float | None, option("Side of the occluded cubes in mm.")] = None,
     positive: Annotated[str | None, option("The class to explain, where there are several.")] = None,
+    atlas: Annotated[
+        Path | None,
+        option("Folder with lh.aparc.annot and rh.aparc.annot of fsaverage5, to draw regions on the cortex."),
+    ] = None,
     images_root: ImagesRoot = None,
     overwrite: Overwrite = False,
 ) -> Result:
@@ -159,6 +163,7 @@ def explain(
         participants=participants,
         out=out,
         images_root=images_root,
+        atlas=atlas,
         config=given.resolve(explanation={"n_subjects": n_subjects, "patch_mm": patch_mm, "positive": positive}),
         overwrite=overwrite,
         progress=given.progress,

@@ -28,6 +28,7 @@ from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, Ne
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
 from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, explain_measures, find_peaks
 from neurocontrast.explanation.places import name_of_place
+from neurocontrast.explanation.surface import Labels, draw_regions, find_annotations
 from neurocontrast.files import atomic_folder, check_output_folder, files_near, write_json, write_table
 from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
@@ -40,6 +41,7 @@ from neurocontrast.transforms.grids import Grid
 __all__ = ["explain"]
 
 _MAP, _RANKING, _DESCRIPTION = "saliency.nii.gz", "regions.tsv", "explain.json"
+_SURFACE = "surface.png"
 _N_RESAMPLES, _N_TOP = 1000, 10
 _PEAKS_APART_MM = 20.0
 _MNI_CODE, _ALIGNED_CODE = 4, 2
@@ -78,6 +80,7 @@ def explain(
     participants: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     images_root: str | os.PathLike[str] | None = None,
+    atlas: str | os.PathLike[str] | None = None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     progress: Progress | bool = SILENT,
@@ -101,6 +104,10 @@ def explain(
         evaluation, where `report` looks.
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
+    atlas : path, optional
+        Of measures of cortical regions: folder with the parcellation of fsaverage5, ``lh.aparc.annot`` and
+        ``rh.aparc.annot`` (or those of the measures' atlas), on which ``surface.png`` is drawn; by default those of
+        FreeSurfer in ``$FREESURFER_HOME``. Without them there is no picture.
     config : Config, mapping or path of a YAML file, optional
         Section `explanation`; and section `data`, for the places of images and cache.
     overwrite : bool
@@ -129,7 +136,12 @@ def explain(
     chosen = _Chosen(probe, readout, cohort, truths)
     score = LinearScore(encoder, readout.weights, readout.intercept)
     if isinstance(source, RegionalMeasures):
-        explained = _explain_measures(score, source, chosen, chosen_by, progress)
+        labels = find_annotations(atlas, source.known.atlas)
+        if labels is None:
+            progress.message("No picture of the cortex: give --atlas FOLDER, or set FREESURFER_HOME.")
+        explained = _explain_measures(score, source, chosen, chosen_by, labels, progress)
+    elif atlas is not None:
+        raise ConfigError("atlas: is of regional measures, and this run was trained on scans. Leave it out.")
     else:
         explained = _explain_scans(score, source, chosen, chosen_by, progress)
     _write(folder, chosen, explained, contract)
@@ -177,6 +189,7 @@ def _explain_measures(
     source: RegionalMeasures,
     chosen: _Chosen,
     settings: ExplanationSettings,
+    labels: Labels | None,
     progress: Progress,
 ) -> _Explained:
     """Rank measures by their share, with intervals from resamples of sites, or of subjects where sites are few."""
@@ -199,6 +212,9 @@ def _explain_measures(
 
     def save(folder: Path) -> None:
         write_table(folder / _RANKING, found)
+        values = dict(zip(found["region"], found["value"], strict=True))
+        if labels is not None and not draw_regions(values, labels, folder / _SURFACE):
+            progress.message("No picture of the cortex: none of the measures is of a region of the atlas.")
 
     return _Explained(scores, about, save)
 

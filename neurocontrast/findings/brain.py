@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import matplotlib.image
 import nibabel
 import numpy as np
 import numpy.typing as npt
@@ -83,9 +84,25 @@ def _ranking(explanation: Explanation) -> list[Block]:
     )
     return [
         *pictures(*([] if picture is None else [picture])),
+        *pictures(_surface(explanation), wide=True),
         make_table("The same as numbers.", rows, columns),
         note(text),
     ]
+
+
+@styled
+def _surface(explanation: Explanation) -> Picture | None:
+    """Return the picture of the cortex that `explain` made where it had an atlas."""
+    path = explanation.map_path.with_name("surface.png")
+    if not path.is_file():
+        return None
+    pixels = matplotlib.image.imread(path)
+    figure = blank_figure(height=2 * WIDTH * pixels.shape[0] / pixels.shape[1], width=2 * WIDTH, layout="none")
+    axis = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axis.imshow(pixels)
+    axis.set_axis_off()
+    caption = "The shares of cortical regions on the inflated surface of fsaverage5."
+    return Picture("surface", figure, f"{caption} Left and right hemisphere, each from both sides.", caption)
 
 
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:

@@ -143,7 +143,7 @@ class _Notes:
         self.all.append(_Note(name, text, detail, is_problem=False))
 
     def problem(self, name: str, text: str, detail: str = "") -> None:
-        """Note a problem of a person, by label, or of nobody who has one: ""."""
+        """Note a problem of the person with that label; the label is "" where a folder has none."""
         self.all.append(_Note(name, text, detail, is_problem=True))
 
     def raise_if_any(self) -> None:

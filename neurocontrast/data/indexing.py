@@ -14,8 +14,7 @@ import pandas as pd
 
 from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts import LAYOUTS
-from neurocontrast.data.layouts.scan import FoundScan
-from neurocontrast.data.layouts.tree import Tree, problem_of_file, problem_of_path, read_tree
+from neurocontrast.data.layouts.tree import FoundScan, Tree, problem_of_file, problem_of_path, read_tree
 from neurocontrast.data.measures.finding import files_of_measures
 from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables

@@ -20,8 +20,7 @@ from neurocontrast.data.columns import (
     is_numeric,
     number_of,
 )
-from neurocontrast.data.layouts.scan import FoundScan
-from neurocontrast.data.layouts.tree import Tree
+from neurocontrast.data.layouts.tree import FoundScan, Tree
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import one_of

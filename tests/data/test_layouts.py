@@ -3,7 +3,7 @@
 from neurocontrast import index
 from neurocontrast.data import read_cohort
 from neurocontrast.data.layouts import LAYOUTS
-from neurocontrast.data.layouts.scan import FoundScan
+from neurocontrast.data.layouts.tree import FoundScan
 
 
 def subject_folders(tree):

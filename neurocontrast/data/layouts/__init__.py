@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 
 from neurocontrast.data.layouts.bids import bids, caps, fmriprep
 from neurocontrast.data.layouts.programs import brainprep, cat12, freesurfer, ixi, openbhb
-from neurocontrast.data.layouts.scan import FoundScan
-from neurocontrast.data.layouts.tree import Tree
+from neurocontrast.data.layouts.tree import FoundScan, Tree
 
 __all__ = ["LAYOUTS"]
 

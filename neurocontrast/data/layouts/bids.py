@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from neurocontrast.data.layouts.scan import FoundScan, identity_of
-from neurocontrast.data.layouts.tree import Tree, joined_path
+from neurocontrast.data.layouts.tree import FoundScan, Tree, identity_of, joined_path
 
 __all__ = ["bids", "caps", "fmriprep"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from neurocontrast.data.layouts.scan import FoundScan, identity_of
-from neurocontrast.data.layouts.tree import Tree, joined_path
+from neurocontrast.data.layouts.tree import FoundScan, Tree, identity_of, joined_path
 from neurocontrast.reading import read_bytes
 
 _OF_CAT12 = {"gm": "mwp1", "wm": "mwp2", "csf": "mwp3", "head": "wm"}

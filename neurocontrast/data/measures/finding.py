@@ -52,7 +52,8 @@ def sheets_at(path: Path, atlas: str, measure: str, notes: list[str]) -> list[Sh
             if reader.atlas_of(path, head) is not None:
                 return reader.sheets([path])
         raise DataError(
-            f"{path}: of no format of measures that is known (statistics lie in SUBJECT/stats): {one_of(FORMATS)}."
+            f"{path}: no known format of regional measures (FreeSurfer's statistics lie in SUBJECT/stats). Known are: "
+            f"{one_of(FORMATS)}."
         )
     found = files_of_measures(read_tree(path))
     if not found:

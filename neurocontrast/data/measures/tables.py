@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.columns import is_missing, text_of
-from neurocontrast.data.layouts.scan import identity_of
+from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import sheets_at
 from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.measures.names import Kind, Region, check_units, region_of

@@ -33,7 +33,7 @@ class FreeSurferStats:
     """Read the measures of subjects from the files that ``recon-all`` or FastSurfer left for each."""
 
     def atlas_of(self, path: Path, _head: str) -> str | None:
-        """Return the atlas in the name of the file; templates and longitudinal copies are of no format."""
+        """Return the atlas in the name of the file; None for templates and longitudinal copies too."""
         named = _NAME.fullmatch(path.name)
         subject = path.parent.parent.name
         if named is None or path.parent.name != "stats" or subject.startswith("fsaverage") or ".long." in subject:

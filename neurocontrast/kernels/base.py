@@ -100,7 +100,7 @@ def column_of(metadata: Metadata | None, name: str, *, needed_by: str, words: bo
 def _as_tensor(given: Any, name: str, *, words: bool) -> Tensor:
     """Return what was given as a tensor: numbers as they are, words as codes that are the same in every batch."""
     if isinstance(given, Tensor):
-        return given
+        return given.as_subclass(Tensor)  # of MONAI's MetaTensor, too
     values = np.asarray(given)
     values = np.asarray(given, dtype=object) if values.dtype.kind in "US" else values  # else NaN is the word "nan"
     if values.dtype.kind in "biuf":

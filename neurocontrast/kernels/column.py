@@ -90,10 +90,15 @@ class ColumnKernel(Configurable, Kernel):
         own = self.own(rows, len(row_values), dtype) if cols is rows else None
         if self.missing == "marginal":
             block, of_formula = self._bind_marginal(row_values, col_values, dtype)
-            return _with_own(block, of_formula if own is None else own)
-        a = self._complete(row_values)
-        b = a if cols is rows else self._complete(col_values)
-        return _with_own(lambda i, j: self._exact(a[i], b[j], dtype), own)
+            own = of_formula if own is None else own
+        else:
+            a = self._complete(row_values)
+            b = a if cols is rows else self._complete(col_values)
+            block = lambda i, j: self._exact(a[i], b[j], dtype)  # noqa: E731
+        if own is None:
+            return block
+        scans = torch.arange(len(own), device=own.device)
+        return lambda i, j: torch.where(scans[i].unsqueeze(1) == scans[j], own[i].unsqueeze(1), block(i, j))
 
     def own(self, metadata: Metadata, n: int, dtype: torch.dtype) -> Tensor | None:  # noqa: ARG002
         """Weights of scans with themselves, (n,), where they are not those of the formula, else None."""
@@ -187,24 +192,6 @@ class ColumnKernel(Configurable, Kernel):
             f"Column '{self.column}' is missing for {listed(rows, names)}. Fill it in, leave these out, or use "
             "missing='marginal', which keeps them and takes the mean weight of this column in their place."
         )
-
-
-def _with_own(block: Block, own: Tensor | None) -> Block:
-    """Return blocks in which the weights of scans with themselves are replaced by `own`, (n,), if that is given."""
-    if own is None:
-        return block
-
-    def changed(i: slice, j: slice) -> Tensor:
-        weights = block(i, j)
-        first_row, first_col = i.start or 0, j.start or 0
-        first = first_row - first_col
-        if -weights.shape[0] < first < weights.shape[1]:
-            diagonal = weights.diagonal(first)
-            start = max(first_row, first_col)
-            diagonal.copy_(own[start : start + len(diagonal)])
-        return weights
-
-    return changed
 
 
 def listed(rows: list[int], names: Sequence[str] | None) -> str:

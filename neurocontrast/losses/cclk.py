@@ -172,15 +172,10 @@ class FairCCLK(_CCLK):
     ----------
     kernel : Kernel
         On the metadata to forget.
-    temperature : float
-        Temperature τ > 0. Small values look at the nearest candidates only.
     ridge : float
         Weight λ > 0. Large values make M_i, and so the repulsion, smaller.
-    symmetric : bool
-        Average both directions (view 1 against view 2, and back).
-    own : bool
-        Whether the own pair is in M_i, as in the equations. With a narrow kernel it is nearly all of M_i, which then
-        hardly trains. False: W_ii and entries below 1e-6 are 0, as in the released code.
+    temperature, symmetric, own
+        See `WeaklySupervisedCCLK`.
 
     Examples
     --------
@@ -213,15 +208,10 @@ class HardNegativeCCLK(FairCCLK):
     on : {"embedding", "features"}
         What fills the column: unit embeddings, or the features before the head, of any norm, as its authors ran. A
         width for features makes W uniform on unit embeddings.
-    temperature : float
-        Temperature τ > 0. Small values look at the nearest candidates only.
     ridge : float
         Weight λ > 0. Large values make the repulsion smaller.
-    symmetric : bool
-        Average both directions (view 1 against view 2, and back).
-    own : bool
-        Whether the own pair is in M_i, as in the equations. With a narrow kernel it is nearly all of M_i, which then
-        hardly trains. False: W_ii and entries below 1e-6 are 0, as in the released code.
+    temperature, symmetric, own
+        See `WeaklySupervisedCCLK`.
 
     Examples
     --------

@@ -192,9 +192,7 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
     title = "InfoNCE with hard negatives"
     citation = "Robinson J, Chuang C-Y, Sra S, Jegelka S. Contrastive learning with hard negative samples. ICLR 2021."
 
-    class Settings(LossSettings):
-        temperature: Temperature = 0.5
-        positive_prior: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    class Settings(DebiasedInfoNCE.Settings):
         concentration: NonNegative = 1.0
 
     def log_negatives(self, pairs: Pairs) -> Tensor:

@@ -27,7 +27,10 @@ from neurocontrast.losses.core import Pool, Reduction
 from neurocontrast.parallel.collectives import Processes, gather_samples, gather_sizes, is_distributed
 from neurocontrast.settings import Configurable, Positive, Settings
 
-__all__ = ["LossSettings", "Objective", "Temperature", "check_complete", "normalise"]
+__all__ = ["LossSettings", "Objective", "Temperature", "Views", "check_complete", "normalise"]
+
+Views = Tensor | Sequence[Tensor]
+"""Embeddings (n, d) of a view, a list of them, or a tensor (V, n, d)."""
 
 _KERNELS = ("kernel", "negatives")
 _Result = TypeVar("_Result")
@@ -130,14 +133,13 @@ class Objective(Configurable, nn.Module):
         return temperature if self.log_scale is None else (-self.log_scale).exp()
 
     @property
-    def scale(self) -> float:
-        """What multiplies inner products: 1/τ; where τ learns, its gradient goes through the embeddings."""
-        tau = self.tau
-        return 1 / float(tau.detach() if isinstance(tau, Tensor) else tau)
+    def scale(self) -> float | Tensor:
+        """What multiplies inner products: 1/τ."""
+        return 1 / self.tau
 
     def forward(
         self,
-        z1: Tensor | Sequence[Tensor],
+        z1: Views,
         z2: Tensor | None = None,
         metadata: Metadata | None = None,
         *,
@@ -163,14 +165,12 @@ class Objective(Configurable, nn.Module):
         return self._with_pool(self.value, z1, z2, metadata, weights, reduction)
 
     def terms(
-        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None, **options: Any
+        self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None, **options: Any
     ) -> dict[str, Tensor]:
         """Return the named parts that sum to the loss; the arguments are those of the loss."""
         return self._with_pool(self.parts, z1, z2, metadata, **options)
 
-    def figures(
-        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
-    ) -> dict[str, Tensor]:
+    def figures(self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None) -> dict[str, Tensor]:
         """Return what training records of a batch: ``term_`` and the name of each part, and what else is known.
 
         That is ``temperature`` where it learns, ``bound`` of a loss that bounds an information, and ``clamped``, the
@@ -208,7 +208,7 @@ class Objective(Configurable, nn.Module):
     def _with_pool(
         self,
         use: Callable[[Pool], _Result],
-        z1: Tensor | Sequence[Tensor],
+        z1: Views,
         z2: Tensor | None,
         metadata: Metadata | None,
         weights: Tensor | None = None,
@@ -231,7 +231,10 @@ class Objective(Configurable, nn.Module):
             sample_weights = None if weights is None else _weights(weights, views[0])
             self._bound_temperature()
             embeddings = normalise(*views) if self.normalise else torch.stack(views).to(_at_least_float32(views[0]))
-            embeddings = self.carry_temperature(embeddings)
+            scale = self.scale
+            if isinstance(scale, Tensor):  # its gradient goes through the embeddings, which are multiplied by 1
+                embeddings = embeddings * (scale / scale.detach()).sqrt().reshape(()).to(embeddings)
+                scale = float(scale.detach())
             processes = Processes()
             if is_distributed():
                 processes = Processes(torch.distributed.get_rank(), torch.distributed.get_world_size())
@@ -239,16 +242,7 @@ class Objective(Configurable, nn.Module):
                 columns = {name: gather(column) for name, column in columns.items()}
                 embeddings = gather(embeddings.transpose(0, 1).contiguous()).transpose(0, 1).contiguous()
                 sample_weights = None if sample_weights is None else gather(sample_weights)
-            return use(
-                Pool(embeddings, embeddings, columns, self.scale, processes, sample_weights, reduction=reduction)
-            )
-
-    def carry_temperature(self, embeddings: Tensor) -> Tensor:
-        """Multiply embeddings by √(τ₀/τ), τ₀ what a learning τ is now: by 1, with the gradient of s = <·, ·>/τ."""
-        tau = self.tau
-        if not isinstance(tau, Tensor):
-            return embeddings
-        return embeddings * (tau.detach() / tau).sqrt().reshape(()).to(embeddings)
+            return use(Pool(embeddings, embeddings, columns, scale, processes, sample_weights, reduction=reduction))
 
     def _bound_temperature(self) -> None:
         """Keep a temperature that learns at the lowest or above, in place, as after an optimiser's step."""
@@ -283,7 +277,7 @@ def _weights(given: Any, view: Tensor) -> Tensor:
     return weights
 
 
-def _views(z1: Tensor | Sequence[Tensor], z2: Tensor | None) -> list[Tensor]:
+def _views(z1: Views, z2: Tensor | None) -> list[Tensor]:
     views: dict[str, Any] = (
         {"z1": z1}
         if isinstance(z1, Tensor | np.ndarray) and z1.ndim != 3
@@ -306,7 +300,7 @@ def _views(z1: Tensor | Sequence[Tensor], z2: Tensor | None) -> list[Tensor]:
                 f"{tuple(reference.shape)} on {reference.device}, {name} is {z.dtype} of shape {tuple(z.shape)} "
                 f"on {z.device}."
             )
-    return list(views.values())
+    return [z.as_subclass(Tensor) for z in views.values()]  # of MONAI's MetaTensor, too
 
 
 def _column(metadata: Metadata | None, name: str, kind: Kind, view: Tensor, *, words: bool) -> Tensor:

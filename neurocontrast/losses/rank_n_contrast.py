@@ -58,10 +58,6 @@ class RankNContrast(Objective):
         """1: distances are divided by the temperature, not similarities."""
         return 1.0
 
-    def carry_temperature(self, embeddings: Tensor) -> Tensor:
-        """Return the embeddings as they are."""
-        return embeddings
-
     @property
     def columns(self) -> dict[str, Kind]:
         return {self.column: "continuous"}

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.kernels import Kind, Metadata
-from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.losses.objective import LossSettings, Objective, Views
 from neurocontrast.losses.registry import read_objective
 from neurocontrast.settings import Configurable, NonNegative
 
@@ -102,7 +102,7 @@ class SumOfObjectives(Configurable, nn.Module):
 
     def forward(
         self,
-        z1: Tensor | Sequence[Tensor],
+        z1: Views,
         z2: Tensor | None = None,
         metadata: Metadata | None = None,
         *,
@@ -113,7 +113,7 @@ class SumOfObjectives(Configurable, nn.Module):
         return sum(others, first)
 
     def terms(
-        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None, **options: Any
+        self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None, **options: Any
     ) -> dict[str, Tensor]:
         """Return the weighted parts of every objective, as ``name/part``; they sum to the loss."""
         return {
@@ -122,16 +122,14 @@ class SumOfObjectives(Configurable, nn.Module):
             for part, value in objective.terms(z1, z2, metadata, **options).items()
         }
 
-    def figures(
-        self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
-    ) -> dict[str, Tensor]:
+    def figures(self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None) -> dict[str, Tensor]:
         """Return what training records, see `Objective.figures`, as ``term_name/part`` and ``name/bound``."""
         found = dict[str, Tensor]()
         for name, objective in self._parts():
             for figure, value in objective.figures(z1, z2, metadata).items():
                 part = figure.removeprefix("term_")
                 is_term = part != figure
-                found[f"{'term_' if is_term else ''}{name}/{part}"] = (self.weights[name] if is_term else 1) * value
+                found[f"{'term_' * is_term}{name}/{part}"] = self.weights[name] * value if is_term else value
         return found
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:

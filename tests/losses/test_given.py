@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from monai.data import MetaTensor
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Categorical, Different, Gaussian
@@ -63,9 +64,13 @@ def test_a_kernel_is_the_same_however_metadata_are_given(kind):
     assert torch.equal(site(few, given), site(TENSORS)[:2])  # a word is the same code in rows and in columns
 
 
-def test_embeddings_may_be_arrays(views):
+def test_embeddings_may_be_arrays_or_what_monai_made_of_them(views):
     loss = YAwareInfoNCE(KERNEL)
     assert loss(*views.numpy(), TENSORS) == loss(*views, TENSORS)
+    z = MetaTensor(views).requires_grad_()
+    value = loss(z[0], z[1], {**TENSORS, "age": MetaTensor(TENSORS["age"])})
+    assert (type(value), value) == (torch.Tensor, loss(*views, TENSORS))
+    assert torch.autograd.grad(value, z)[0].abs().max() > 0
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), "", "n/a", pd.NA])

@@ -206,20 +206,8 @@ _RESOLVERS: dict[str, tuple[re.Pattern[str], str]] = {
 }
 
 
-_N_VALUES = 100_000
 _FAULTS: tuple[type[Exception], ...] = (yaml.YAMLError, *DAMAGE)  # its types meet wrong texts with nearly any
 _N_BYTES = 2**20
-
-
-def _n_values(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return the values below a node, aliases written out; a node that holds itself has no number."""
-    if isinstance(node, yaml.ScalarNode):
-        return 1
-    if id(node) not in known:
-        known[id(node)] = _N_VALUES + 1  # while it is counted
-        parts = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
-        known[id(node)] = 1 + sum(_n_values(part, known) for part in parts)
-    return known[id(node)]
 
 
 class _Problem(Exception):
@@ -230,15 +218,6 @@ class _Loader(yaml.SafeLoader):
     """YAML 1.2's scalars: no sexagesimal or octal numbers, no dates, no yes/no, and floats without a point."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own class attribute
-
-    def get_single_node(self) -> yaml.Node | None:
-        """Return the document, if it is not larger than a configuration can be once its aliases are written out."""
-        node: yaml.Node | None = super().get_single_node()
-        if node is not None and _n_values(node, {}) > _N_VALUES:
-            raise _Problem(
-                f"more than {_N_VALUES:,} values, with what its aliases (*name) repeat; a part must not hold itself"
-            )
-        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Build a mapping; a key that is given twice is refused."""

@@ -119,14 +119,3 @@ def test_the_folder_holds_no_features_of_a_person(plain, tables):
         each = np.atleast_2d(array)
         assert len(each) <= 4
         assert np.linalg.norm(each[:, None] - scans, axis=2).min() > 0.5 * nearest
-
-
-def test_the_terminal_is_told_of_new_sites_and_of_scans_outside(tables, tmp_path, capsys):
-    arguments = ["evaluate", str(tables["training"]), "--target", "age", "--out", str(tmp_path / "e")]
-    options = ("n_bootstraps=50", "confounds=false", "alpha=[1,100]", "n_inner_folds=3")
-    for option in options:
-        arguments += ["--set", f"evaluation.{option}"]
-    assert run(arguments) == 0
-    told = capsys.readouterr().out
-    assert "New site: mae" in told
-    assert "Scans outside the training distribution:" in told

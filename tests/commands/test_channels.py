@@ -10,7 +10,7 @@ from small_run import with_maps
 
 import neurocontrast
 from neurocontrast.data import CohortDataset, read_cohort
-from neurocontrast.embedding import ScanEmbedder, read_embeddings
+from neurocontrast.embedding import read_embeddings
 from neurocontrast.exceptions import DataError
 from neurocontrast.transforms import brain_transforms
 
@@ -62,40 +62,12 @@ def test_each_channel_is_the_scan_of_its_own_file(participants):
         np.testing.assert_array_equal(channel.numpy(), alone["image"][0].numpy())
 
 
-def test_the_path_may_be_missing_where_it_is_no_channel(participants, tmp_path):
-    table = pd.read_csv(participants, sep="\t", dtype=str, keep_default_na=False)
-    table.drop(columns="path").to_csv(participants.parent / "without.tsv", sep="\t", index=False)
-    assert len(read_cohort(participants.parent / "without.tsv", channels=["gm", "wm"])) == 12
-
-
 def test_a_run_records_its_channels_and_embed_reads_them(run, embeddings, participants):
     contract = json.loads((run / "encoder.json").read_text())
     assert contract["channels"] == ["gm", "wm"]
     assert contract["n_channels"] == 2
     assert contract["preprocessing"]["smooth_mm"] == 14.0
     assert read_embeddings(embeddings).features.shape == (12, 32)
-
-
-def test_a_map_in_the_wrong_order_changes_the_features(run, embeddings, participants, folder):
-    table = read_cohort(participants, channels=["gm", "wm"]).table
-    swapped = table.assign(gm=table["wm"], wm=table["gm"])
-    found = ScanEmbedder(run, cache_dir=folder / "cache").fit().transform(swapped)
-    assert np.abs(found - read_embeddings(embeddings).features).max() > 1e-3
-
-
-def test_a_changed_map_is_read_again(run, embeddings, participants, folder):
-    table = read_cohort(participants, channels=["gm", "wm"]).table.iloc[:2]
-    embedder = ScanEmbedder(run, cache_dir=folder / "cache").fit()
-    before, path = embedder.transform(table), table["wm"][1]
-    content = nib.load(path)
-    kept = nib.Nifti1Image(content.get_fdata(), content.affine)
-    nib.save(nib.Nifti1Image(content.get_fdata()[::-1].copy(), content.affine), path)
-    try:
-        after = embedder.transform(table)
-    finally:
-        nib.save(kept, path)
-    np.testing.assert_array_equal(before[0], after[0])
-    assert np.abs(before[1] - after[1]).max() > 1e-3
 
 
 def test_the_baseline_of_voxels_and_the_explanation_take_all_channels(run, embeddings, participants, folder):
@@ -154,8 +126,3 @@ def test_channels_on_different_grids_are_refused(participants, tmp_path):
         with pytest.raises(RuntimeError) as error:
             load({"image": [first[0], str(tmp_path / f"{other}.nii.gz")]})
         assert message in str(error.value.__cause__)
-
-
-def test_a_run_of_channels_refuses_a_table_without_them(run, participants, folder):
-    with pytest.raises(DataError, match="there is no column 'gm'"):
-        neurocontrast.embed(run, participants=participants.parent / "participants.tsv", out=folder / "none.parquet")

@@ -32,12 +32,6 @@ def _config(tmp_path, cohort=None, **training):
     return {**TINY, "data": data, "training": {**TINY["training"], **training}}
 
 
-def test_it_counts_the_scans_of_the_table(tmp_path, cohort):
-    run = nc.doctor(_config(tmp_path, cohort)).run
-    assert (run["n_training_scans"], run["n_validation_scans"], run["shape"]) == (20, 6, [24, 28, 24])
-    assert not (tmp_path / "cache").exists()
-
-
 def test_a_machine_is_described_without_a_table(tmp_path):
     found = nc.doctor(_config(tmp_path))
     assert (found.run["shape"], "n_training_scans" in found.run) == ([24, 28, 24], False)
@@ -86,19 +80,6 @@ def test_the_command_tells_the_facts_and_json_is_for_programs(cohort, capsys):
         assert fact in shown, fact
     assert run_cli(["doctor", *ARGUMENTS, "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {"machine", "run", "problems"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--set", "training.epoch=3"], "Did you mean 'epochs'"),
-        (["--set", "data.shape=[4,4,4]"], "data.shape"),
-        (["--participants", "nowhere.tsv"], "there is no such file"),
-    ],
-)
-def test_bad_input_ends_with_2(arguments, said, capsys):
-    assert run_cli(["doctor", *ARGUMENTS, *arguments]) == 2
-    assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_configuration_that_is_refused_here_ends_with_2_after_the_facts(monkeypatch, capsys):

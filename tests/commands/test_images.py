@@ -190,11 +190,3 @@ def test_a_colour_that_is_one_everywhere_cannot_be_standardised(settings, digits
     with pytest.raises(DataError, match=r"data\.standardise: green is the same in every pixel"):
         neurocontrast.pretrain(config, out=tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()
-
-
-def test_doctor_has_images_in_the_size_of_their_store(settings, digits):
-    run = neurocontrast.doctor(settings()).run
-    assert run["shape"] == [8, 8]
-    assert (run["n_training_scans"], run["n_validation_scans"]) == (40, 10)
-    with pytest.raises(ConfigError, match=r"data\.participants: missing\. The size of images"):
-        neurocontrast.doctor(settings("data.participants=null"))

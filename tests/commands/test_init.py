@@ -132,14 +132,6 @@ def test_a_run_does_not_continue_from_other_weights(whole, settings, tmp_path):
         neurocontrast.pretrain(settings(f"training.init={out}"), out=whole, resume=True)
 
 
-def test_an_encoder_file_alone_is_enough(whole, settings, tmp_path):
-    file, said = shutil.copy(whole / "encoder.safetensors", tmp_path / "alone.safetensors"), Listening()
-    config = settings("training.epochs=0", f"training.init={file}")
-    out = neurocontrast.pretrain(config, out=tmp_path / "run", progress=said)
-    assert all(map(torch.equal, load_encoder(whole)[0].parameters(), load_encoder(out)[0].parameters()))
-    assert any("alone.safetensors does not say who was in its pretraining" in text for text in said.said)
-
-
 def test_all_that_differs_is_named_and_nothing_is_written(whole, settings, tmp_path):
     config = settings(
         "encoder.norm=group", "encoder.name=densenet_small", "data.shape=[32,32,32]", f"training.init={whole}"
@@ -194,14 +186,3 @@ def test_what_are_no_weights_is_refused(whole, settings, tmp_path, kind, said):
 def test_a_linear_encoder_starts_from_nothing(whole, settings):
     with pytest.raises(ConfigError, match=r"training\.init: encoder 'pca' is fitted in one pass"):
         settings("encoder={name: pca, n_components: 3}", f"training.init={whole}")
-
-
-def test_the_command_takes_weights(whole, settings, tmp_path, capsys):
-    from neurocontrast.cli import run
-    from neurocontrast.config import write_config
-
-    write_config(tmp_path / "c.yaml", settings("training.epochs=0"))
-    arguments = ["pretrain", "--config", str(tmp_path / "c.yaml"), "--init", str(whole), "--out", str(tmp_path / "run")]
-    assert run(arguments) == 0
-    assert "starting from whole" in capsys.readouterr().err
-    assert run([*arguments, "--resume"]) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 import neurocontrast as nc
 from neurocontrast.embedding.table import read_embeddings, write_embeddings
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import DataError
 
 FAST = {"n_bootstraps": 20, "confounds": False, "C": (1e-2, 1.0)}
 RUNS = {
@@ -60,12 +59,6 @@ def test_scans_that_are_joined_alike_are_predicted_as_the_external_test_predicts
     np.testing.assert_allclose(found["y_score"], tested["y_score"], atol=1e-9)
 
 
-def test_the_figures_say_how_sites_left_out_fare(folder):
-    found = json.loads((folder / "EVAL" / "evaluation.json").read_text())
-    assert found["new_site"]["n_sites"] == 3
-    assert list(found["run"]["blocks"]) == ["net", "linear"]
-
-
 def test_the_report_names_the_blocks_and_how_they_are_balanced(folder):
     page = nc.report(folder / "EVAL", figures=False).read_text(encoding="utf-8")
     assert "“net” (LeNet (3D), 30 features) and “linear” (principal components of voxels, 6 features)" in page
@@ -103,11 +96,3 @@ def test_a_table_that_was_cut_after_it_was_joined_is_refused(folder, tmp_path):
     write_embeddings(tmp_path / "cut.parquet", read.table, read.features[:, :20], read.info)
     with pytest.raises(DataError, match="are 36 features, and the table has 20"):
         nc.evaluate(tmp_path / "cut.parquet", out=tmp_path / "E", **FAST)
-
-
-def test_a_map_of_several_encoders_is_refused(folder):
-    from neurocontrast.commands.explain import _readout
-    from neurocontrast.evaluation import load_probe
-
-    with pytest.raises(ConfigError, match=r"'net'.*'linear'.*a map is of one encoder"):
-        _readout(load_probe(folder / "EVAL"), None)

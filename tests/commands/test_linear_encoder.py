@@ -59,13 +59,6 @@ def test_the_run_says_what_it_is(run):
     assert load_encoder(run)[0].n_features == 5
 
 
-def test_a_table_without_age_or_sex_will_do(participants, folder, tmp_path):
-    table = read_cohort(participants).table[["participant_id", "path"]]
-    table.to_csv(tmp_path / "plain.tsv", sep="\t", index=False)
-    run = neurocontrast.pretrain(settings_of(tmp_path / "plain.tsv", folder, n_components=3), out=tmp_path / "run")
-    assert load_encoder(run)[0].n_features == 3
-
-
 def test_the_same_seed_gives_the_same_bits_and_a_finished_run_is_left_alone(run, participants, folder, tmp_path):
     settings = settings_of(participants, folder, n_components=5)
     again = neurocontrast.pretrain(settings, out=tmp_path / "again")
@@ -73,22 +66,6 @@ def test_the_same_seed_gives_the_same_bits_and_a_finished_run_is_left_alone(run,
     before = (run / "encoder.json").stat().st_mtime_ns
     neurocontrast.pretrain(settings, out=run, resume=True)
     assert (run / "encoder.json").stat().st_mtime_ns == before
-
-
-def test_evaluation_explanation_and_report_take_it_as_any_encoder(run, embeddings, participants, folder):
-    out = neurocontrast.evaluate(
-        embeddings,
-        target="sex",
-        out=folder / "evaluation",
-        n_folds=3,
-        n_repeats=1,
-        n_permutations=0,
-        allow_overlap=True,
-    )
-    config = {"data": {"cache_dir": str(folder / "c")}, "explanation": {"n_subjects": 4, "patch_mm": 60}}
-    neurocontrast.explain(out, run=run, participants=participants, config=config)
-    page = neurocontrast.report(out).read_text()
-    assert "fitted in one pass to the variance of the training scans" in page
 
 
 @pytest.mark.parametrize(

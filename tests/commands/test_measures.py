@@ -6,11 +6,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from small_run import Interrupting
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
@@ -20,7 +15,7 @@ from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.data.sources import RegionalMeasures
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.encoders import load_encoder
-from neurocontrast.exceptions import CheckpointError, DataError, TrainingInterrupted
+from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.transforms import MeasureSettings
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
@@ -263,23 +258,6 @@ def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(tune, embeddings, tm
     assert scratch["metrics"]["mae"] != found["metrics"]["mae"]
 
 
-def test_fine_tuning_on_measures_continues_to_the_same_numbers(tune, tmp_path):
-    whole = tune()
-    stopping = Interrupting("Fold 2 of 2, epoch 1/2")
-    with pytest.raises(TrainingInterrupted, match="--resume"):
-        tune("stopped", progress=stopping)
-    resumed = tune("stopped", resume=True)
-    assert (resumed / "predictions.tsv").read_text() == (whole / "predictions.tsv").read_text()
-
-
-def test_components_of_measures_are_not_fine_tuned(tmp_path, capsys):
-    run = nc.pretrain({**CONFIG, "encoder": {"name": "pca", "n_components": 4}}, out=tmp_path / "run")
-    given = ["finetune", str(run), "--participants", DATA["participants"], "--out", str(tmp_path / "t")]
-    assert neurocontrast([*given, "--target", "age"]) == 2
-    assert "is 'pca', whose components are computed in one pass" in capsys.readouterr().err
-    assert not (tmp_path / "t").exists()
-
-
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     """Return a study whose patients have a smaller left amygdala, and the run of components that it is seen by."""
@@ -347,16 +325,3 @@ def test_weights_of_a_run_of_measures_are_taken_over_by_the_names_of_their_colum
     others.to_csv(tmp_path / "m.tsv", sep="\t", index=False)
     with pytest.raises(CheckpointError, match=r"measures: 2 of this run are not there: .*precentral_thickness"):
         nc.pretrain(config, out=tmp_path / "other")
-
-
-def test_doctor_says_how_many_measures_a_run_reads():
-    found = nc.doctor(CONFIG)
-    assert found.run["shape"] == [212]
-    assert "mlp on cpu, 212 measures a person" in found.to_text()
-
-
-def test_an_encoder_of_measures_stands_in_a_pipeline(run, people):
-    known = people.table["sex"].notna().to_numpy()
-    model = make_pipeline(ScanEmbedder(run), StandardScaler(), LogisticRegression(C=0.01))
-    found = cross_val_score(model, people.measures.values[known], people.table["sex"][known], cv=2, scoring="roc_auc")
-    assert found.min() > 0.7

@@ -58,6 +58,11 @@ def test_test_rows_do_not_touch_what_is_learned(make_cohort, adjustment):
     assert np.abs(everything - x_train).max() > 0.1  # fitted on all scans it would have leaked
 
 
+def test_the_target_is_never_preserved(make_cohort):
+    study = plan(make_cohort(60), harmonise="combat", harmonise_preserve=("age", "diagnosis"))
+    assert study.design().steps[0].preserve == ("age",)
+
+
 def test_a_label_that_is_only_the_site_is_gone_with_the_site(coded_by_site):
     assert auc(coded_by_site) > 0.8
     assert auc(coded_by_site, harmonise="combat") < 0.6

@@ -120,15 +120,6 @@ def test_constant_targets_and_predictions_leave_correlations_undefined():
     assert np.isnan(compute_metrics("continuous", np.arange(6.0), truth)["pearson"][0])
 
 
-def test_the_threshold_can_follow_prevalence():
-    scores = np.array([0.25, 0.35, 0.6])
-    assert decide("binary", scores).tolist() == [0, 0, 1]
-    assert decide("binary", scores, shares=np.array([0.7, 0.3])).tolist() == [0, 1, 1]
-    several = np.array([[0.6, 0.3, 0.1]])
-    assert decide("multiclass", several).tolist() == [0]
-    assert decide("multiclass", several, shares=np.array([0.8, 0.15, 0.05])).tolist() == [1]
-
-
 @pytest.mark.parametrize("n_classes", [6, 10, 100])
 def test_the_share_among_the_five_likeliest_is_scikit_learns(n_classes):
     generator = np.random.default_rng(n_classes)

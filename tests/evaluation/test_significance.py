@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.metrics import roc_auc_score
 
 from neurocontrast.evaluation.significance import (
     corrected_resampled_t,
@@ -12,32 +11,6 @@ from neurocontrast.evaluation.significance import (
     holm,
     mcnemar_test,
 )
-
-
-def naive_delong(truth, a, b):
-    """DeLong's structural components, pair by pair, as in the paper."""
-    components = []
-    for scores in (a, b):
-        positive, negative = scores[truth == 1], scores[truth == 0]
-        wins = (positive[:, None] > negative[None]) + 0.5 * (positive[:, None] == negative[None])
-        components.append((wins.mean(axis=1), wins.mean(axis=0), wins.mean()))
-    (a10, a01, area_a), (b10, b01, area_b) = components
-    m, n = (truth == 1).sum(), (truth == 0).sum()
-    s10 = ((a10 - area_a - b10 + area_b) ** 2).sum() / (m - 1)
-    s01 = ((a01 - area_a - b01 + area_b) ** 2).sum() / (n - 1)
-    return area_a - area_b, np.sqrt(s10 / m + s01 / n)
-
-
-@pytest.mark.parametrize("decimals", [8, 1])
-def test_delong_is_the_papers_double_loop(decimals):
-    generator = np.random.default_rng(0)
-    truth = generator.integers(0, 2, 60)
-    a, b = (np.round(truth + generator.normal(size=60), decimals) for _ in range(2))
-    result = delong_test(truth, a, b)
-    difference, error = naive_delong(truth, a, b)
-    assert result.difference == pytest.approx(difference)
-    assert result.standard_error == pytest.approx(error)
-    assert result.difference == pytest.approx(roc_auc_score(truth, a) - roc_auc_score(truth, b))
 
 
 def test_equal_models_do_not_differ():

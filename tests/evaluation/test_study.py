@@ -176,17 +176,6 @@ def test_an_older_class_is_warned_about_however_rare_it_is(make_cohort, share):
     assert "age_imbalance" in codes(plan_study(cohort.table, cohort.features, settings=settings))
 
 
-def test_rows_without_target_or_not_selected_are_counted(make_cohort):
-    cohort = make_cohort(100)
-    cohort.table.loc[:4, "diagnosis"] = None
-    n_other = int((cohort.table["site"] == "site-1").sum())
-    result = evaluate(cohort, where={"site": ["site-0", "site-2"]})
-    excluded = result.evaluation.content()["n"]["excluded"]
-    assert excluded["not selected by where"] == n_other
-    assert 0 < excluded["diagnosis missing"] <= 5
-    assert result.evaluation.content()["n"]["scans"] + sum(excluded.values()) == 100
-
-
 def test_leakage_concerns_only_those_who_are_evaluated(make_cohort):
     cohort = make_cohort(90)
     seen = cohort.table.loc[cohort.table["site"] == "site-0", "subject_id"]

@@ -36,16 +36,6 @@ def test_pooled_is_the_mean_of_the_repeats():
     assert pooled_metrics(target, twice)["auc"][0] == pytest.approx((1.0 + 0.25) / 2)
 
 
-def test_models_share_their_resamples():
-    generator = np.random.default_rng(0)
-    codes, scores = np.arange(60) % 2, generator.random(60)
-    target, model = scored(codes, scores)
-    drawn = bootstrap_metrics(
-        target, {"embedding": model, "baseline": model}, np.arange(60).astype(str), n_bootstraps=40, seed=1
-    )
-    np.testing.assert_array_equal(drawn["embedding"]["auc"].drawn, drawn["baseline"]["auc"].drawn)
-
-
 def test_an_interval_is_withheld_where_resamples_are_undefined():
     def interval(drawn, value=1.0, level=0.95):
         return Resamples(value, np.array([]), np.array(drawn)).interval(level=level)
@@ -103,21 +93,6 @@ def test_a_difference_is_paired():
 def predictions_of(truth, decisions, n_classes):
     scores = np.eye(n_classes)[decisions][None]
     return OutOfFold(scores, decisions[None], np.zeros((1, len(truth)), dtype=int), [], 0)
-
-
-def test_the_interval_of_a_published_accuracy_is_the_binomial_one():
-    """93.6 % of the 10,000 test images of CIFAR-10: half a point to either side."""
-    truth = np.arange(10_000) % 10
-    decisions = np.where(np.arange(10_000) < 9_360, truth, (truth + 1) % 10)
-    target = Target("label", "multiclass", truth, tuple("abcdefghij"))
-    drawn = bootstrap_metrics(
-        target, {"a": predictions_of(truth, decisions, 10)}, np.arange(10_000), n_bootstraps=400, seed=0,
-        names=["accuracy"],
-    )  # fmt: skip
-    assert drawn["a"]["accuracy"].value == pytest.approx(0.936)
-    low, high = drawn["a"]["accuracy"].interval(level=0.95)
-    reach = 1.96 * np.sqrt(0.936 * 0.064 / 10_000)
-    assert (0.936 - low, high - 0.936) == pytest.approx((reach, reach), rel=0.15)
 
 
 def test_plain_metrics_have_a_value_and_no_interval():

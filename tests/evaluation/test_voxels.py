@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
@@ -97,22 +94,6 @@ def test_voxels_are_described_as_the_baseline_is_and_compared(study):
     assert {"voxels_auc", "baseline_auc"} <= set(result.tables["sites"])
     assert result.tables["predictions"]["voxels_score"].between(0, 1).all()
     assert "voxels" in set(result.tables["calibration"]["model"])
-
-
-def test_nothing_else_changes_by_the_voxels(study):
-    planned, _ = study
-    with_them, without = measure(planned), measure(replace(planned, models=planned.models[:2]))
-    for part in ("metrics", "baseline", "increment"):
-        assert with_them.evaluation.content()[part] == without.evaluation.content()[part]
-    columns = list(without.tables["predictions"].columns)
-    pd.testing.assert_frame_equal(with_them.tables["predictions"][columns], without.tables["predictions"])
-    assert not [key for key in without.evaluation.content() if "voxels" in key]
-
-
-def test_the_probe_of_the_voxels_is_the_default_one_whatever_the_embedding_s_is(study):
-    planned, _ = study
-    knn = replace(planned, settings=planned.settings.model_copy(update={"probe": "knn"}))
-    assert measure(knn).evaluation.content()["voxels"] == measure(planned).evaluation.content()["voxels"]
 
 
 @pytest.mark.parametrize(

@@ -105,13 +105,6 @@ def test_random_state_is_read_as_scikit_learn_reads_it(cohort, groups):
     assert folds(None) != folds(None)
 
 
-def test_columns_are_found_by_name_and_in_order(cohort, groups):
-    expected = [test.tolist() for _, test in LeaveSiteOut().split(groups, groups=groups)]
-    turned = cohort.table[["site", "age", "subject_id"]]
-    for given in (turned, groups.to_numpy(), groups.to_numpy().tolist()):
-        assert [test.tolist() for _, test in LeaveSiteOut().split(groups, groups=given)] == expected
-
-
 @pytest.mark.parametrize(
     ("groups", "sites", "message"),
     [

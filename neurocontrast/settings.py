@@ -125,6 +125,7 @@ def _lines(error: ValidationError, model: type[BaseModel]) -> list[str]:
     found = error.errors()
     above = {each["loc"][:depth] for each in found for depth in range(len(each["loc"]))}
     lines: dict[str, None] = {}
+    offered: set[tuple[str, ...]] = set()
     for each in found:
         where = ".".join(map(str, each["loc"]))
         if each["type"] == "explained":
@@ -132,7 +133,10 @@ def _lines(error: ValidationError, model: type[BaseModel]) -> list[str]:
         elif each["type"] == "extra_forbidden":
             keys = _keys_beside(each["loc"], model)
             near = suggestion(str(each["loc"][-1]), keys)
-            lines[f"{where}: unknown key.{near} Allowed keys: {one_of(keys)}."] = None
+            # The keys of a section are listed once, however many wrong ones it has.
+            allowed = "" if tuple(keys) in offered else f" Allowed keys: {one_of(keys)}."
+            lines[f"{where}: unknown key.{near}{allowed}"] = None
+            offered.add(tuple(keys))
         elif each["type"] != "too_short" or each["loc"] not in above:  # a list whose items are wrong counts as empty
             lines[f"{where}: {_rule(each)}"] = None
     return list(lines)

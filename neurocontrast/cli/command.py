@@ -124,13 +124,14 @@ def in_flags(message: str, parameters: Mapping[str, inspect.Parameter], section:
         flag = f"--{name.replace('_', '-')}"
         is_option = any(isinstance(each, OptionInfo) for each in getattr(parameter.annotation, "__metadata__", ()))
         if is_option and flag not in message:
-            message = re.sub(rf"^{name}(?=: )", flag, message, flags=re.MULTILINE)
-            message = re.sub(rf"(?<![\w.]){name}=True\b", flag, message)
-            message = re.sub(rf"(?<![\w.]){name}=False\b", f"--no-{flag[2:]}", message)
+            # Without a file and --set, a value of the configuration was given by its flag.
+            message = re.sub(rf"^(configuration: \w+\.)?{name}(?=: )", flag, message, flags=re.MULTILINE)
+            message = re.sub(rf"(?<![\w.]){name}=[Tt]rue\b", flag, message)
+            message = re.sub(rf"(?<![\w.]){name}=[Ff]alse\b", f"--no-{flag[2:]}", message)
             message = re.sub(rf"(?<![\w.]){name}=(?=\w)", f"{flag} ", message)
     for name in _keys_of(section) - parameters.keys():
         message = re.sub(rf"(?<![\w.-]){name}=(?=[\w\[{{])", f"--set {section}.{name}=", message)
-    return message
+    return re.sub(r"\b([Ss])et (?=--)", lambda found: {"s": "use ", "S": "Use "}[found[1]], message)
 
 
 def _keys_of(section: str) -> set[str]:

@@ -155,9 +155,7 @@ def _find_run(evaluation: Path, probe: FittedProbe) -> Path:
         if digest and (read_json(path).get("weights") or {}).get("sha256") == digest:
             return path.parent
     what = f"the encoder '{digest[:12]}…'" if digest else "an encoder that the evaluation does not name"
-    raise ConfigError(
-        f"run: {what} made the embeddings, and no run near {evaluation} has it. Give the run (--run RUN)."
-    )
+    raise ConfigError(f"run: {what} made the embeddings, and no run near {evaluation} has it. Give the run: run=RUN.")
 
 
 def _find_table(evaluation: Path, evaluated: pd.DataFrame) -> Path:
@@ -168,8 +166,8 @@ def _find_table(evaluation: Path, evaluated: pd.DataFrame) -> Path:
             if set(evaluated["participant_id"]) <= set(read_text_table(path).columns.get("participant_id", ())):
                 return path
     raise ConfigError(
-        f"participants: no '{name}' with the evaluated people is near {evaluation}. Give the table that was embedded "
-        "(--participants TABLE)."
+        f"participants: no '{name}' with the evaluated people is near {evaluation}. Give the table that was "
+        "embedded: participants=TABLE."
     )
 
 
@@ -275,7 +273,7 @@ def _readout(probe: FittedProbe, positive: str | None) -> _Readout:
         found = "missing" if positive is None else f"there is no class '{positive}'"
         near = "" if positive is None else suggestion(positive, probe.classes)
         raise ConfigError(
-            f"explanation.positive: {found}; of several classes one must be named (--positive).{near} "
+            f"explanation.positive: {found}; of several classes one must be named: positive=NAME.{near} "
             f"It can be: {one_of(probe.classes)}."
         )
     # The class itself, less the mean of the others.

@@ -104,7 +104,7 @@ def _resolve(
     if config is None and is_new:
         raise ConfigError(
             f"config: there is no run in '{folder}' to continue, and only such a run has its own configuration. "
-            "Give one (--config, --participants), or the directory of a run."
+            "Give one, or the directory of a run."
         )
     settings = as_config(folder / "config.yaml" if config is None else config)
     frame = participants if isinstance(participants, pd.DataFrame) else None
@@ -112,10 +112,7 @@ def _resolve(
         path = None if isinstance(participants, pd.DataFrame) else Path(participants)
         settings = settings.model_copy(update={"data": settings.data.model_copy(update={"participants": path})})
     if settings.data.participants is None and frame is None:
-        raise ConfigError(
-            "data.participants: missing. Give the table of scans, for instance with "
-            "--set data.participants=participants.tsv."
-        )
+        raise ConfigError("data.participants: missing. Give the table of scans, participants=participants.tsv.")
     training = settings.training
     usable_accelerator(training.accelerator, training.devices, section="training", training=training.precision)
     if settings.encoder.is_linear and settings.training.devices * settings.training.num_nodes > 1:

@@ -107,7 +107,7 @@ def check_same_blocks(expected: Sequence[Block], found: Sequence[Block], *, para
     remedy = "Embed the scans with the same run."
     if expected:
         names = ",".join(block.name for block in expected)
-        remedy = f"Embed the scans with each of these runs, and join the tables in this order (--names {names})."
+        remedy = f"Embed the scans with each of these runs, and join the tables in this order, names={names}."
     raise DataError(
         f"{parameter}: the probe was fitted on {_listed(expected)}, and this table has {_listed(found)}. {remedy}"
     )

@@ -288,7 +288,7 @@ def check_overlap(
     if not allow_overlap:
         raise LeakageError(
             f"{text} ({shown}): the encoder has seen them, and their scores would flatter it. Embed other people, keep "
-            "only others with where, or set allow_overlap=true (--allow-overlap), which the report then says."
+            "only others with where, or set allow_overlap=True, which the report then says."
         )
     text = f"{text} (allowed on request): the figures may flatter the encoder."
     explanation = "The encoder can fit people whom it has seen better than anybody new: the figures may be too good."
@@ -319,7 +319,7 @@ def check_duplicates(
     if not allow_overlap:
         raise LeakageError(
             f"{text}. They could be on both sides of a fold. Give them one subject_id or leave one out; to evaluate "
-            "all the same, set allow_overlap=true (--allow-overlap)."
+            "all the same, set allow_overlap=True."
         )
     text = f"{text}. They can be on both sides of a fold (allowed on request)."
     return [

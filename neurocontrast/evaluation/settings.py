@@ -173,7 +173,9 @@ class EvaluationSettings(Settings):
     @model_validator(mode="after")
     def _check_design(self) -> EvaluationSettings:
         if self.test_where is not None and self.test is None:
-            raise ValueError("test_where: selects scans of an external test set, and there is none. Give test (--test)")
+            raise ValueError(
+                "test_where: selects scans of an external test set, and there is none. Give test=EMB2.parquet"
+            )
         if self.splits == "leave-site-out" and self.n_repeats > 1:
             raise ValueError(f"n_repeats: each site is left out once, so it must be 1, got {self.n_repeats}")
         if self.split_column is None:

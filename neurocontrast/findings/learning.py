@@ -77,7 +77,7 @@ def check_sizes(study: Study) -> None:
             why.append(f"{what} are in every draw from {least} subjects on")
         raise ConfigError(
             f"train_sizes: {', '.join(map(str, wrong))} cannot be had: {'; '.join(why)}. "
-            f"Give sizes from {least} to {available} (--train-sizes)."
+            f"Give sizes from {least} to {available}."
         )
 
 

@@ -66,7 +66,7 @@ def _find_scans(study: Study, channels: tuple[str, ...], *, asked: bool) -> list
         # A relative path would be taken from wherever the command happens to run.
         columns = [table[column] if column in table else [""] * len(table) for column in channels]
         scans = [files if all(map(_is_there, files)) else () for files in zip(*columns, strict=True)]
-        where, remedy = "where the embeddings table says", "Name a table of the same scans (--scans)."
+        where, remedy = "where the embeddings table says", "Name a table of the same scans: scans=TABLE."
         if not any(scans) and not asked:
             return []
     absent = [row for row, files in enumerate(scans) if not files]

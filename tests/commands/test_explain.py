@@ -253,7 +253,7 @@ def test_run_and_table_are_found_near_the_evaluation(study, tmp_path):
     about = _about(nc.explain(study.evaluation, out=tmp_path / "map", config=settings))
     assert about["encoder"] == json.loads((study.run / "encoder.json").read_text())["weights"]["sha256"]
     moved = shutil.copytree(study.evaluation, tmp_path / "far" / "away", ignore=lambda *_: ["explanation"])
-    with pytest.raises(ConfigError, match=r"no run near .* has it\. Give the run \(--run RUN\)"):
+    with pytest.raises(ConfigError, match=r"no run near .* has it\. Give the run: run=RUN"):
         nc.explain(moved, config=settings)
     with pytest.raises(ConfigError, match=r"no 'participants\.tsv' with the evaluated people is near"):
         nc.explain(moved, run=study.run, config=settings)

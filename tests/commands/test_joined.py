@@ -81,7 +81,7 @@ def test_features_of_other_blocks_are_refused(folder, tmp_path):
     turned = join(folder, n=30, first=600, order=("linear", "net"))
     alone = embed(folder, "net", n=30, first=600)
     for table in (turned, alone):
-        with pytest.raises(DataError, match=r"fitted on net \(30 features, aaaa.*--names net,linear"):
+        with pytest.raises(DataError, match=r"fitted on net \(30 features, aaaa.*names=net,linear"):
             nc.predict(folder / "EVAL", table, out=tmp_path / "p.tsv")
         with pytest.raises(DataError, match=r"test: the probe was fitted on net \(30"):
             nc.evaluate(folder / "net-linear-0.parquet", out=tmp_path / "E", test=str(table), **FAST)

@@ -13,7 +13,7 @@ TABLE = pd.DataFrame({"participant_id": ["a_1", "b_1", "c_1", "d_1"], "subject_i
 
 def test_a_participant_of_pretraining_is_refused_by_name():
     info = {"pretraining_subjects": [subject_digest("b"), subject_digest("z")]}
-    with pytest.raises(LeakageError, match=r"1 of 4 subjects were in the pretraining cohort \(b\).*--allow-overlap"):
+    with pytest.raises(LeakageError, match=r"1 of 4 subjects were in the pretraining cohort \(b\).*allow_overlap=True"):
         check_overlap(TABLE, info)
 
 

@@ -56,7 +56,7 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
     An empty fold (or ``n/a``) marks a scan that is trained on in every fold and never tested.
     """
     file = Path(path)
-    remedy = "Give the splits.tsv of an evaluation as split_file."
+    remedy = "Give the splits.tsv of an evaluation."
     frame = read_table(file, needed=_NEEDED, dtype=str, remedy=remedy)
     frame["session"] = frame["session"].replace("n/a", "") if "session" in frame else ""
     frame["fold"] = frame["fold"].replace({"": str(_NEVER_TESTED), "n/a": str(_NEVER_TESTED)})

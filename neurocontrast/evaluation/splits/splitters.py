@@ -335,7 +335,7 @@ def check_class_sizes(target: Target, subjects: npt.ArrayLike, n_folds: int) -> 
     owners = np.asarray(subjects, dtype=object).astype(str)
     if target.kind == "continuous":
         n = len(set(owners))
-        hint = f"Set n_folds={n // 2} (--n-folds {n // 2})." if n >= 4 else "Evaluate a larger cohort."
+        hint = f"Set n_folds={n // 2}." if n >= 4 else "Evaluate a larger cohort."
         if n < 2 * n_folds:
             raise ConfigError(
                 f"n_folds: {n_folds} folds need at least {2 * n_folds} subjects with '{target.name}', found {n}. {hint}"

@@ -103,7 +103,7 @@ def _check_comparable(evaluations: Sequence[Evaluated]) -> None:
 
 
 def _check_rows(first: Evaluated, other: Evaluated) -> None:
-    remedy = f"second in the folds of the first: evaluation.split_file (--split-file) is '{first.name}/splits.tsv'."
+    remedy = f"second in the folds of the first: split_file={first.name}/splits.tsv."
     if not first.predictions[_KEYS].equals(other.predictions[_KEYS]):
         a, b = (set(map(tuple, evaluation.predictions[_KEYS].to_numpy())) for evaluation in (first, other))
         shown = ", ".join(str(key[0]) for key in sorted(a ^ b, key=str)[:5])

@@ -179,8 +179,7 @@ def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[int, list[Notice]
     if not study.settings.allow_overlap:
         raise LeakageError(
             f"{text}: the probe would be tested on people it was fitted on. Leave them out with evaluation.test_where "
-            "or where; to test on them all the same, and have the report say so, set allow_overlap=true "
-            "(--allow-overlap)."
+            "or where; to test on them all the same, and have the report say so, set allow_overlap=True."
         )
     text = f"{text} (allowed on request): the figures flatter."
     return len(both), [Notice("external_shared_subjects", text, _SHARED)]

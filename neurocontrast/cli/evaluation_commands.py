@@ -256,7 +256,7 @@ def comparison_result(folder: Path) -> Result:
 
 def new_site_lines(evaluation: Evaluation) -> Iterator[str]:
     """Yield lines about unseen sites and scans outside, where the evaluation measured them."""
-    from neurocontrast.findings.external.measure import ExternalTest
+    from neurocontrast.findings.external import ExternalTest
     from neurocontrast.findings.new_site.measure import NewSite
     from neurocontrast.findings.outside import Outlyingness
 

@@ -39,7 +39,7 @@ from neurocontrast.files import (
     write_text,
 )
 from neurocontrast.findings import External, check, measure, plan_external
-from neurocontrast.findings.external.measure import ExternalTest
+from neurocontrast.findings.external import ExternalTest
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.voxels import with_voxels

@@ -11,7 +11,7 @@ from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.significance import delong_interval, delong_test
 from neurocontrast.exceptions import DataError, LeakageError
 from neurocontrast.findings import Inputs, measure, plan_external
-from neurocontrast.findings.external.measure import measure_external_test
+from neurocontrast.findings.external import measure_external_test
 from neurocontrast.provenance import subject_digest
 
 FAST = {

@@ -12,7 +12,7 @@ import pytest
 from neurocontrast.exceptions import DataError
 from neurocontrast.findings import open_folder, render_report
 from neurocontrast.findings.errors import list_errors
-from neurocontrast.findings.external.show import external_part
+from neurocontrast.findings.external import external_part
 from neurocontrast.findings.outside import Outlyingness, SiteOutside, furthest_outside, stand_out
 from neurocontrast.findings.result import list_warnings
 

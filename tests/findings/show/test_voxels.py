@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from neurocontrast.findings import build_sections, open_folder, render_report
-from neurocontrast.findings.external.show import external_part
+from neurocontrast.findings.external import external_part
 from neurocontrast.findings.groups import table_folds
 from neurocontrast.findings.methods import write_methods
 from neurocontrast.findings.prose import splits_text

@@ -1,4 +1,4 @@
-"""An external test set: the probe fitted on all scans, applied once to other people."""
+"""The result on people from elsewhere."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of its models
 
@@ -17,6 +17,7 @@ from pydantic import StrictFloat, StrictInt
 from scipy import stats
 
 from neurocontrast.data.selection import matching_rows
+from neurocontrast.evaluation import record
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
 from neurocontrast.evaluation.fitting import OutOfFold, gather
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
@@ -24,7 +25,7 @@ from neurocontrast.evaluation.models import ProbeModel
 from neurocontrast.evaluation.models.covariates import with_covariates
 from neurocontrast.evaluation.notices import NO_BASELINE, check_duplicates, check_overlap
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.record import Counts, Increment, Interval, Notice, Part, Section
+from neurocontrast.evaluation.record import Counts, Increment, Interval, Metric, Notice, Part
 from neurocontrast.evaluation.rows import (
     check_rows,
     check_same_encoder,
@@ -40,14 +41,21 @@ from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target, encode_target
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, choose_units, count_resamples
 from neurocontrast.exceptions import DataError, LeakageError, one_of
-from neurocontrast.findings.finding import Found, Inputs
-from neurocontrast.findings.groups import site_table
-from neurocontrast.findings.outside import Outlyingness, measure_external
+from neurocontrast.findings.calibration import draw_curve
+from neurocontrast.findings.errors import draw_confusion, draw_predicted
+from neurocontrast.findings.finding import Finding, Found, Inputs
+from neurocontrast.findings.folder import EvaluationFolder
+from neurocontrast.findings.groups import site_blocks, site_table
+from neurocontrast.findings.outside import Outlyingness, measure_external, outlyingness_blocks
+from neurocontrast.findings.prose import count_texts
+from neurocontrast.findings.result import table_metrics
+from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
+from neurocontrast.page.style import Picture
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
 
 
-class ExternalMetric(Section):
+class ExternalMetric(record.Section):
     """A metric of the external test set."""
 
     value: StrictFloat | None = None
@@ -123,15 +131,12 @@ def plan_external(
         Metadata of the external embeddings, and of those of the study.
     """
     info, training_info = info or {}, training_info or {}
-    check_same_blocks(study.blocks, blocks_of(info, features.shape[1] if features.ndim == 2 else 0), parameter="test")
+    n_found = features.shape[1] if features.ndim == 2 else 0
+    check_same_blocks(study.blocks, blocks_of(info, n_found), parameter="test")
     doubt = check_same_encoder(
-        encoder_digest(training_info),
-        encoder_digest(info),
-        n_expected=study.features.shape[1],
-        n_found=features.shape[1] if features.ndim == 2 else 0,
-        parameter="test",
-        what="the probe",
-    )
+        encoder_digest(training_info), encoder_digest(info), n_expected=study.features.shape[1], n_found=n_found,
+        parameter="test", what="the probe",
+    )  # fmt: skip
     notices = [] if doubt is None else [Notice("encoder_unknown", doubt, _ENCODERS)]
     own, where = study.settings.test_where, study.settings.where
     hint = " evaluation.test_where selects rows of the test table alone ({} for all)." if own is None else ""
@@ -278,13 +283,9 @@ def _summary(external: External, models: Models) -> dict[str, Any]:
         if figures[model][name]["value"] is None:
             figures[model][name]["reason"] = explain_value(name, reason)
     tested = study.table.iloc[rows]
+    n_tested = {"scans": len(rows), "subjects": tested["subject_id"].nunique(), "sites": tested["site"].nunique()}
     return {
-        "n": {
-            "scans": len(rows),
-            "subjects": int(tested["subject_id"].nunique()),
-            "sites": int(tested["site"].nunique()),
-            "excluded": external.excluded,
-        },
+        "n": n_tested | {"excluded": external.excluded},
         "sites": sorted(tested["site"].dropna().unique()),
         "n_train": len(external.split.train),
         "strength": finite_or_none(models["embedding"].strengths[0]),
@@ -316,13 +317,83 @@ def _delong(truth: npt.NDArray[np.generic], scores: Mapping[str, Floats], level:
 
     Perfect scores have no spread to estimate from, and that does not make the AUC certain.
     """
-    found: dict[str, dict[str, Any]] = {}
-    for model in ("embedding", "baseline"):
-        low, high = delong_interval(truth, scores[model], level=level)[1]
-        known = low < high
-        found[model] = {"interval": [low, high] if known else None, "interval_method": "delong" if known else None}
+
+    def known(low: float, high: float) -> dict[str, Any]:
+        return {"interval": [low, high] if low < high else None, "interval_method": "delong" if low < high else None}
+
+    found = {
+        model: known(*delong_interval(truth, scores[model], level=level)[1]) for model in ("embedding", "baseline")
+    }
     test = delong_test(truth, scores["embedding"], scores["baseline"])
-    reach, known = float(stats.norm.ppf((1 + level) / 2)) * test.standard_error, test.standard_error > 0
-    interval = [test.difference - reach, test.difference + reach] if known else None
-    about = {"interval": interval, "interval_method": "delong" if known else None}
-    return found | {"increment": about | {"p_value": finite_or_none(test.p_value)}}
+    reach = float(stats.norm.ppf((1 + level) / 2)) * test.standard_error
+    gain = known(test.difference - reach, test.difference + reach)
+    return found | {"increment": gain | {"p_value": finite_or_none(test.p_value)}}
+
+
+def show_external(files: EvaluationFolder) -> Section | None:
+    """Return the metrics, curves and sites of the external test set; None without one."""
+    part, about = external_part(files), files.summary.part(ExternalTest)
+    if part is None or about is None:
+        return None
+    blocks: list[Block] = [Facts(_facts(about)), table_metrics(part, caption="Metrics of the external test set.")]
+    if files.external_predictions is None:
+        blocks.append(note("external_predictions.tsv is absent: no curve can be drawn."))
+    elif part.kind == "continuous":
+        blocks += pictures(draw_predicted(part))
+    else:
+        curves = ("roc", "precision_recall") if part.kind == "binary" else ()
+        blocks += pictures(*(draw_curve(part, curve) for curve in curves), draw_confusion(part))
+    if files.external_predictions is not None:
+        blocks += site_blocks(part, file="external_sites.tsv")
+    blocks += outlyingness_blocks(part, title="External scans unlike those it learned from")
+    lead = "People who had no part in any choice: one probe, fitted on all scans above, applied to them once."
+    renamed = [
+        replace(block, pictures=[_rename(each) for each in block.pictures]) if isinstance(block, Pictures) else block
+        for block in blocks
+    ]
+    return Section("external", "External test set", renamed, lead=lead)
+
+
+def _facts(about: ExternalTest) -> list[tuple[str, str]]:
+    facts = [("Embeddings", about.file or "not recorded"), ("Size", ", ".join(count_texts(about.n)) or "not recorded")]
+    if about.threshold:
+        facts.append(("Called positive from", f"{about.threshold:.3f}"))
+    if about.digest:
+        facts.append(("Digest", about.digest[:16] + "…"))
+    facts.append(("Subjects seen before (pretraining, cross-validation)", f"{about.n_overlap:,}"))
+    return facts
+
+
+def _rename(picture: Picture) -> Picture:
+    """Say in name, text and caption of a figure that it is of the external test set."""
+    name, start = f"external_{picture.name}", "External test set. "
+    return replace(picture, name=name, alt=start + picture.alt, caption=start + picture.caption)
+
+
+def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
+    """Return the external test set as an evaluation of its own, for the same figures; None without one."""
+    external = files.summary.part(ExternalTest)
+    if external is None:
+        return None
+    metrics, baseline = (
+        {name: Metric(pooled=found.value, interval=found.interval, reason=found.reason) for name, found in part.items()}
+        for part in (external.metrics, external.baseline)
+    )
+    threshold = files.summary.threshold.model_copy(update={"rule": external.threshold, "values": []})
+    changes = {"n": external.n, "metrics": metrics, "baseline": baseline, "increment": external.increment, "voxels": {},
+               "voxels_increment": {}, "regional": {}, "regional_increment": {}, "threshold": threshold,
+               "outlyingness": external.outlyingness, "permutation": None, "splits": "fixed"}  # fmt: skip
+    tested = files.predictions.iloc[:0] if files.external_predictions is None else files.external_predictions
+    return replace(
+        files,
+        summary=files.summary.model_copy(update=changes),
+        predictions=tested.assign(**{name: 0.0 for name in ("repeat", "fold") if name not in tested}),
+        sites=pd.DataFrame() if files.external_sites is None else files.external_sites,
+        cohort=None,
+        outlyingness=files.external_outlyingness,
+    )
+
+
+EXTERNAL = Finding(
+    "external", show_external, measure_external_test, record=ExternalTest, methods="methods_external.j2", of=("scans",)
+)

@@ -33,7 +33,20 @@ _Vector = Annotated[
 ]
 
 
-class DataSettings(ScanSettings, Replaceable):
+class _TableSettings(Settings):
+    participants: Path | None = None
+    """Table of scans, images or people; `pretrain` needs it. Relative to the current directory, as are other paths."""
+    where: Where = Field(default_factory=dict)
+    """Rows to keep: column → value, values, or ``{not: values}``."""
+    vectors: dict[_Name, _Vector] = Field(default_factory=dict)
+    """What kernels compare besides single columns, such as regional volumes: name → columns of the table (``vol_*``
+    takes all that match), or a ``.tsv``, ``.csv`` or ``.parquet`` file with ``participant_id`` and numbers. Relative to
+    the folder of the table."""
+    val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Fraction of subjects, at each site, that only measure; 0 for none."""
+
+
+class DataSettings(ScanSettings, Replaceable, _TableSettings):
     """Choose scans of brains, and their preprocessing.
 
     The settings of the preprocessing are those of `neurocontrast.transforms.Preprocessing`. ``transforms`` takes their
@@ -45,19 +58,11 @@ class DataSettings(ScanSettings, Replaceable):
     section: ClassVar[str] = "data"
     kind: Literal["volumes"] = "volumes"
     """Says that these are scans of brains."""
-    participants: Path | None = None
-    """Table of scans; `pretrain` needs it. Relative to the current directory, as are `images_root` and `cache_dir`."""
     images_root: Path | None = None
     """Folder that relative image paths in the table start from; None for the table's own."""
     channels: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     """Columns of the table that hold the files of each scan, one a channel, for instance ``[gm, wm]``, which `index`
     and `prepare` write; ``t1`` means the column ``path``. None for ``[t1]``."""
-    where: Where = Field(default_factory=dict)
-    """Rows to keep: column → value, values, or ``{not: values}``."""
-    vectors: dict[_Name, _Vector] = Field(default_factory=dict)
-    """What kernels compare besides single columns, such as regional volumes: name → columns of the table (``vol_*``
-    takes all that match), or a ``.tsv``, ``.csv`` or ``.parquet`` file with ``participant_id`` and numbers. Relative to
-    the folder of the table."""
     cache_dir: Path | None = None
     """Folder of preprocessed volumes; None for one of the user's, shared by all runs."""
     cache_dtype: Literal["float16", "float32"] = "float16"
@@ -67,8 +72,6 @@ class DataSettings(ScanSettings, Replaceable):
     there."""
     n_workers: Annotated[int, Field(ge=1)] = 2
     """Processes that preprocess, and threads that read batches."""
-    val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Fraction of subjects, at each site, that only measure; 0 for none."""
     skip_unreadable: bool = False
     """Whether `pretrain` and `embed` leave out scans that are absent, damaged or unfit for the preprocessing, and list
     them in ``skipped.tsv``; by default such scans are refused."""
@@ -91,29 +94,20 @@ class DataSettings(ScanSettings, Replaceable):
         return self
 
 
-class ImageDataSettings(Settings):
+class ImageDataSettings(_TableSettings):
     """Choose natural images."""
 
     kind: Literal["images"]
     """Says that these are natural images, as `neurocontrast images` prepares them."""
-    participants: Path | None = None
-    """Table of images; `pretrain` needs it. Relative to the current directory, as is `images_root`."""
     images_root: Path | None = None
     """Folder that relative image paths in the table start from; None for the table's own."""
-    where: Where = Field(default_factory=dict)
-    """Rows to keep: column → value, values, or ``{not: values}``."""
-    vectors: dict[_Name, _Vector] = Field(default_factory=dict)
-    """What kernels compare besides single columns: name → columns of the table (``attr_*`` takes all that match), or a
-    ``.parquet``, ``.tsv`` or ``.csv`` file with ``participant_id`` and numbers. Relative to the table's folder."""
     n_workers: Annotated[int, Field(ge=1)] = 2
     """Threads that read batches."""
-    val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Fraction of the images that only measure; 0 for none."""
     standardise: Literal["channels", "none"] = "channels"
     """Whether the network standardises each colour by its mean and standard deviation over the training images."""
 
 
-class MeasureDataSettings(MeasureSettings):
+class MeasureDataSettings(MeasureSettings, _TableSettings):
     """Choose people with regional measures of their brains, by FreeSurfer and other programs.
 
     How measures are made ready is inherited from `neurocontrast.transforms.MeasureSettings`.
@@ -121,8 +115,6 @@ class MeasureDataSettings(MeasureSettings):
 
     kind: Literal["measures"] = "measures"
     """Says that these are regional measures; follows from `measures` and need not be written."""
-    participants: Path | None = None
-    """Table of people; `pretrain` needs it. Relative to the current directory, as is `measures`."""
     measures: Annotated[tuple[Path, ...], Field(min_length=1)] | None = None
     """Tables of measures, and folders of them; None for ``measures.tsv`` next to `participants`, which `index`
     writes."""
@@ -132,14 +124,8 @@ class MeasureDataSettings(MeasureSettings):
     """What to take of the cortex from folders."""
     images_root: None = None
     """Measures have no images."""
-    where: Where = Field(default_factory=dict)
-    """Rows to keep: column → value, values, or ``{not: values}``."""
-    vectors: dict[_Name, _Vector] = Field(default_factory=dict)
-    """What kernels compare besides single columns; see `DataSettings`."""
     n_workers: Annotated[int, Field(ge=1)] = 1
     """Threads that read batches."""
-    val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Fraction of subjects, at each site, that only measure; 0 for none."""
 
 
 SPLITS = ("train", "validation", "test")

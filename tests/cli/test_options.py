@@ -10,7 +10,7 @@ from neurocontrast.cli.data_commands import convert
 from neurocontrast.cli.evaluation_commands import evaluate
 from neurocontrast.exceptions import DataError
 
-NUMBERS = {"n_folds": 7, "n_repeats": 3, "seed": 9}
+NUMBERS = {"n_folds": 7, "n_repeats": 1, "seed": 9}
 WORDS = {"target": "age", "splits": "leave-site-out", "positive": "ad", "threshold": "half"}
 IMAGES = {"dataset": "cifar10", "size": 16, "background": "random", "n_train": 5, "n_validation": 6, "n_test": 7}
 COMMANDS = {

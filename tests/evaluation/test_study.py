@@ -213,7 +213,7 @@ def test_tables_without_any_covariate_still_have_a_baseline(make_cohort):
         ({"where": {"site": ["site-9"]}}, DataError, "no value 'site-9'"),
         ({"splits": "leave-site-out", "n_repeats": 3}, ValueError, "n_repeats: .* must be 1, got 3"),
         ({"splits": "leave-site-out", "target": "site"}, ConfigError, "held out cannot be predicted"),
-        ({"n_folds": 40}, ConfigError, "--n-folds"),
+        ({"n_folds": 40}, ConfigError, "n_folds="),
         ({"target": "age", "n_folds": 40}, ConfigError, "need at least 80 subjects"),
         ({"positive": "patients"}, ConfigError, "Did you mean 'patient'"),
     ],

@@ -40,7 +40,7 @@ def test_two_training_scans_of_different_ages_can_teach_and_one_or_two_alike_can
             check(train, np.array([30.0, 30.0, 50.0]))
 
 
-@pytest.mark.parametrize(("n_patients", "hint"), [(4, "--n-folds 4"), (2, "more subjects")])
+@pytest.mark.parametrize(("n_patients", "hint"), [(4, "n_folds=4"), (2, "more subjects")])
 def test_a_class_smaller_than_the_folds_is_named_with_what_to_do(n_patients, hint):
     codes = [1] * n_patients + [0] * 20
     with pytest.raises(ConfigError, match=f"'patient' has {n_patients}") as error:
@@ -48,7 +48,7 @@ def test_a_class_smaller_than_the_folds_is_named_with_what_to_do(n_patients, hin
     assert hint in str(error.value)
 
 
-@pytest.mark.parametrize(("n", "hint"), [(9, r"--n-folds 4\)"), (4, r"--n-folds 2\)"), (3, "Evaluate a larger cohort")])
+@pytest.mark.parametrize(("n", "hint"), [(9, "n_folds=4"), (4, "n_folds=2"), (3, "Evaluate a larger cohort")])
 def test_folds_of_a_number_need_two_subjects_each(n, hint):
     ages = Target("age", "continuous", np.arange(float(n)))
     with pytest.raises(ConfigError, match=f"5 folds need at least 10 subjects with 'age', found {n}.*{hint}"):

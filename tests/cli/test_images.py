@@ -128,12 +128,3 @@ def test_a_table_of_the_other_kind_is_told_by_every_command(road, study, tmp_pat
     refused(["check", table, "--set", "data.kind=volumes"], capsys, scans)
     refused(["doctor", "--participants", table], capsys, scans)
     assert not list(tmp_path.iterdir())
-
-
-def test_explain_refuses_a_run_of_images(road, tmp_path, capsys):
-    folder = road[0]
-    arguments = ["explain", folder / "EVAL", "--positive", "digit 0", "--run", folder / "RUN"]
-    arguments += ["--participants", folder / "digits" / "participants.tsv", "--out", tmp_path / "out"]
-    arguments += ["--positive", "digit 1"]
-    refused(arguments, capsys, "explain maps where in a brain", "trained on natural images")
-    assert not (tmp_path / "out").exists()

@@ -13,7 +13,7 @@ from neurocontrast.data import read_cohort
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder, load_model
 from neurocontrast.evaluation.rows import encoder_digest
-from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT
 from neurocontrast.transforms import Preprocessing, load_volume
 
@@ -73,20 +73,6 @@ def test_what_the_loss_saw_is_embedded_where_that_is_asked_for(tmp_path, embedde
     assert encoder_digest({"run": {"weights": {"sha256": digest}}}) == digest  # a table of an earlier version
 
 
-def test_a_run_without_its_head_embeds_the_encoder_alone(tmp_path, run, cohort, config):
-    older = shutil.copytree(run, tmp_path / "older")
-    contract = json.loads((older / "encoder.json").read_text())
-    del contract["head"], contract["encoder"]["stem"]
-    (older / "encoder.json").write_text(json.dumps(contract))
-    (older / "head.safetensors").unlink()
-    head = {**config, "embedding": {"layer": "head"}}
-    with pytest.raises(CheckpointError, match=r"no projection head in this folder.*embedding\.layer: encoder"):
-        neurocontrast.embed(older, participants=cohort, out=tmp_path / "h.parquet", config=head)
-    assert not (tmp_path / "h.parquet").exists()
-    out = neurocontrast.embed(older, participants=cohort, out=tmp_path / "e.parquet", config=config)
-    assert read_embeddings(out).features.shape == (8, 32)
-
-
 def test_how_many_scans_were_listed_and_left_out_goes_with_the_features(tmp_path, embedded, run, cohort, config):
     n = len(read_cohort(cohort))
     assert read_embeddings(embedded).info["flow"] == [{"step": "listed", "n_scans": n, "n_subjects": 8, "reason": None}]
@@ -97,14 +83,6 @@ def test_how_many_scans_were_listed_and_left_out_goes_with_the_features(tmp_path
     assert excluded["reason"] == "not selected by embedding.where"
     assert excluded["n_scans"] == n - len(read.table)
     assert excluded["n_subjects"] == 8 - read.table["subject_id"].nunique()
-
-
-def test_one_row_a_scan_with_its_metadata(embedded, cohort):
-    read, table = read_embeddings(embedded), read_cohort(cohort).table
-    assert list(read.table.columns) == list(table.columns)
-    assert read.table["participant_id"].tolist() == table["participant_id"].tolist()
-    np.testing.assert_array_equal(read.table["age"], table["age"])
-    assert read.features.shape == (8, 32)
 
 
 def test_description_says_what_the_features_came_from(embedded, run, cohort):
@@ -152,29 +130,6 @@ def test_an_existing_file_is_replaced_only_when_asked(embedded, run, cohort, con
     assert embedded.read_bytes() == before
     neurocontrast.embed(run, participants=cohort, out=embedded, config=config, overwrite=True)
     np.testing.assert_array_equal(read_embeddings(embedded).features.shape, (8, 32))
-
-
-@pytest.mark.parametrize("name", ["e.csv", "folder"])
-def test_out_must_be_a_parquet_file(run, cohort, config, tmp_path, name):
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(ConfigError, match=r"must be a file that ends in \.parquet"):
-        neurocontrast.embed(run, participants=cohort, out=tmp_path / name, config=config)
-
-
-def test_what_is_no_run_is_refused(cohort, config, tmp_path):
-    with pytest.raises(CheckpointError, match=r"no encoder\.json there"):
-        neurocontrast.embed(tmp_path, participants=cohort, out=tmp_path / "e.parquet", config=config)
-
-
-def test_scans_that_do_not_fit_are_refused_by_name_and_nothing_is_written(run, cohort, config, tmp_path):
-    table = pd.read_csv(cohort, sep="\t", dtype=str, keep_default_na=False)
-    np.save(tmp_path / "small.npy", np.random.default_rng(0).random((9, 40, 9)).astype(np.float32))
-    table["path"] = [str(cohort.parent / path) for path in table["path"]]
-    table.loc[3, "path"] = str(tmp_path / "small.npy")
-    table.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
-    with pytest.raises(DataError, match=r"small\.npy"):
-        neurocontrast.embed(run, participants=tmp_path / "participants.tsv", out=tmp_path / "e.parquet", config=config)
-    assert not (tmp_path / "e.parquet").exists()
 
 
 def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(run, cohort, config, tmp_path):

@@ -16,15 +16,6 @@ def test_densenet121_gives_1024_features_and_a_128_embedding():
     assert n_parameters == 11_242_624  # blocks of 6, 12, 24, 16; growth 32; 64 first features; no classifier
 
 
-def test_small_densenet_is_a_thirteenth_of_densenet121():
-    model = build_model(EncoderSettings(name="densenet_small"))
-    volumes = torch.randn(2, 1, 32, 36, 32)
-    assert model.encoder(volumes).shape == (2, 192)
-    assert model(volumes).shape == (2, 128)
-    n_parameters = sum(p.numel() for p in model.encoder.parameters())
-    assert n_parameters == 840_736  # a thirteenth of DenseNet121's
-
-
 def test_volumes_in_half_precision_are_widened():
     encoder = build_encoder(LENET).eval()
     volumes = torch.randn(2, 1, 16, 16, 16).half()

@@ -4,12 +4,11 @@ import os
 import signal
 from itertools import count
 
-import numpy as np
 import pytest
 import torch
 from tiny import Pictures, data, rows_of, run, views_of_pictures, weights
 
-from neurocontrast.encoders import EncoderSettings, build_model, load_encoder
+from neurocontrast.encoders import EncoderSettings, build_model
 from neurocontrast.exceptions import TrainingInterrupted
 
 ENCODER = EncoderSettings(name="resnet_small", projection=(16, 8), projection_norm="layers")
@@ -31,16 +30,6 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures")
     model, result = run(folder, given=given(), batch_size=10, probe_every=1, contract=CONTRACT, **OF_PICTURES)
     return folder, model, result
-
-
-def test_a_run_of_pictures_ends_in_a_loadable_encoder_and_measures_what_volumes_measure(trained):
-    folder, model, result = trained
-    loaded, contract = load_encoder(folder)
-    assert torch.equal(loaded(pictures(range(3))), model.encoder.eval()(pictures(range(3))))
-    assert contract["batchnorm"]["n_scans"] == 10
-    for row in result.metrics:
-        assert np.isfinite([row["train_loss"], row["val_loss"], row["val_effective_rank"], row["probe_age_r2"]]).all()
-        assert row["samples_per_second"] > 0
 
 
 def test_statistics_of_encoder_and_head_are_those_of_unaugmented_pictures(trained):

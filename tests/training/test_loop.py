@@ -123,12 +123,6 @@ def test_second_interruption_acts_at_once(tmp_path):
         signal.signal(signal.SIGINT, before)
 
 
-def test_resume_without_checkpoint_starts_from_the_start(tmp_path):
-    run(tmp_path / "whole")
-    run(tmp_path / "new", resume=True)
-    assert weights(tmp_path / "new") == weights(tmp_path / "whole")
-
-
 def test_objective_state_is_restored(tmp_path):
     fitted = Contrast()
     fitted.sigma.fill_(3.0)
@@ -194,25 +188,6 @@ def test_a_temperature_that_learns_is_trained_recorded_and_resumed(tmp_path):
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
 
 
-def test_metadata_of_the_batch_reach_the_objective(tmp_path):
-    class Recording(Contrast):
-        def forward(self, z1, z2, metadata=None):
-            self.seen = metadata["age"].tolist()
-            assert len(self.seen) == len(z1)
-            return super().forward(z1, z2)
-
-    objective = Recording()
-    age = 100 + torch.arange(N_SCANS, dtype=torch.float32)
-    seen = []
-
-    def recording(volumes, names, *, epoch):
-        seen.append([int(name.removeprefix("sub-")) for name in names])
-        return views(volumes, names, epoch=epoch)
-
-    run(tmp_path, objective=objective, given=data(metadata={"age": age}), made_views=recording, epochs=1)
-    assert objective.seen == age[seen[-1]].tolist()
-
-
 def test_resume_on_other_software_warns(tmp_path, monkeypatch):
     run(tmp_path, epochs=1)
     warnings = []
@@ -228,24 +203,11 @@ def test_resume_on_other_software_warns(tmp_path, monkeypatch):
     assert "is 9.9" in warnings[0]
 
 
-@pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
-def test_mixed_precision_is_refused_on_cpu_with_the_reason(tmp_path, precision):
-    with pytest.raises(ConfigError, match=rf"training\.precision: '{precision}' is for GPUs\. On a CPU .*'32-true'"):
-        run(tmp_path, precision=precision)
-
-
 def test_too_few_scans_are_refused(tmp_path):
     with pytest.raises(DataError, match="at least two training samples, found 1"):
         run(tmp_path, given=data(training_rows=[0]))
     with pytest.raises(ConfigError, match=r"data\.val_fraction leaves a single validation sample"):
         run(tmp_path, given=data(validation_rows=[12]))
-
-
-def test_other_processes_must_be_those_that_were_started(tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"training\.devices × training\.num_nodes: 1 × 2 = 2 processes, but this is 1"
-    ):
-        run(tmp_path, num_nodes=2)
 
 
 def test_global_switches_and_random_state_are_left_alone(tmp_path):

@@ -63,7 +63,7 @@ def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[
 
 def look_at_missing(target: str, n_missing: int) -> list[Notice]:
     """Return the warning that scans without a target are left out."""
-    text = f"{n_missing} scans have no {target} and are left out: if they differ, the result is of a selected group."
+    text = f"Scans left out, without {target}: {n_missing}. If they differ, the result is of a selected group."
     return [Notice("excluded_missing_target", text, "They are in no figure below.")] if n_missing else []
 
 
@@ -108,8 +108,8 @@ def _look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArr
     sat_out = {owner for rows in idle for owner in subjects[rows]}
     if sat_out:
         text = (
-            f"{len(sat_out)} subjects were scanned at several sites: while one of their sites is held out, none of "
-            "their scans is trained on."
+            f"Subjects scanned at several sites: {len(sat_out)}. While one of their sites is held out, none of their "
+            "scans is trained on."
         )
         yield Notice("site_shared_subjects", text, "So nobody is recognised again.")
 
@@ -134,7 +134,7 @@ def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
         yield Notice("class_imbalance", text, explanation)
     changing = int((pd.Series(target.values).groupby(subjects.to_numpy()).nunique() > 1).sum())
     if changing:
-        text = f"{changing} subjects have sessions of different classes; the rarest of them decides their fold."
+        text = f"Subjects with sessions of different classes: {changing}. The rarest class decides the fold."
         yield Notice(
             "changing_class", text, "Their scans stay in one fold together, so that nobody is recognised again."
         )

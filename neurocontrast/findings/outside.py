@@ -29,7 +29,7 @@ from neurocontrast.findings.errors import name_scans
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.page.blocks import Block, Column, Facts, Section, Table, make_table, note
-from neurocontrast.page.wording import number_text
+from neurocontrast.page.wording import count_text, number_text
 from neurocontrast.seeds import derive_seed
 
 
@@ -131,7 +131,7 @@ def _found(study: Study, table: pd.DataFrame, reference: str, why_not: set[str])
     percentiles, threshold = table["mahalanobis_percentile"], study.settings.outside_percentile
     counts = count_outside(table, percentiles, reference=reference, threshold=threshold)
     n_without, message = int(percentiles.isna().sum()), outside_message(counts)
-    why = f"{n_without} scans have no score: {'; '.join(sorted(why_not))}" if why_not else None
+    why = f"Without a score: {count_text(n_without, 'scan')} ({'; '.join(sorted(why_not))})." if why_not else None
     notices = [] if message is None else [Notice("outside_distribution", message, _EXPLANATION)]
     return Found({"outlyingness": counts | {"note": why, "covariance": COVARIANCE}}, {"outlyingness": table}, notices)
 
@@ -221,7 +221,7 @@ def _table_furthest(files: EvaluationFolder) -> Block:
     hidden = "Scans have the pseudonyms of Worst errors; with the evaluation folder, --show-ids names them."
     about = "Scans have their identifiers." if files.show_ids else hidden
     caption = (
-        f"The {len(rows)} scans furthest outside. Look at them: a failed registration or segmentation ends up here too."
+        f"Furthest outside: {count_text(len(rows), 'scan')}. A failed registration or segmentation ends up here too."
     )
     return make_table(caption, rows, columns, note=about)
 

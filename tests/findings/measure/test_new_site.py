@@ -208,7 +208,8 @@ def test_too_few_people_have_no_score(make_cohort):
     result = evaluate(make_cohort(20), n_folds=2, new_site=False, n_bootstraps=0)
     assert result.tables["outlyingness"]["mahalanobis"].isna().all()
     assert (
-        "20 scans have no score: fewer than 20 training subjects" in result.evaluation.content()["outlyingness"]["note"]
+        "Without a score: 20 scans (fewer than 20 training subjects"
+        in result.evaluation.content()["outlyingness"]["note"]
     )
     assert evaluate(make_cohort(40), outlyingness=False, new_site=False).evaluation.content()["outlyingness"] is None
 

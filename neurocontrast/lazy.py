@@ -1,4 +1,4 @@
-"""Imports that wait until they are needed: of names of a package, of import paths, of optional packages.
+"""Imports that wait until they are needed: of names of a package, and of optional packages.
 
 Evaluation, reports and the command line's help must neither need PyTorch nor wait for it,
 so packages that also hold what needs it export their names this way.
@@ -6,7 +6,6 @@ so packages that also hold what needs it export their names this way.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -15,7 +14,7 @@ from typing import Any
 
 from neurocontrast.exceptions import MissingDependencyError
 
-__all__ = ["is_installed", "lazy_exports", "load", "require"]
+__all__ = ["lazy_exports", "require"]
 
 
 def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
@@ -34,17 +33,6 @@ def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[
     names = vars(sys.modules[package])
     names["__dir__"] = lambda: sorted({*names["__all__"], *(name for name in names if name.startswith("__"))})
     return find
-
-
-def load(place: str) -> Any:
-    """Return what an import path such as ``"package.module:Name"`` leads to."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
-
-
-def is_installed(module: str) -> bool:
-    """Say whether a module can be imported, without importing it."""
-    return importlib.util.find_spec(module) is not None
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:

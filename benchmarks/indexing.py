@@ -100,7 +100,7 @@ def main() -> None:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             said = done.stdout.split("\n") if done.returncode == 0 else done.stderr.strip().split("\n")[-1:]
             print(f"{name}: {', '.join(filter(None, said))}")
-    print(f"{n_files} files, {len(found.index.table)} scans")
+    print(f"{n_files} files, {len(found.table)} scans")
     for name, found_times in times.items():
         clock, processor = min(found_times)
         print(f"{name}: {clock:.2f} s ({processor:.2f} s)")

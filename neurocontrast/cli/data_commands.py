@@ -10,7 +10,7 @@ from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, 
 from neurocontrast.cli.output import Result
 
 if TYPE_CHECKING:
-    from neurocontrast.commands.index import Indexed
+    from neurocontrast.data.indexing import Index
 
 __all__ = ["check", "convert", "images", "index", "prepare", "qc", "simulate"]
 
@@ -141,14 +141,14 @@ def index(
         overwrite=overwrite,
         progress=given.progress,
     )
-    table, left_out = found.index.table, found.index.left_out
+    table, left_out = found.table, found.left_out
     known = {name: int((table[name] != "").sum()) for name in ("age", "sex", "site", "diagnosis")}
     facts = {"scans": len(table), "people": int(table["subject_id"].nunique()), "left_out": len(left_out)}
-    title = f"{len(table)} scans of {facts['people']} people ({found.index.layout}); {len(left_out)} left out"
+    title = f"{len(table)} scans of {facts['people']} people ({found.layout}); {len(left_out)} left out"
     notes = ["Scans with: " + ", ".join(f"{name} {n}" for name, n in known.items()) + "."]
-    notes += found.index.notes + _notes_of_measures(found)
+    notes += found.notes + _notes_of_measures(found)
     facts |= {f"with_{name}": n for name, n in known.items()}
-    if found.measures is not None:
+    if found.measures_path is not None:
         following: tuple[object, ...] = (
             "pretrain",
             "--config",
@@ -159,18 +159,18 @@ def index(
             "run",
         )
     else:
-        is_raw = found.index.layout in ("bids", "ixi")
+        is_raw = found.layout in ("bids", "ixi")
         following = ("prepare", found.path, "--out", "brains") if is_raw else ("check", found.path)
     return Result(facts, title, notes=notes, next=following, path=found.path)
 
 
-def _notes_of_measures(found: Indexed) -> list[str]:
+def _notes_of_measures(found: Index) -> list[str]:
     """Return what a user should know of the regional measures that were found."""
-    measures = found.index.measures
-    if found.measures is None or measures is None:
-        return [f"{what}: {reason}" for what, reason in found.index.left_out if what == "measures"]
+    measures = found.measures
+    if found.measures_path is None or measures is None:
+        return [f"{what}: {reason}" for what, reason in found.left_out if what == "measures"]
     about = ", ".join(filter(None, (measures.atlas, measures.software)))
-    return [f"{found.measures.name}: {measures.values.shape[1]} measures ({about}).", *measures.notes]
+    return [f"{found.measures_path.name}: {measures.values.shape[1]} measures ({about}).", *measures.notes]
 
 
 def prepare(

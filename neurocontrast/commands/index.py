@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +17,9 @@ from neurocontrast.files import check_writable, digest_of_file, write_json, writ
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
-__all__ = ["Indexed", "index"]
+__all__ = ["index"]
 
 INDEX_RECORD = "index.json"
-
-
-@dataclass(frozen=True, eq=False)
-class Indexed:
-    """A table that was written, the scans in it, and the table of their regional measures, if there are any."""
-
-    path: Path
-    index: Index
-    measures: Path | None = None
 
 
 def index(
@@ -46,7 +36,7 @@ def index(
     skip: bool = False,
     overwrite: bool = False,
     progress: Progress = SILENT,
-) -> Indexed:
+) -> Index:
     """Find the scans below a folder, join what tables say of people, and write one table.
 
     Where tables of regional measures are below the folder (FreeSurfer's, FastSurfer's, CAT12's, OpenBHB's, or any with
@@ -84,6 +74,12 @@ def index(
         Whether an existing table is replaced.
     progress : Progress
         Receives progress messages.
+
+    Returns
+    -------
+    Index
+        The scans (``table``), how they were chosen (``left_out``, ``notes``), the ``path`` of the table and, if there
+        is one, that of the table of measures (``measures_path``).
     """
     target = Path(out).absolute()
     beside, record_of = target.with_name(BESIDE), target.with_name(INDEX_RECORD)
@@ -113,7 +109,8 @@ def index(
         write_json(beside.with_suffix(".json"), {key: measured[1][key] for key in ("parcellation", "software")})
     options = {"layout": layout, "site_from": site_from, "choose": list(choose), "skip": skip}
     write_json(record_of, _record_of(found, options, None if measured is None else measured[1]))
-    return Indexed(target, found, None if measured is None else beside)
+    found.path, found.measures_path = target, None if measured is None else beside
+    return found
 
 
 def _check_outputs(target: Path, *, overwrite: bool) -> None:

@@ -51,6 +51,8 @@ class Index:
     left_out: list[tuple[str, str]] = field(default_factory=list)  # path or person, and the reason
     notes: list[str] = field(default_factory=list)  # what was decided without being asked
     tables: list[str] = field(default_factory=list)  # those that were joined
+    path: Path = Path()  # of the table, once it is written
+    measures_path: Path | None = None  # of the table of regional measures, if there are any
     measures: MeasuresTable | None = None  # of these scans and others, if tables of regional measures are there
 
 

@@ -18,7 +18,7 @@ def test_a_layout_from_outside_the_package_makes_a_cohort(tmp_path, monkeypatch)
         (tmp_path / "heads" / name / "head.nii.gz").write_text("image")
     monkeypatch.setitem(LAYOUTS, "subject-folders", subject_folders)
     found = index(tmp_path / "heads", tmp_path / "participants.tsv")
-    assert found.index.layout == "subject-folders"
+    assert found.layout == "subject-folders"
     table = read_cohort(found.path).table
     assert table["participant_id"].tolist() == ["sub-01", "sub-02"]
     assert table["path"].tolist()[0] == str(tmp_path / "heads" / "subject01" / "head.nii.gz")

@@ -24,7 +24,9 @@ def subjects(subject):
 def made(root, **options):
     (root / "out").mkdir(exist_ok=True)
     found = index(root, root / "out" / "participants.tsv", overwrite=True, **options)
-    tables = [pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False) for path in (found.path, found.measures)]
+    tables = [
+        pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False) for path in (found.path, found.measures_path)
+    ]
     return *tables, json.loads((root / "out" / "index.json").read_text())
 
 
@@ -93,8 +95,8 @@ def test_images_get_their_measures_beside_them(subjects):
     (subjects / "subjects" / "sub-02_ses-1" / "stats" / "aseg.stats").write_text("cut")
     (subjects / "out" / "measures.tsv").unlink()
     found = index(subjects, subjects / "out" / "participants.tsv", overwrite=True)
-    assert found.measures is None  # images can be indexed where measures cannot be read, and it is said
-    assert any("no line '# ColHeaders'" in reason for what, reason in found.index.left_out if what == "measures")
+    assert found.measures_path is None  # images can be indexed where measures cannot be read, and it is said
+    assert any("no line '# ColHeaders'" in reason for what, reason in found.left_out if what == "measures")
 
 
 def test_a_table_that_was_read_is_never_replaced(subjects):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from pathlib import Path
 
@@ -9,15 +8,12 @@ import pytest
 
 from neurocontrast.commands.report import report
 from neurocontrast.exceptions import ConfigError
+from tests.findings.show.evaluation_folders import make_binary
 
 
 @pytest.fixture(scope="module")
 def evaluation(tmp_path_factory) -> Path:
-    path = Path(__file__).parent.parent / "findings" / "show" / "evaluation_folders.py"
-    spec = importlib.util.spec_from_file_location("evaluation_folders", path)
-    makers = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(makers)
-    return makers.make_binary(tmp_path_factory.mktemp("stage") / "evaluation", n=60, n_boot=5)
+    return make_binary(tmp_path_factory.mktemp("stage") / "evaluation", n=60, n_boot=5)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from scipy import ndimage
 
 from neurocontrast.exceptions import ConfigError, DataError
@@ -134,12 +133,6 @@ def test_maps_depend_on_neither_batches_nor_repetition():
     np.testing.assert_allclose(first, batches, rtol=1e-4, atol=1e-6)
 
 
-def test_each_subject_has_its_score():
-    _, scores = _maps(rows=[4, 1])
-    images = Images()
-    assert scores == pytest.approx([float(_score()(images[row]["image"][None])[0]) for row in (4, 1)])
-
-
 def test_the_brain_is_found_on_any_background():
     voxels = Images()[0]["image"][0].numpy()
     background, brain = brain_of(voxels * 3 - 7)
@@ -186,9 +179,3 @@ def test_scans_with_one_score_have_no_difference_to_explain():
 def test_a_score_that_is_not_finite_is_refused():
     with pytest.raises(DataError, match="scan 2 of those chosen"):
         _maps(images=Images(broken=[3]), rows=[0, 3])
-
-
-@pytest.mark.parametrize("wrong", [{"n_subjects": 1}, {"fill": "noise"}, {"patch_mm": 0}, {"smooth_mm": -1}])
-def test_settings_are_checked(wrong):
-    with pytest.raises(ValidationError):
-        ExplanationSettings(**wrong)

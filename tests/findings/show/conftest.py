@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import shutil
@@ -11,33 +10,26 @@ import pytest
 from matplotlib.figure import Figure
 
 from neurocontrast.findings import build_sections, open_folder, render_report
-
-
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.findings.show import comparison_folders, evaluation_folders, image_folders, newer_files
+from tests.findings.show import page as pages
 
 
 @pytest.fixture(scope="session")
 def make() -> ModuleType:
     """Makers of evaluation folders: make.make_binary(folder), make_multiclass, make_continuous."""
-    return _load("evaluation_folders")
+    return evaluation_folders
 
 
 @pytest.fixture(scope="session")
 def parse() -> ModuleType:
     """Reading of a page: parse.Page(html)."""
-    return _load("page")
+    return pages
 
 
 @pytest.fixture(scope="session")
 def comparisons() -> ModuleType:
     """Maker of comparison folders: comparisons.write(folder)."""
-    return _load("comparison_folders")
+    return comparison_folders
 
 
 @pytest.fixture(scope="session")
@@ -49,13 +41,13 @@ def binary_folder(make: ModuleType, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture(scope="session")
 def add_newer_files():
     """Put the files of newer evaluations into a folder of `make`."""
-    return _load("newer_files").add_newer_files
+    return newer_files.add_newer_files
 
 
 @pytest.fixture(scope="session")
 def add_new_sites():
     """Put what is said of unseen sites and of scans outside into a folder of `make`."""
-    return _load("newer_files").add_new_sites
+    return newer_files.add_new_sites
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +81,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def image_maker() -> ModuleType:
     """Makers of folders of natural images: image_maker.make_images(folder), make_comparison(folder)."""
-    return _load("image_folders")
+    return image_folders
 
 
 @pytest.fixture(scope="session")

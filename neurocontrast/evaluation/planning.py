@@ -337,6 +337,8 @@ def _make_splits(scans: _Scans, settings: EvaluationSettings, split_rows: pd.Dat
     elif settings.splits == "leave-site-out":
         if target.name == "site":
             raise ConfigError("splits: a site that is held out cannot be predicted. Use splits=stratified.")
+        if settings.n_repeats > 1:
+            raise ConfigError(f"n_repeats: each site is left out once, so it must be 1, got {settings.n_repeats}.")
         splits = leave_site_out(list(table["site"]), subjects, names=row_names(table, np.arange(len(table))))
     else:
         check_class_sizes(target, subjects, settings.n_folds)

@@ -317,19 +317,6 @@ def read_evaluation(path: str | os.PathLike[str]) -> Evaluation:
 
 
 _REMEDY = "Run 'neurocontrast evaluate' again."
-_RULES = {
-    "model_type": "must be a section of keys",
-    "dataclass_type": "must be a section of keys",
-    "dict_type": "must be a section of keys",
-    "list_type": "must be a list",
-    "tuple_type": "must be two numbers",
-    "float_type": "must be a number",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "string_type": "must be text",
-    "bool_type": "must be true or false",
-    "too_long": "must be two numbers",
-}
 
 
 def _explain(file: str, error: ValidationError, *place: str) -> str:
@@ -344,4 +331,4 @@ def _explain_one(problem: ErrorDetails, place: tuple[str, ...]) -> str:
         return str(problem["ctx"]["error"])
     if kind == "literal_error":
         return f"{key} must be one of {problem['ctx']['expected']}, found {problem['input']!r:.60}"
-    return f"'{key}' {_RULES.get(kind, problem['msg'])}, found {problem['input']!r:.60}"
+    return f"'{key}': {problem['msg'].replace('Input should', 'must')}, found {problem['input']!r:.60}"

@@ -176,8 +176,6 @@ class EvaluationSettings(Settings):
             raise ValueError(
                 "test_where: selects scans of an external test set, and there is none. Give test=EMB2.parquet"
             )
-        if self.splits == "leave-site-out" and self.n_repeats > 1:
-            raise ValueError(f"n_repeats: each site is left out once, so it must be 1, got {self.n_repeats}")
         if self.split_column is None:
             return self
         others = {

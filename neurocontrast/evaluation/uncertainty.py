@@ -216,16 +216,13 @@ def choose_units(asked: str, sites: Sequence[str | None], subjects: npt.NDArray[
         return Units("site", labels, n) if usable else by_subject
     if target == "site":
         raise ConfigError("bootstrap_unit: sites cannot be resampled to predict the site. Use bootstrap_unit=subject.")
-    if n_missing:
-        raise ConfigError(
-            f"bootstrap_unit: {n_missing} of {len(sites)} scans have no site, so 'site' cannot resample them. Fill in "
-            "their site, drop them with where, or use bootstrap_unit=subject."
-        )
-    if n < MIN_SITES:
-        raise ConfigError(
-            f"bootstrap_unit: 'site' needs at least {MIN_SITES} sites that share no subject, found {n}: an interval "
-            "from so few would be far too short. Use bootstrap_unit=subject."
-        )
+    why = (
+        f"needs a site of each scan, and {n_missing} of {len(sites)} scans have no site"
+        if n_missing
+        else (f"needs at least {MIN_SITES} sites that share no subject, found {n}: an interval would be far too short")
+    )
+    if n_missing or n < MIN_SITES:
+        raise ConfigError(f"bootstrap_unit: 'site' {why}. Use bootstrap_unit=subject, or choose scans with where.")
     notice = Notice(
         "few_sites_resampled",
         f"Intervals resample {n} sites; with fewer than {ENOUGH_SITES} they tend to be too short.",

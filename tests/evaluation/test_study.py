@@ -211,7 +211,7 @@ def test_tables_without_any_covariate_still_have_a_baseline(make_cohort):
         ({"target": "diagnose"}, ConfigError, "Did you mean 'diagnosis'"),
         ({"where": {"sites": ["a"]}}, DataError, "no column 'sites'.*Did you mean 'site'"),
         ({"where": {"site": ["site-9"]}}, DataError, "no value 'site-9'"),
-        ({"splits": "leave-site-out", "n_repeats": 3}, ValueError, "n_repeats: .* must be 1, got 3"),
+        ({"splits": "leave-site-out", "n_repeats": 3}, ConfigError, "n_repeats: .* must be 1, got 3"),
         ({"splits": "leave-site-out", "target": "site"}, ConfigError, "held out cannot be predicted"),
         ({"n_folds": 40}, ConfigError, "n_folds="),
         ({"target": "age", "n_folds": 40}, ConfigError, "need at least 80 subjects"),

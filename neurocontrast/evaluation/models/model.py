@@ -56,17 +56,11 @@ class Model:
     about: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     notices: tuple[Notice, ...] = field(default=(), kw_only=True)
 
-    def predict(
-        self,
-        target: Target,
-        split: Split,
-        *,
-        subjects: Texts,
-        settings: EvaluationSettings,
-        seed: int,
-        sites: Texts | None = None,
-    ) -> Prediction:
-        """Return what the model says of the test rows of a split, having seen its training rows only."""
+    def predict(self, target: Target, split: Split, **given: Any) -> Prediction:
+        """Return what the model says of the test rows of a split, having seen its training rows only.
+
+        `given` are ``subjects``, ``sites``, ``settings`` and ``seed``, as `fit_probe` takes them.
+        """
         raise NotImplementedError
 
     def describe(self, target: Target, settings: EvaluationSettings, *, n_train: int) -> dict[str, Any]:
@@ -88,21 +82,11 @@ class ProbeModel(Model):
     design: Design
     estimator: Probe | BaseEstimator | None = None
 
-    def predict(
-        self,
-        target: Target,
-        split: Split,
-        *,
-        subjects: Texts,
-        settings: EvaluationSettings,
-        seed: int,
-        sites: Texts | None = None,
-    ) -> Prediction:
+    def predict(self, target: Target, split: Split, **given: Any) -> Prediction:
         """Fit the estimator on the training rows, and return what it says of the test rows."""
         return fit_probe(
-            self.design, target, split.train, split.test, subjects=subjects, settings=settings, seed=seed, sites=sites,
-            validation=split.validation, estimator=self.estimator,
-        )[0]  # fmt: skip
+            self.design, target, split.train, split.test, validation=split.validation, estimator=self.estimator, **given
+        )[0]
 
     def describe(self, target: Target, settings: EvaluationSettings, *, n_train: int) -> dict[str, Any]:
         """Return the section ``probe`` of ``evaluation.json``, as far as it is about the estimator."""

@@ -23,6 +23,8 @@ MAX_ITERATIONS = 1000
 TOLERANCE = 1e-10
 
 
+# combatlearn (2.3) has fit and transform with covariates too, but needs umap-learn, plotly and seaborn; neuroHarmonize
+# (2.5) has functions only, and neither leaves rows of an unknown site as they are.
 class ComBat(SideColumnTransformer):
     """Harmonise features between sites by ComBat, estimated on the training rows.
 

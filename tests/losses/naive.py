@@ -1,13 +1,14 @@
 """Every formula once more, as plain loops over pairs in float64.
 
 Nothing here is fast, stable or shared with the package: each function is written straight
-from the formula, sample by sample, so that an error would have to be made twice to pass.
-``w`` is a function ``w(i, j)`` of two sample numbers, of ``naive_kernels.py``; ``label`` a list.
+from the formula, embedding by embedding, so that an error would have to be made twice to pass.
+``w`` is a function ``w(i, j)`` of two sample numbers, of ``naive_kernels.py``.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 
@@ -40,7 +41,134 @@ def log(value):
     return torch.log(torch.as_tensor(value, dtype=torch.float64))
 
 
-# ------------------------------------------------------------------ InfoNCE and its relatives
+# ------------------------------------------------------------------ the pool of all views
+
+
+@dataclass
+class Batch:
+    """Views in a list, weights of their samples, and what is made of the values of the anchors."""
+
+    views: list
+    weights: list = None
+    reduction: str = "mean"
+
+    def at(self, temperature):
+        return Loops(self, temperature)
+
+
+class Loops:
+    """Formulas over the pool; an anchor without a positive has no part in a mean."""
+
+    def __init__(self, batch, temperature):
+        z = [row for view in batch.views for row in units(view)]
+        self.z, self.n, self.size, self.temperature = z, len(batch.views[0]), len(z), temperature
+        self.s, self.reduction = similarities(z, z, temperature), batch.reduction
+        self.weight = (batch.weights or [1.0] * self.n) * len(batch.views)
+
+    def others(self, i):
+        return [j for j in range(self.size) if j != i]
+
+    def of_samples(self, w):
+        return lambda i, j: w(i % self.n, j % self.n)
+
+    def mean(self, of_anchor):
+        found = {i: value for i in range(self.size) if (value := of_anchor(i)) is not None}
+        values = [self.weight[i] * found.get(i, torch.zeros((), dtype=torch.float64)) for i in range(self.size)]
+        if self.reduction == "none":
+            return torch.stack(values).view(-1, self.n)
+        return total(values) / (1 if self.reduction == "sum" else sum(self.weight[i] for i in found) or 1)
+
+    def contrast(self, w, log_sum):
+        """Mean over anchors of Σ_j w_ij/Σ w ( −s_ij + log_sum(i) )."""
+        w = self.of_samples(w)
+
+        def of_anchor(i):
+            mass = sum(w(i, j) for j in self.others(i))
+            pull = total(w(i, j) * (log_sum(i) - self.s[i][j]) for j in self.others(i))
+            return pull / mass if mass > 0 else None
+
+        return self.mean(of_anchor)
+
+    def log_sum(self, i, damping=lambda _i, _j: 1, b=lambda _i, _j: 1):
+        """log Σ_j b_ij exp(s_ij damping_ij)."""
+        b, damping = self.of_samples(b), self.of_samples(damping)
+        return log(total(b(i, j) * torch.exp(self.s[i][j] * damping(i, j)) for j in self.others(i)))
+
+    def yaware(self, w, **log_sum):
+        sums = [self.log_sum(i, **log_sum) for i in range(self.size)]
+        return self.contrast(w, lambda i: sums[i])
+
+    def alignment(self, w):
+        return self.contrast(w, lambda _i: 0)
+
+    def uniformity(self):
+        return self.mean(lambda i: self.log_sum(i) - math.log(self.size - 1))
+
+    def conditional_uniformity(self, apart):
+        """log of the mean over anchors of Σ_j (d_ij / Σ_k d_ik) exp s_ij, d = apart."""
+        apart, inside, anchors = self.of_samples(apart), 0.0, 0
+        for i in range(self.size):
+            mass = sum(apart(i, j) for j in self.others(i))
+            if mass > 1e-12:
+                anchors += self.weight[i]
+                pushed = total(apart(i, j) * torch.exp(self.s[i][j]) for j in self.others(i)) / mass
+                inside = inside + self.weight[i] * pushed
+        return log(inside / anchors) if anchors else 0.0 * sum(map(sum, self.s))
+
+    def sincere(self, same, epsilon=0.0):
+        same = self.of_samples(same)
+
+        def of_anchor(i):
+            positives = [j for j in self.others(i) if same(i, j)]
+            negatives = total(torch.exp(self.s[i][j]) for j in self.others(i) if not same(i, j))
+            terms = [log(torch.exp(self.s[i][p] - epsilon) + negatives) - self.s[i][p] for p in positives]
+            return total(terms) / len(terms) if terms else None
+
+        return self.mean(of_anchor)
+
+    def distance(self, i, j):
+        squared = ((self.z[i] - self.z[j]) ** 2).sum()
+        return torch.sqrt(squared) if squared > 0 else squared
+
+    def triplet(self, same, margin):
+        same, active = self.of_samples(same), []
+        for i in range(self.size):
+            near = [self.distance(i, p) for p in self.others(i) if same(i, p)]
+            far = [self.distance(i, q) for q in self.others(i) if not same(i, q)]
+            active += [(p - q + margin, self.weight[i]) for p in near for q in far if p - q + margin > 0]
+        mass = sum(weight for _, weight in active)
+        return total(value * weight for value, weight in active) / mass if mass else 0.0 * sum(map(sum, self.s))
+
+    def rank_n_contrast(self, y):
+        def apart(i, j):
+            return abs(float(y[i % self.n]) - float(y[j % self.n]))
+
+        def of_anchor(i):
+            s = {j: -self.distance(i, j) / self.temperature for j in self.others(i)}
+            behind = {j: total(torch.exp(s[k]) for k in s if apart(i, k) >= apart(i, j)) for j in s}
+            return total(log(behind[j]) - s[j] for j in s) / (self.size - 1)
+
+        return self.mean(of_anchor)
+
+    def corrected(self, positive_prior, concentration=0.0):
+        """Debiased InfoNCE of two views, with importance weights exp(β s_ij) of the negatives."""
+        n_negatives = self.size - 2
+
+        def of_anchor(i):
+            twin = (i + self.n) % self.size
+            negatives = [self.s[i][j] for j in self.others(i) if j != twin]
+            importance = [torch.exp(concentration * s) for s in negatives]
+            mean = total(importance) / len(negatives)
+            negative = total(v / mean * torch.exp(s) for v, s in zip(importance, negatives, strict=True))
+            positive = torch.exp(self.s[i][twin])
+            estimate = (negative - positive_prior * n_negatives * positive) / (1 - positive_prior)
+            estimate = estimate.clamp(min=n_negatives * math.exp(-1 / self.temperature))
+            return -log(positive / (positive + estimate))
+
+        return self.mean(of_anchor)
+
+
+# ------------------------------------------------------------------ two views
 
 
 def infonce(z1, z2, temperature, symmetric=True):
@@ -52,61 +180,6 @@ def infonce(z1, z2, temperature, symmetric=True):
         return total(-s[i][i] + log(total(torch.exp(s[i][j]) for j in range(n))) for i in range(n)) / n
 
     return (direction(a, b) + direction(b, a)) / 2 if symmetric else direction(a, b)
-
-
-def ntxent(z1, z2, temperature):
-    s, size, _ = pool(z1, z2, temperature)
-    n = size // 2
-    loss = 0.0
-    for i in range(size):
-        twin = i + n if i < n else i - n
-        loss = loss - s[i][twin] + log(total(torch.exp(s[i][j]) for j in range(size) if j != i))
-    return loss / size
-
-
-def yaware(z1, z2, w, temperature):
-    s, size, sample = pool(z1, z2, temperature)
-    loss = 0.0
-    for i in range(size):
-        others = [j for j in range(size) if j != i]
-        denominator = log(total(torch.exp(s[i][k]) for k in others))
-        mass = sum(w(sample[i], sample[k]) for k in others)
-        for j in others:
-            loss = loss + w(sample[i], sample[j]) / mass * (-s[i][j] + denominator)
-    return loss / size
-
-
-def exponential_yaware(z1, z2, w, temperature, supremum=1.0):
-    s, size, sample = pool(z1, z2, temperature)
-    loss = 0.0
-    for i in range(size):
-        others = [j for j in range(size) if j != i]
-        denominator = log(total(torch.exp(s[i][k] * (1 - w(sample[i], sample[k]) / supremum)) for k in others))
-        mass = sum(w(sample[i], sample[k]) for k in others)
-        for j in others:
-            loss = loss + w(sample[i], sample[j]) / mass * (-s[i][j] + denominator)
-    return loss / size
-
-
-def rank_n_contrast(z1, z2, y, temperature):
-    embeddings = units(z1) + units(z2)
-    n, size = z1.shape[0], 2 * z1.shape[0]
-    y = [float(value) for value in y]
-
-    def s(i, j):
-        squared = ((embeddings[i] - embeddings[j]) ** 2).sum()
-        return -(torch.sqrt(squared) if squared > 0 else squared) / temperature
-
-    def apart(i, j):
-        return abs(y[i % n] - y[j % n])
-
-    loss = 0.0
-    for i in range(size):
-        others = [j for j in range(size) if j != i]
-        for j in others:
-            behind = total(torch.exp(s(i, k)) for k in others if apart(i, k) >= apart(i, j))
-            loss = loss + (-s(i, j) + log(behind)) / len(others)
-    return loss / size
 
 
 def yaware_column_normalised(z1, z2, w, temperature):
@@ -122,68 +195,6 @@ def yaware_column_normalised(z1, z2, w, temperature):
     return 2 * loss / size
 
 
-def conditional_alignment(z1, z2, w, temperature):
-    s, size, sample = pool(z1, z2, temperature)
-    loss = 0.0
-    for i in range(size):
-        others = [j for j in range(size) if j != i]
-        mass = sum(w(sample[i], sample[k]) for k in others)
-        for j in others:
-            loss = loss - w(sample[i], sample[j]) / mass * s[i][j]
-    return loss / size
-
-
-def global_uniformity(z1, z2, temperature):
-    s, size, _ = pool(z1, z2, temperature)
-    loss = 0.0
-    for i in range(size):
-        loss = loss + log(total(torch.exp(s[i][j]) for j in range(size) if j != i) / (size - 1))
-    return loss / size
-
-
-def conditional_uniformity(z1, z2, w, supremum, temperature):
-    s, size, sample = pool(z1, z2, temperature)
-    m = size - 1
-    inside, n_anchors = 0.0, 0
-    for i in range(size):
-        others = [j for j in range(size) if j != i]
-        z_hat = sum(w(sample[i], sample[j]) for j in others) / m
-        if supremum - z_hat <= 1e-12 * supremum:
-            continue
-        n_anchors += 1
-        for j in others:
-            inside = inside + (supremum - w(sample[i], sample[j])) / (supremum - z_hat) * torch.exp(s[i][j])
-    return log(inside / (n_anchors * m)) if n_anchors else 0.0 * z1.sum()
-
-
-def yaware_among(z1, z2, w, v, temperature, supremum=1.0):
-    """y-Aware whose candidates are the negatives of v and the positives of w, whichever weighs more."""
-    s, size, sample = pool(z1, z2, temperature)
-    loss = 0.0
-    for i in range(size):
-        others = [j for j in range(size) if j != i]
-        weights = [max(v(sample[i], sample[k]), w(sample[i], sample[k]) / supremum) for k in others]
-        inside = total(weight * torch.exp(s[i][k]) for k, weight in zip(others, weights, strict=True))
-        mass = sum(w(sample[i], sample[k]) for k in others)
-        for j in others:
-            loss = loss + w(sample[i], sample[j]) / mass * (-s[i][j] + log(inside))
-    return loss / size
-
-
-def conditional_uniformity_among(z1, z2, w, v, temperature):
-    """Conditional uniformity in which v says who can be a negative; w at most 1."""
-    s, size, sample = pool(z1, z2, temperature)
-    inside, n_anchors = 0.0, 0
-    for i in range(size):
-        others = [j for j in range(size) if j != i]
-        apart = [(1 - w(sample[i], sample[j])) * v(sample[i], sample[j]) for j in others]
-        if sum(apart) <= 1e-12:
-            continue
-        n_anchors += 1
-        inside = inside + total(a * torch.exp(s[i][j]) for j, a in zip(others, apart, strict=True)) / sum(apart)
-    return log(inside / n_anchors) if n_anchors else 0.0 * z1.sum()
-
-
 def wang_isola(z1, z2, alpha, t, uniformity_weight):
     a, b = units(z1), units(z2)
     n = len(a)
@@ -194,101 +205,6 @@ def wang_isola(z1, z2, alpha, t, uniformity_weight):
         return log(total(torch.exp(-t * ((x[i] - x[j]) ** 2).sum()) for i, j in pairs) / len(pairs))
 
     return align + uniformity_weight * (uniform(a) + uniform(b)) / 2
-
-
-# ------------------------------------------------------------------ labels
-
-
-def supcon(z1, z2, label, temperature):
-    s, size, sample = pool(z1, z2, temperature)
-    loss = 0.0
-    for i in range(size):
-        others = [j for j in range(size) if j != i]
-        positives = [j for j in others if label[sample[j]] == label[sample[i]]]
-        denominator = log(total(torch.exp(s[i][k]) for k in others))
-        loss = loss + total(-s[i][p] + denominator for p in positives) / len(positives)
-    return loss / size
-
-
-def sincere(z1, z2, label, temperature, epsilon=0.0):
-    s, size, sample = pool(z1, z2, temperature)
-    loss = 0.0
-    for i in range(size):
-        others = [j for j in range(size) if j != i]
-        positives = [j for j in others if label[sample[j]] == label[sample[i]]]
-        negatives = total(torch.exp(s[i][j]) for j in others if label[sample[j]] != label[sample[i]])
-        loss = loss + total(-s[i][p] + log(torch.exp(s[i][p] - epsilon) + negatives) for p in positives) / len(
-            positives
-        )
-    return loss / size
-
-
-def fair_infonce(z1, z2, cluster, temperature):
-    s, size, sample = pool(z1, z2, temperature)
-    n = size // 2
-    loss = 0.0
-    for i in range(size):
-        twin = i + n if i < n else i - n
-        inside = [j for j in range(size) if j != i and (j == twin or cluster[sample[j]] == cluster[sample[i]])]
-        loss = loss - s[i][twin] + log(total(torch.exp(s[i][j]) for j in inside))
-    return loss / size
-
-
-def triplet(z1, z2, label, margin):
-    embeddings = units(z1) + units(z2)
-    n, size = z1.shape[0], 2 * z1.shape[0]
-
-    def distance(i, j):
-        squared = ((embeddings[i] - embeddings[j]) ** 2).sum()
-        return torch.sqrt(squared) if squared > 0 else squared
-
-    losses = []
-    for a in range(size):
-        for p in range(size):
-            if p == a or label[p % n] != label[a % n]:
-                continue
-            for q in range(size):
-                if label[q % n] != label[a % n]:
-                    value = distance(a, p) - distance(a, q) + margin
-                    if value > 0:
-                        losses.append(value)
-    return total(losses) / len(losses) if losses else 0.0 * z1.sum()
-
-
-# ------------------------------------------------------------------ corrected negatives
-
-
-def debiased(z1, z2, temperature, positive_prior):
-    s, size, _ = pool(z1, z2, temperature)
-    n = size // 2
-    n_negatives = size - 2
-    loss = 0.0
-    for i in range(size):
-        twin = i + n if i < n else i - n
-        positive = torch.exp(s[i][twin])
-        negative = total(torch.exp(s[i][j]) for j in range(size) if j not in (i, twin))
-        corrected = (negative - positive_prior * n_negatives * positive) / (1 - positive_prior)
-        corrected = corrected.clamp(min=n_negatives * math.exp(-1 / temperature))
-        loss = loss - log(positive / (positive + corrected))
-    return loss / size
-
-
-def hard_negative(z1, z2, temperature, positive_prior, concentration):
-    s, size, _ = pool(z1, z2, temperature)
-    n = size // 2
-    n_negatives = size - 2
-    loss = 0.0
-    for i in range(size):
-        twin = i + n if i < n else i - n
-        positive = torch.exp(s[i][twin])
-        others = [j for j in range(size) if j not in (i, twin)]
-        importance = [torch.exp(concentration * s[i][j]) for j in others]
-        mean = total(importance) / len(others)
-        negative = total(v / mean * torch.exp(s[i][j]) for v, j in zip(importance, others, strict=True))
-        corrected = (negative - positive_prior * n_negatives * positive) / (1 - positive_prior)
-        corrected = corrected.clamp(min=n_negatives * math.exp(-1 / temperature))
-        loss = loss - log(positive / (positive + corrected))
-    return loss / size
 
 
 # ------------------------------------------------------------------ conditional contrastive learning with kernels

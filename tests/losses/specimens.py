@@ -21,7 +21,8 @@ class Specimen:
 
     name: str
     build: Callable[[], nn.Module]
-    reference: Callable[[ModuleType, Tensor, Tensor, Metadata], Tensor]
+    reference: Callable[[ModuleType, Any, Metadata], Tensor]
+    """The value from the loops, of their `Batch` and its metadata."""
 
 
 def random_batch(n: int, d: int, *, seed: int = 0, n_labels: int = 3) -> tuple[Tensor, Tensor, Metadata]:
@@ -65,251 +66,227 @@ def _euclidean_laplacian(values: Tensor, sigma: float) -> Any:
     return lambda i, j: float(torch.exp(-(values[i] - values[j]).norm() / sigma))
 
 
-def _embeddings(naive: ModuleType, z: Tensor) -> Tensor:
-    return torch.stack(naive.units(z.detach()))
-
-
 def _hard_negative(naive: ModuleType, z1: Tensor, z2: Tensor, kernel: Callable[[Tensor], Any]) -> Tensor:
-    return naive.fair_cclk(z1, z2, kernel(_embeddings(naive, z1)), 0.2, 0.05)
+    return naive.fair_cclk(z1, z2, kernel(torch.stack(naive.units(z1.detach()))), 0.2, 0.05)
 
+
+def _twin(i: int, j: int) -> float:
+    return float(i == j)
+
+
+def _either(v: Any, w: Any) -> Any:
+    return lambda i, j: max(v(i, j), w(i, j))
+
+
+def _apart(w: Any, supremum: float = 1.0, v: Any = lambda _i, _j: 1.0) -> Any:
+    return lambda i, j: (supremum - w(i, j)) * v(i, j)
+
+
+def _seen(m: Metadata) -> list[bool]:
+    return (m["partial"] >= 0).tolist()
+
+
+def _across(naive: ModuleType, m: Metadata, within: float) -> Any:
+    return naive.product(_age(naive, m), naive.different(m["cluster"], within))
+
+
+AGE, SEX, CLUSTER = kernels.Gaussian("age", sigma=5.0), kernels.Categorical("sex"), kernels.Categorical("cluster")
+PARTIAL = {"column": "partial", "missing": "marginal"}
 
 SPECIMENS = [
-    Specimen("infonce", lambda: losses.InfoNCE(temperature=0.1), lambda N, a, b, m: N.infonce(a, b, 0.1)),
+    Specimen("infonce", lambda: losses.InfoNCE(temperature=0.1), lambda N, o, m: N.infonce(*o.views, 0.1)),
     Specimen(
         "infonce-one-way",
         lambda: losses.InfoNCE(temperature=0.3, symmetric=False),
-        lambda N, a, b, m: N.infonce(a, b, 0.3, symmetric=False),
+        lambda N, o, m: N.infonce(*o.views, 0.3, symmetric=False),
     ),
-    Specimen("ntxent", lambda: losses.NTXent(temperature=0.1), lambda N, a, b, m: N.ntxent(a, b, 0.1)),
+    Specimen("ntxent", lambda: losses.NTXent(temperature=0.1), lambda N, o, m: o.at(0.1).yaware(_twin)),
     Specimen(
         "yaware",
-        lambda: losses.YAwareInfoNCE(kernels.Gaussian("age", sigma=5.0), temperature=0.1),
-        lambda N, a, b, m: N.yaware(a, b, _age(N, m), 0.1),
+        lambda: losses.YAwareInfoNCE(AGE, temperature=0.1),
+        lambda N, o, m: o.at(0.1).yaware(_age(N, m)),
     ),
     Specimen(
         "yaware-age-by-sex",
-        lambda: losses.YAwareInfoNCE(kernels.Gaussian("age", sigma=5.0) * kernels.Categorical("sex"), temperature=0.1),
-        lambda N, a, b, m: N.yaware(a, b, _age_by_sex(N, m), 0.1),
+        lambda: losses.YAwareInfoNCE(AGE * SEX, temperature=0.1),
+        lambda N, o, m: o.at(0.1).yaware(_age_by_sex(N, m)),
     ),
     Specimen(
         "exponential-yaware",
-        lambda: losses.ExponentialYAware(kernels.Gaussian("age", sigma=5.0), temperature=0.1),
-        lambda N, a, b, m: N.exponential_yaware(a, b, _age(N, m), 0.1),
+        lambda: losses.ExponentialYAware(AGE, temperature=0.1),
+        lambda N, o, m: o.at(0.1).yaware(_age(N, m), damping=_apart(_age(N, m))),
     ),
     Specimen(
         "exponential-yaware-of-a-sum",
-        lambda: losses.ExponentialYAware(
-            2.0 * kernels.Gaussian("age", sigma=5.0) + kernels.Categorical("sex"), temperature=0.05
+        lambda: losses.ExponentialYAware(2.0 * AGE + SEX, temperature=0.05),
+        lambda N, o, m: o.at(0.05).yaware(
+            _age_or_sex(N, m), damping=_apart(_age_or_sex(N, m), 3.0, lambda _i, _j: 1 / 3)
         ),
-        lambda N, a, b, m: N.exponential_yaware(a, b, _age_or_sex(N, m), 0.05, 3.0),
     ),
     Specimen(
         "rank-n-contrast",
         lambda: losses.RankNContrast("age", temperature=0.5),
-        lambda N, a, b, m: N.rank_n_contrast(a, b, m["age"], 0.5),
+        lambda N, o, m: o.at(0.5).rank_n_contrast(m["age"]),
     ),
     Specimen(
         "rank-n-contrast-ties",
         lambda: losses.RankNContrast("decade"),
-        lambda N, a, b, m: N.rank_n_contrast(a, b, m["decade"], 2.0),
+        lambda N, o, m: o.at(2.0).rank_n_contrast(m["decade"]),
     ),
     Specimen(
         "conditional-alignment",
-        lambda: losses.ConditionalAlignment(kernels.Gaussian("age", sigma=5.0), temperature=0.1),
-        lambda N, a, b, m: N.conditional_alignment(a, b, _age(N, m), 0.1),
+        lambda: losses.ConditionalAlignment(AGE, temperature=0.1),
+        lambda N, o, m: o.at(0.1).alignment(_age(N, m)),
     ),
     Specimen(
         "conditional-uniformity",
-        lambda: losses.ConditionalUniformity(kernels.Gaussian("age", sigma=5.0), temperature=0.1),
-        lambda N, a, b, m: N.conditional_uniformity(a, b, _age(N, m), 1.0, 0.1),
+        lambda: losses.ConditionalUniformity(AGE, temperature=0.1),
+        lambda N, o, m: o.at(0.1).conditional_uniformity(_apart(_age(N, m))),
     ),
     Specimen(
         "conditional-uniformity-of-a-sum",
-        lambda: losses.ConditionalUniformity(
-            2.0 * kernels.Gaussian("age", sigma=5.0) + kernels.Categorical("sex"), temperature=0.1
-        ),
-        lambda N, a, b, m: N.conditional_uniformity(a, b, _age_or_sex(N, m), 3.0, 0.1),
+        lambda: losses.ConditionalUniformity(2.0 * AGE + SEX, temperature=0.1),
+        lambda N, o, m: o.at(0.1).conditional_uniformity(_apart(_age_or_sex(N, m), 3.0)),
     ),
     Specimen(
         "conditional-uniformity-linear",
         lambda: losses.ConditionalUniformity(kernels.Linear("age"), temperature=0.2),
-        lambda N, a, b, m: N.conditional_uniformity(
-            a, b, N.linear(m["age"]), N.largest(N.linear(m["age"]), len(m["age"])), 0.2
+        lambda N, o, m: o.at(0.2).conditional_uniformity(
+            _apart(N.linear(m["age"]), N.largest(N.linear(m["age"]), len(m["age"])))
         ),
     ),
     Specimen(
         "yaware-some-missing",
-        lambda: losses.YAwareInfoNCE(
-            kernels.Gaussian("age", sigma=5.0) * kernels.Categorical("partial", missing="marginal"), temperature=0.1
-        ),
-        lambda N, a, b, m: N.yaware(
-            a, b, N.product(_age(N, m), N.marginal(N.categorical(m["partial"]), (m["partial"] >= 0).tolist())), 0.1
-        ),
+        lambda: losses.YAwareInfoNCE(AGE * kernels.Categorical(**PARTIAL), temperature=0.1),
+        lambda N, o, m: o.at(0.1).yaware(N.product(_age(N, m), N.marginal(N.categorical(m["partial"]), _seen(m)))),
     ),
     Specimen(
         "conditional-alignment-uniformity",
-        lambda: losses.ConditionalAlignmentUniformity(
-            kernels.Gaussian("age", sigma=5.0) * kernels.Categorical("sex"), temperature=0.1, uniformity_weight=0.7
-        ),
-        lambda N, a, b, m: (
-            N.conditional_alignment(a, b, _age_by_sex(N, m), 0.1)
-            + 0.7 * N.conditional_uniformity(a, b, _age_by_sex(N, m), 1.0, 0.1)
+        lambda: losses.ConditionalAlignmentUniformity(AGE * SEX, temperature=0.1, uniformity_weight=0.7),
+        lambda N, o, m: (
+            o.at(0.1).alignment(_age_by_sex(N, m)) + 0.7 * o.at(0.1).conditional_uniformity(_apart(_age_by_sex(N, m)))
         ),
     ),
     Specimen(
         "yaware-across-sites-some-missing",
-        lambda: losses.YAwareInfoNCE(
-            kernels.Gaussian("age", sigma=5.0) * kernels.Different("partial", within=0.3, missing="marginal"),
-            temperature=0.1,
-        ),
-        lambda N, a, b, m: N.yaware(
-            a,
-            b,
-            N.product(
-                _age(N, m), N.own(N.marginal(N.different(m["partial"], 0.3, own=False), (m["partial"] >= 0).tolist()))
-            ),
-            0.1,
+        lambda: losses.YAwareInfoNCE(AGE * kernels.Different(**PARTIAL, within=0.3), temperature=0.1),
+        lambda N, o, m: o.at(0.1).yaware(
+            N.product(_age(N, m), N.own(N.marginal(N.different(m["partial"], 0.3, own=False), _seen(m))))
         ),
     ),
     Specimen(
         "yaware-within-site-negatives",
-        lambda: losses.YAwareInfoNCE(
-            kernels.Gaussian("age", sigma=15.0) * kernels.Different("cluster"),
-            temperature=0.2,
-            negatives=kernels.Categorical("cluster"),
-        ),
-        lambda N, a, b, m: N.yaware_among(
-            a,
-            b,
-            N.product(N.gaussian(m["age"], 15.0), N.different(m["cluster"], 0.0)),
-            N.categorical(m["cluster"]),
-            0.2,
+        lambda: losses.YAwareInfoNCE(AGE * kernels.Different("cluster"), temperature=0.2, negatives=CLUSTER),
+        lambda N, o, m: o.at(0.2).yaware(
+            _across(N, m, 0.0), b=_either(N.categorical(m["cluster"]), _across(N, m, 0.0))
         ),
     ),
     Specimen(
         "conditional-uniformity-within-site",
-        lambda: losses.ConditionalUniformity(
-            kernels.Gaussian("age", sigma=5.0) * kernels.Categorical("sex"),
-            temperature=0.1,
-            negatives=kernels.Categorical("cluster"),
-        ),
-        lambda N, a, b, m: N.conditional_uniformity_among(a, b, _age_by_sex(N, m), N.categorical(m["cluster"]), 0.1),
+        lambda: losses.ConditionalUniformity(AGE * SEX, temperature=0.1, negatives=CLUSTER),
+        lambda N, o, m: o.at(0.1).conditional_uniformity(_apart(_age_by_sex(N, m), v=N.categorical(m["cluster"]))),
     ),
     Specimen(
         "conditional-across-sites-within-site-negatives",
         lambda: losses.ConditionalAlignmentUniformity(
-            kernels.Gaussian("age", sigma=5.0) * kernels.Different("cluster", within=0.5),
-            temperature=0.1,
-            uniformity_weight=0.7,
-            negatives=kernels.Categorical("cluster"),
+            AGE * kernels.Different("cluster", within=0.5), temperature=0.1, uniformity_weight=0.7, negatives=CLUSTER
         ),
-        lambda N, a, b, m: (
-            N.conditional_alignment(a, b, N.product(_age(N, m), N.different(m["cluster"], 0.5)), 0.1)
-            + 0.7
-            * N.conditional_uniformity_among(
-                a,
-                b,
-                N.product(_age(N, m), N.different(m["cluster"], 0.5)),
-                N.categorical(m["cluster"]),
-                0.1,
-            )
+        lambda N, o, m: (
+            o.at(0.1).alignment(_across(N, m, 0.5))
+            + 0.7 * o.at(0.1).conditional_uniformity(_apart(_across(N, m, 0.5), v=N.categorical(m["cluster"])))
         ),
     ),
     Specimen(
         "global-uniformity",
         lambda: losses.GlobalUniformity(temperature=0.1),
-        lambda N, a, b, m: N.global_uniformity(a, b, 0.1),
+        lambda N, o, m: o.at(0.1).uniformity(),
     ),
     Specimen(
         "alignment-uniformity",
         lambda: losses.AlignmentUniformity(alpha=2.0, t=2.0, uniformity_weight=0.5),
-        lambda N, a, b, m: N.wang_isola(a, b, 2.0, 2.0, 0.5),
+        lambda N, o, m: N.wang_isola(*o.views, 2.0, 2.0, 0.5),
     ),
     Specimen(
         "supcon",
         lambda: losses.SupCon("label", temperature=0.1),
-        lambda N, a, b, m: N.supcon(a, b, m["label"].tolist(), 0.1),
+        lambda N, o, m: o.at(0.1).yaware(N.categorical(m["label"])),
     ),
     Specimen(
         "sincere",
         lambda: losses.SINCERE("label", temperature=0.1),
-        lambda N, a, b, m: N.sincere(a, b, m["label"].tolist(), 0.1),
+        lambda N, o, m: o.at(0.1).sincere(N.categorical(m["label"])),
     ),
     Specimen(
         "epsilon-supinfonce",
         lambda: losses.EpsilonSupInfoNCE("label", temperature=0.1, epsilon=0.25),
-        lambda N, a, b, m: N.sincere(a, b, m["label"].tolist(), 0.1, 0.25),
+        lambda N, o, m: o.at(0.1).sincere(N.categorical(m["label"]), 0.25),
     ),
-    Specimen(
-        "debiased",
-        lambda: losses.DebiasedInfoNCE(temperature=0.5, positive_prior=0.1),
-        lambda N, a, b, m: N.debiased(a, b, 0.5, 0.1),
+    *(
+        Specimen(
+            f"debiased-{t}",
+            lambda t=t: losses.DebiasedInfoNCE(temperature=t, positive_prior=0.1),
+            lambda N, o, m, t=t: o.at(t).corrected(0.1),
+        )
+        for t in (0.5, 0.1)  # at 0.1 most are clamped
     ),
-    Specimen(
-        "debiased-clamped",
-        lambda: losses.DebiasedInfoNCE(temperature=0.1, positive_prior=0.1),
-        lambda N, a, b, m: N.debiased(a, b, 0.1, 0.1),
-    ),
-    Specimen(
-        "hard-negative",
-        lambda: losses.HardNegativeInfoNCE(temperature=0.5, positive_prior=0.1, concentration=1.0),
-        lambda N, a, b, m: N.hard_negative(a, b, 0.5, 0.1, 1.0),
-    ),
-    Specimen(
-        "hard-negative-clamped",
-        lambda: losses.HardNegativeInfoNCE(temperature=0.2, positive_prior=0.1, concentration=0.5),
-        lambda N, a, b, m: N.hard_negative(a, b, 0.2, 0.1, 0.5),
+    *(
+        Specimen(
+            f"hard-negative-{t}",
+            lambda t=t, beta=beta: losses.HardNegativeInfoNCE(temperature=t, positive_prior=0.1, concentration=beta),
+            lambda N, o, m, t=t, beta=beta: o.at(t).corrected(0.1, beta),
+        )
+        for t, beta in ((0.5, 1.0), (0.2, 0.5))
     ),
     Specimen(
         "fair-infonce",
         lambda: losses.FairInfoNCE("cluster", temperature=0.1),
-        lambda N, a, b, m: N.fair_infonce(a, b, m["cluster"].tolist(), 0.1),
+        lambda N, o, m: o.at(0.1).yaware(_twin, b=N.categorical(m["cluster"])),
     ),
     Specimen(
         "triplet",
         lambda: losses.Triplet("label", margin=0.2),
-        lambda N, a, b, m: N.triplet(a, b, m["label"].tolist(), 0.2),
+        lambda N, o, m: o.at(1.0).triplet(N.categorical(m["label"]), 0.2),
     ),
     Specimen(
         "cclk-weak-gaussian",
         lambda: losses.WeaklySupervisedCCLK(kernels.Gaussian("age", sigma=5.0), temperature=0.1, ridge=0.01),
-        lambda N, a, b, m: N.weakly_supervised_cclk(a, b, _age(N, m), 0.1, 0.01),
+        lambda N, o, m: N.weakly_supervised_cclk(*o.views, _age(N, m), 0.1, 0.01),
     ),
     Specimen(
         "cclk-weak-laplacian-symmetric",
         lambda: losses.WeaklySupervisedCCLK(
             kernels.Laplacian("age", sigma=5.0), temperature=0.2, ridge=0.1, symmetric=True
         ),
-        lambda N, a, b, m: N.both_directions(N.weakly_supervised_cclk, a, b, N.laplacian(m["age"], 5.0), 0.2, 0.1),
+        lambda N, o, m: N.both_directions(N.weakly_supervised_cclk, *o.views, N.laplacian(m["age"], 5.0), 0.2, 0.1),
     ),
     Specimen(
         "cclk-fair-linear",
         lambda: losses.FairCCLK(kernels.Linear("scores"), temperature=0.2, ridge=0.1),
-        lambda N, a, b, m: N.fair_cclk(a, b, N.linear(m["scores"]), 0.2, 0.1),
+        lambda N, o, m: N.fair_cclk(*o.views, N.linear(m["scores"]), 0.2, 0.1),
     ),
     Specimen(
         "cclk-weak-others",
         lambda: losses.WeaklySupervisedCCLK(
             kernels.Gaussian("age", sigma=9.0), temperature=0.2, ridge=0.1, own=False, symmetric=True
         ),
-        lambda N, a, b, m: N.both_directions(
-            N.weakly_supervised_cclk, a, b, N.gaussian(m["age"], 9.0), 0.2, 0.1, False
+        lambda N, o, m: N.both_directions(
+            N.weakly_supervised_cclk, *o.views, N.gaussian(m["age"], 9.0), 0.2, 0.1, False
         ),
     ),
     Specimen(
         "cclk-fair-others",
         lambda: losses.FairCCLK(kernels.Laplacian("scores", sigma=2.0, norm=2), temperature=0.2, ridge=0.1, own=False),
-        lambda N, a, b, m: N.fair_cclk(a, b, _euclidean_laplacian(m["scores"], 2.0), 0.2, 0.1, False),
+        lambda N, o, m: N.fair_cclk(*o.views, _euclidean_laplacian(m["scores"], 2.0), 0.2, 0.1, False),
     ),
     Specimen(
         "cclk-hard-gaussian",
         lambda: losses.HardNegativeCCLK(kernels.Gaussian("embedding", sigma=0.5), temperature=0.2, ridge=0.05),
-        lambda N, a, b, m: _hard_negative(N, a, b, lambda z: N.gaussian(z, 0.5)),
+        lambda N, o, m: _hard_negative(N, *o.views, lambda z: N.gaussian(z, 0.5)),
     ),
     Specimen(
         "cclk-hard-cosine-symmetric",
         lambda: losses.HardNegativeCCLK(kernels.Cosine("embedding"), temperature=0.2, ridge=0.05, symmetric=True),
-        lambda N, a, b, m: (_hard_negative(N, a, b, N.cosine) + _hard_negative(N, b, a, N.cosine)) / 2,
+        lambda N, o, m: sum(_hard_negative(N, *views, N.cosine) for views in (o.views, o.views[::-1])) / 2,
     ),
 ]
 
@@ -318,16 +295,16 @@ PREDICTIONS = [
     Specimen(
         "supervised-absolute",
         lambda: losses.Supervised("age"),
-        lambda N, a, b, m: sum((z[:, 0] - m["age"]).abs().mean() for z in (a, b)) / 2,
+        lambda N, o, m: sum((z[:, 0] - m["age"]).abs().mean() for z in o.views) / 2,
     ),
     Specimen(
         "supervised-squared",
         lambda: losses.Supervised("age", error="squared"),
-        lambda N, a, b, m: sum((z[:, 0] - m["age"]).square().mean() for z in (a, b)) / 2,
+        lambda N, o, m: sum((z[:, 0] - m["age"]).square().mean() for z in o.views) / 2,
     ),
     Specimen(
         "supervised-cross-entropy",
         lambda: losses.Supervised("label", error="cross-entropy"),
-        lambda N, a, b, m: -sum(z.softmax(1)[range(len(z)), m["label"]].log().mean() for z in (a, b)) / 2,
+        lambda N, o, m: -sum(z.softmax(1)[range(len(z)), m["label"]].log().mean() for z in o.views) / 2,
     ),
 ]

@@ -1,12 +1,10 @@
-"""Every loss against plain double loops: value, gradient, and the parts that add up."""
+"""Every loss against plain double loops, and what must not change it."""
 
 from __future__ import annotations
 
 from itertools import product
 
 import torch
-
-from neurocontrast import losses
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}
 
@@ -15,7 +13,7 @@ def test_value_and_gradient_equal_the_double_loop(specimen, naive, random_batch,
     for n, seed, tile in [(7, 0, None), (2, 2, None), (7, 3, 4)]:
         hold(tile)
         z1, z2, metadata = random_batch(n, 7, seed=seed, n_labels=2)
-        expected = specimen.reference(naive, z1, z2, metadata)
+        expected = specimen.reference(naive, naive.Batch([z1, z2]), metadata)
         expected_gradients = torch.autograd.grad(expected, (z1, z2), allow_unused=True)
 
         loss = specimen.build()
@@ -31,24 +29,6 @@ def test_value_and_gradient_equal_the_double_loop(specimen, naive, random_batch,
 
 def _or_zero(gradient, z):
     return torch.zeros_like(z) if gradient is None else gradient
-
-
-def test_parts_add_up_to_the_loss(specimen, random_batch):
-    z1, z2, metadata = random_batch(8, 6, seed=3)
-    loss = specimen.build()
-    terms = loss.terms(z1, z2, metadata)
-    assert terms
-    torch.testing.assert_close(sum(terms.values()), loss(z1, z2, metadata), rtol=1e-12, atol=1e-12)
-
-
-def test_gradcheck(specimen, random_batch):
-    z1, z2, metadata = random_batch(5, 4, seed=4, n_labels=2)
-    loss = specimen.build()
-    views = (z1, z2)
-    if isinstance(loss, losses.HardNegativeCCLK):  # its condition is view 1, held still: finite differences move it
-        loss.symmetric = False
-        views = (z1.detach(), z2)
-    assert torch.autograd.gradcheck(lambda a, b: loss(a, b, metadata), views, atol=1e-6, rtol=1e-5, fast_mode=True)
 
 
 def test_permuting_the_samples_changes_nothing(specimen, random_batch):

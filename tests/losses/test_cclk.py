@@ -55,11 +55,6 @@ def test_a_condition_far_from_its_anchor_keeps_its_gradient():
     assert gradient[0].norm() > 10
 
 
-def test_columns_are_those_of_the_kernel():
-    loss = losses.FairCCLK(Gaussian("age", sigma=5.0) * Categorical("site"))
-    assert loss.columns == {"age": "continuous", "site": "categorical"}
-
-
 def test_hard_negatives_read_no_metadata_and_hold_the_condition_still(random_batch, naive):
     z1, z2, _ = random_batch(6, 4, seed=1)
     loss = losses.HardNegativeCCLK(Cosine("embedding"), temperature=0.2, ridge=0.05)

@@ -25,11 +25,6 @@ def test_several_views_are_averaged_over_their_pairs(hold, random_batch, symmetr
         torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
 
 
-def test_a_list_of_two_views_is_two_views(random_batch):
-    a, b, _ = random_batch(5, 4)
-    assert torch.equal(losses.InfoNCE()([a, b]), losses.InfoNCE()(a, b))
-
-
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_raw_inner_products_are_those_of_the_embeddings_as_they_are(hold, random_batch, symmetric, temperature):

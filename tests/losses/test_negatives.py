@@ -32,19 +32,6 @@ def test_concentration_cares_for_hard_negatives(hold, random_batch, tile):
     assert values[0] < values[1] < values[2]
 
 
-@PATHS
-def test_another_cluster_is_no_negative(hold, random_batch, tile):
-    hold(tile)
-    z1, z2, _ = random_batch(4, 3)
-    loss = losses.FairInfoNCE("site")
-    value = loss(z1, z2, {"site": torch.tensor([0, 0, 1, 2])})
-    gradient = torch.autograd.grad(value, z1)[0]
-    moved = z1.detach().clone()
-    moved[2:] = torch.randn(2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    changed = torch.autograd.grad(loss(m := moved.requires_grad_(), z2, {"site": torch.tensor([0, 0, 1, 2])}), m)[0]
-    torch.testing.assert_close(changed[:2], gradient[:2], rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [("positive_prior", {"positive_prior": 1.0}), ("positive_prior", {"positive_prior": -0.1})],
@@ -67,9 +54,3 @@ def test_a_column_of_another_length_is_refused(random_batch, n):
     z1, z2, _ = random_batch(4, 3)
     with pytest.raises(DataError, match=rf"one row a sample, n = 4; got shape \({n},\)"):
         losses.FairInfoNCE("site")(z1, z2, {"site": torch.zeros(n, dtype=torch.long)})
-
-
-@pytest.mark.parametrize("n", [0, 2])
-def test_a_temperature_is_one_number(n):
-    with pytest.raises(ConfigError, match="temperature must be one number"):
-        losses.NTXent(temperature=torch.ones(n))

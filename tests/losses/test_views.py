@@ -11,184 +11,54 @@ from neurocontrast import kernels, losses
 from neurocontrast.exceptions import ConfigError, DataError
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}
-TAU = 0.2
-AGE, LABEL = kernels.Gaussian("age", sigma=9.0), kernels.Categorical("label")
-
-
-class Loops:
-    """The formulas, embedding by embedding, of views in a list; an anchor without a positive has no part in a mean."""
-
-    def __init__(self, views, metadata, weights=None, reduction="mean"):
-        self.weight = (torch.ones(len(views[0])) if weights is None else weights).tolist() * len(views)
-        self.reduction = reduction
-        self.z = torch.cat([view / view.norm(dim=1, keepdim=True) for view in views])
-        self.n, self.size = len(views[0]), len(self.z)
-        self.s = self.z @ self.z.T / TAU
-        self.age, self.label = ([metadata[name][k % self.n] for k in range(self.size)] for name in ("age", "label"))
-
-    def alike(self, i, j):
-        return torch.exp(-0.5 * ((self.age[i] - self.age[j]) / 9) ** 2)
-
-    def same(self, i, j):
-        return float(self.label[i] == self.label[j])
-
-    def twin(self, i, j):
-        return float(i % self.n == j % self.n)
-
-    def others(self, i):
-        return [j for j in range(self.size) if j != i]
-
-    def mean(self, of_anchor):
-        found = {i: value for i in range(self.size) if (value := of_anchor(i)) is not None}
-        values = [self.weight[i] * found.get(i, torch.zeros(())) for i in range(self.size)]
-        if self.reduction == "none":
-            return torch.stack(values).view(-1, self.n)
-        return sum(values) / (1 if self.reduction == "sum" else sum(self.weight[i] for i in found))
-
-    def contrast(self, w, log_sum):
-        """Mean over anchors of Σ_j w_ij/Σ w ( −s_ij + log_sum(i) )."""
-
-        def of_anchor(i):
-            mass = sum(w(i, j) for j in self.others(i))
-            pull = sum(w(i, j) * (log_sum(i) - self.s[i, j]) for j in self.others(i))
-            return pull / mass if mass > 0 else None
-
-        return self.mean(of_anchor)
-
-    def log_sum(self, i, damping=lambda _i, _j: 1, among=lambda _i, _j: True):
-        terms = [self.s[i, j] * damping(i, j) for j in self.others(i) if among(i, j)]
-        return torch.stack(terms).logsumexp(0) if terms else 0.0
-
-    def sincere(self, epsilon):
-        def of_anchor(i):
-            positives = [j for j in self.others(i) if self.same(i, j)]
-            negatives = [self.s[i, j] for j in self.others(i) if not self.same(i, j)]
-            terms = [torch.stack([self.s[i, p] - epsilon, *negatives]).logsumexp(0) - self.s[i, p] for p in positives]
-            return sum(terms) / len(terms) if terms else None
-
-        return self.mean(of_anchor)
-
-    def conditional_uniformity(self):
-        total, anchors = 0, 0
-        for i in range(self.size):
-            apart = {j: 1 - self.alike(i, j) for j in self.others(i)}
-            if (mass := sum(apart.values())) > 0:
-                anchors += self.weight[i]
-                total = total + self.weight[i] * sum(apart[j] / mass * self.s[i, j].exp() for j in apart)
-        return (total / anchors).log()
-
-    def triplet(self):
-        distances = {(i, j): (self.z[i] - self.z[j]).norm() for i in range(self.size) for j in self.others(i)}
-        terms = [
-            (distances[i, p] - distances[i, q] + 0.2, self.weight[i])
-            for i in range(self.size)
-            for p in self.others(i)
-            for q in self.others(i)
-            if self.same(i, p) and not self.same(i, q)
-        ]
-        active = [(term, weight) for term, weight in terms if term > 0]
-        return sum(term * weight for term, weight in active) / sum(weight for _, weight in active)
-
-    def rank_n_contrast(self):
-        s = {(i, j): -(self.z[i] - self.z[j]).norm() / TAU for i in range(self.size) for j in self.others(i)}
-
-        def term(i, j):
-            further = [k for k in self.others(i) if abs(self.age[i] - self.age[k]) >= abs(self.age[i] - self.age[j])]
-            return torch.stack([s[i, k] for k in further]).logsumexp(0) - s[i, j]
-
-        return self.mean(lambda i: sum(term(i, j) for j in self.others(i)) / (self.size - 1))
-
-
-# Each loss, its formula, and the fewest views it takes.
-FORMULAS = {
-    "nt-xent": (lambda t: losses.NTXent(temperature=t), lambda o: o.contrast(o.twin, o.log_sum), 2),
-    "yaware": (lambda t: losses.YAwareInfoNCE(AGE, temperature=t), lambda o: o.contrast(o.alike, o.log_sum), 1),
-    "supcon": (lambda t: losses.SupCon("label", temperature=t), lambda o: o.contrast(o.same, o.log_sum), 1),
-    "exponential": (
-        lambda t: losses.ExponentialYAware(AGE, temperature=t),
-        lambda o: o.contrast(o.alike, lambda i: o.log_sum(i, lambda a, b: 1 - o.alike(a, b))),
-        1,
-    ),
-    "negatives": (
-        lambda t: losses.YAwareInfoNCE(LABEL, temperature=t, negatives=LABEL),
-        lambda o: o.contrast(o.same, lambda i: o.log_sum(i, among=o.same)),
-        1,
-    ),
-    "fair": (
-        lambda t: losses.FairInfoNCE("label", temperature=t),
-        lambda o: o.contrast(o.twin, lambda i: o.log_sum(i, among=o.same)),
-        2,
-    ),
-    "conditional": (
-        lambda t: losses.ConditionalAlignmentUniformity(AGE, temperature=t),
-        lambda o: o.contrast(o.alike, lambda _i: 0) + o.conditional_uniformity(),
-        1,
-    ),
-    "uniformity": (
-        lambda t: losses.GlobalUniformity(temperature=t),
-        lambda o: o.mean(lambda i: o.log_sum(i) - math.log(o.size - 1)),
-        2,
-    ),
-    "sincere": (lambda t: losses.SINCERE("label", temperature=t), lambda o: o.sincere(0), 1),
-    "epsilon": (
-        lambda t: losses.EpsilonSupInfoNCE("label", temperature=t, epsilon=0.3),
-        lambda o: o.sincere(0.3),
-        1,
-    ),
-    "triplet": (lambda t: losses.Triplet("label", margin=0.2), lambda o: o.triplet(), 1),
-    "rank-n-contrast": (lambda t: losses.RankNContrast("age", temperature=t), lambda o: o.rank_n_contrast(), 1),
-}  # fmt: skip
-
-
-def _views(random_batch, n_views, n=6):
-    """Views and metadata; the first scan's label is its own."""
-    pairs = [random_batch(n, 5, seed=seed, n_labels=2) for seed in range(2)]
-    metadata = {"age": pairs[0][2]["age"], "label": torch.tensor([7, *([0, 1] * n)])[:n]}
-    return [pairs[k // 2][k % 2] for k in range(n_views)], metadata
-
-
-@pytest.mark.parametrize("name", FORMULAS)
-def test_any_number_of_views_equals_the_double_loop(random_batch, hold, name):
-    build, formula, fewest = FORMULAS[name]
-    for n_views in range(fewest, 5):
-        views, metadata = _views(random_batch, n_views)
-        expected = formula(Loops(views, metadata))
-        wanted = torch.autograd.grad(expected, views)
-        for tile in (None, 5):
-            hold(tile)
-            value = build(TAU)(views if tile else torch.stack(views), None, metadata)
-            torch.testing.assert_close(value, expected, **TIGHT)
-            for got, each in zip(torch.autograd.grad(value, views), wanted, strict=True):
-                torch.testing.assert_close(got, each, **TIGHT)
-            parts = build(TAU).terms(views, None, metadata)
-            torch.testing.assert_close(sum(parts.values()), expected, **TIGHT)
-        hold(None)
-
-
 WEIGHTS = torch.tensor([0.5, 2.0, 0.0, 1.0, 3.0, 1.0], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-@pytest.mark.parametrize("name", FORMULAS)
-def test_weighted_anchors_and_their_values_equal_the_double_loop(random_batch, hold, name, reduction):
-    build, formula, fewest = FORMULAS[name]
-    loss = build(TAU)
-    for n_views in (fewest, 3):
+def _views(random_batch, n_views, n=6):
+    """Views and metadata; the first scan's label and cluster are its own."""
+    z1, z2, metadata = random_batch(n, 5, seed=0, n_labels=2)
+    for name in ("label", "cluster"):
+        metadata[name][0] = 7
+    return [z1, z2, random_batch(n, 5, seed=1)[0]][:n_views], metadata
+
+
+def _numbers_of_views(loss):
+    fewest, most = loss.n_views
+    return range(fewest, (most or 3) + 1)
+
+
+def _assert_equal(loss, expected, views, metadata, hold, **options):
+    """Value, parts and gradient are those of the loops, at once and in tiles."""
+    wanted = torch.autograd.grad(expected.square().sum(), views)
+    for tile in (None, 5):
+        hold(tile)
+        value = loss(views if tile else torch.stack(views), None, metadata, **options)
+        torch.testing.assert_close(value, expected, **TIGHT)
+        torch.testing.assert_close(sum(loss.terms(views, None, metadata, **options).values()), expected, **TIGHT)
+        for got, each in zip(torch.autograd.grad(value.square().sum(), views), wanted, strict=True):
+            torch.testing.assert_close(got, each, rtol=1e-9, atol=1e-9)
+    hold(None)
+
+
+def test_any_number_of_views_equals_the_double_loop(random_batch, naive, hold, pooled):
+    loss = pooled.build()
+    for n_views in _numbers_of_views(loss):
         views, metadata = _views(random_batch, n_views)
+        _assert_equal(loss, pooled.reference(naive, naive.Batch(views), metadata), views, metadata, hold)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_weighted_anchors_and_their_values_equal_the_double_loop(random_batch, naive, hold, pooled, reduction):
+    loss = pooled.build()
+    for n_views in {min(_numbers_of_views(loss)), max(_numbers_of_views(loss))}:
+        views, metadata = _views(random_batch, n_views)
+        options = {"weights": WEIGHTS, "reduction": reduction}
         if reduction != "mean" and not loss.of_anchors:
             with pytest.raises(DataError, match=f"reduction must be 'mean' for {type(loss).__name__}"):
-                loss(views, None, metadata, reduction=reduction)
+                loss(views, None, metadata, **options)
             continue
-        expected = formula(Loops(views, metadata, WEIGHTS, reduction))
-        wanted = torch.autograd.grad(expected.square().sum(), views)
-        for tile in (None, 5):
-            hold(tile)
-            value = loss(views, None, metadata, weights=WEIGHTS, reduction=reduction)
-            torch.testing.assert_close(value, expected, **TIGHT)
-            for got, each in zip(torch.autograd.grad(value.square().sum(), views), wanted, strict=True):
-                torch.testing.assert_close(got, each, rtol=1e-9, atol=1e-9)
-            parts = loss.terms(views, None, metadata, weights=WEIGHTS, reduction=reduction)
-            torch.testing.assert_close(sum(parts.values()), expected, **TIGHT)
+        expected = pooled.reference(naive, naive.Batch(views, WEIGHTS.tolist(), reduction), metadata)
+        _assert_equal(loss, expected, views, metadata, hold, **options)
 
 
 def test_values_of_anchors_have_the_loss_as_their_mean(random_batch, specimen):
@@ -216,13 +86,12 @@ def test_one_view_is_a_tensor_alone(random_batch):
     assert torch.equal(losses.SupCon("label")(z, None, metadata), losses.SupCon("label")([z], None, metadata))
 
 
-def test_one_scan_of_one_view_has_no_positive_and_no_loss(random_batch):
+def test_one_scan_of_one_view_has_no_positive_and_no_loss(random_batch, pooled):
     (z,), metadata = _views(random_batch, 1, n=1)
-    for name, (build, _, fewest) in FORMULAS.items():
-        if fewest == 1:
-            value = build(TAU)(z, None, metadata)
-            assert value.item() == 0, name
-            assert torch.autograd.grad(value, z)[0].abs().max() == 0, name
+    if pooled.build().n_views[0] == 1:
+        value = pooled.build()(z, None, metadata)
+        assert value.item() == 0
+        assert torch.autograd.grad(value, z)[0].abs().max() == 0
 
 
 # All other losses take one view too: their positives are other scans.

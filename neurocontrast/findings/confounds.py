@@ -27,6 +27,7 @@ from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
+from neurocontrast.findings.prose import column_text
 from neurocontrast.page.blocks import Block, Column, Facts, Section, Table, make_table, note
 from neurocontrast.page.wording import describe_metric, estimate_text, number_text, value_text
 from neurocontrast.seeds import derive_seed
@@ -326,6 +327,7 @@ def _table(confounds: pd.DataFrame) -> Table:
     rows = confounds.reindex(columns=[*confounds, *({"within", "note", "n", "n_levels"} - set(confounds))])
     within, remark = rows["within"].fillna("all"), rows["note"].fillna("")
     rows = rows.rename(columns={"low": "value_low", "high": "value_high"}).assign(
+        column=rows["column"].map(column_text),
         within=("within " + within).where(within != "all", "all scans"),
         metric=[describe_metric(str(key)).label for key in rows["metric"]],
         note=remark,

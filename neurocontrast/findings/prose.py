@@ -68,7 +68,12 @@ def image_size(files: EvaluationFolder) -> str:
 
 def covariates_text(files: EvaluationFolder) -> str:
     """Name the covariates of the baseline."""
-    return join_words(files.summary.baseline_covariates) or "the covariates"
+    return join_words(list(map(column_text, files.summary.baseline_covariates))) or "the covariates"
+
+
+def column_text(name: str) -> str:
+    """Name a column of the table of scans: "head size (TIV)"."""
+    return _NAMES["columns"].get(name, name)
 
 
 def kernel_text(kernel: Any) -> str:

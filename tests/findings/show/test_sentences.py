@@ -45,6 +45,9 @@ def test_pairs_for_a_clinician(changed):
     text = say_plainly(changed(metrics={"auc": values}, baseline={"auc": values | {"pooled": 0.64}}))
     assert "in 78 of 100 such pairs (95% interval 70 to 85)" in text
     assert "gives 64" in text
+    assert "Knowing only age and head size (TIV)" in say_plainly(
+        changed(baseline={"auc": values}, baseline_covariates=["age", "tiv"])
+    )
     text = say_for_reviewer(changed(metrics={"auc": values}, baseline={}))
     assert "AUC 0.780 (95% bootstrap over subjects, 2,000 draws: 0.700 to 0.850)" in text
     assert "not a confidence interval" in text

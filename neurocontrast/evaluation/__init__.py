@@ -5,12 +5,13 @@ Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes th
 and writes the files.
 """
 
+from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.record import Evaluation, Notice, read_evaluation
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFold
 from neurocontrast.evaluation.splits.given import read_split_file
 from neurocontrast.evaluation.stored_probe import FittedProbe, load_probe, save_probe
-from neurocontrast.evaluation.study import Study, StudyResult, plan_study, run_study
+from neurocontrast.evaluation.study import StudyResult, run_study
 from neurocontrast.evaluation.transformers import BlockScaler, ComBat, CovariateEncoder, Residualiser, SiteRecentring
 
 __all__ = [

@@ -16,8 +16,6 @@ from neurocontrast.evaluation.transformers import ComBat, Residualiser, SideColu
 from neurocontrast.evaluation.transformers.sites import MIN_SITE_SCANS
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
-__all__ = ["adjustments", "check_adjustment", "choose_covariates", "kept_columns", "look_at_inner_folds"]
-
 OPTIONAL = ("tiv",)
 """Covariates that are asked for by default and not missed where a table does not have them."""
 

@@ -19,9 +19,6 @@ from threadpoolctl import ThreadpoolController
 from neurocontrast.evaluation.transformers import BlockScaler, SideColumnTransformer
 from neurocontrast.exceptions import DataError
 
-__all__ = ["Block", "Design", "FeatureDesign", "Matrices", "blocks_of", "check_same_blocks", "one_thread",
-           "principal_axes", "scaler_of", "standardised"]  # fmt: skip
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 Design = Callable[[Rows, Rows], tuple[Floats, Floats]]

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LEVELS", "TrainingDistribution", "place"]
-
 Floats = npt.NDArray[np.float64]
 
 LEVELS = np.linspace(0.0, 100.0, 201)

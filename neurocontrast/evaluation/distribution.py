@@ -24,9 +24,6 @@ from neurocontrast.evaluation.rows import NO_SITE, cell_texts, draw_subjects
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = ["COVARIANCE", "Reference", "count_outside", "fit_distribution", "fit_shape", "outside_message",
-           "training_reference"]  # fmt: skip
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 Sites = Sequence[str | None] | npt.NDArray[np.object_]

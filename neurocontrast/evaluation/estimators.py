@@ -30,9 +30,6 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["EstimatorError", "FittedModel", "as_estimator", "check_own", "describe_built_in", "describe_own",
-           "fit_built_in", "fit_own", "gives_probabilities", "import_estimator", "shorten"]  # fmt: skip
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 Labels = npt.NDArray[np.generic]
@@ -104,7 +101,7 @@ def fit_built_in(
             _, strength, number = min(found, key=lambda each: each[0])
         x = prepare(rows, test).components(number)
         fitted = clone(model).set_params(**{probe.parameter: strength}).fit(x.train, values[rows])
-    n_components = float("nan") if number is None else float(number)
+    n_components = float("nan") if number is None else number
     return FittedModel(fitted, x.test, len(failed), float(strength), n_components, x.scaler, x.axes)
 
 

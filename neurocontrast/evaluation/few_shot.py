@@ -11,8 +11,6 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-__all__ = ["MIN_SHOTS", "SiteShift", "few_shot_error", "fit_shifts", "shift_scores"]
-
 Floats = npt.NDArray[np.float64]
 
 MIN_SHOTS = 5

@@ -26,8 +26,6 @@ from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import Pairs, penalty_folds
 from neurocontrast.evaluation.target import Target
 
-__all__ = ["OutOfFold", "Prediction", "constant_prediction", "decide_scores", "fit_probe", "gather", "value_range"]
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 

@@ -15,10 +15,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit
 
-__all__ = ["DESCRIPTIVE", "LOG_FLOOR", "LOWER_IS_BETTER", "METRICS", "OF_PROBABILITIES", "ON_REQUEST", "POOLED_ONLY",
-           "RANKED", "Kind", "compute_metrics", "decide", "explain_undefined", "explain_value", "finite_or_none",
-           "metric_names", "recalibration_intercept", "recalibration_slope", "top_hits"]  # fmt: skip
-
 Floats = npt.NDArray[np.float64]
 Kind = Literal["binary", "multiclass", "continuous"]
 

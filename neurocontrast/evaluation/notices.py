@@ -20,9 +20,6 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import LeakageError, one_of
 from neurocontrast.provenance import subject_digest
 
-__all__ = ["NO_BASELINE", "SITE_ASSOCIATION", "check_duplicates", "check_overlap", "cramers_v", "feature_codes",
-           "look_at_cohort", "look_at_covariates", "look_at_missing", "look_at_size", "pretrained"]  # fmt: skip
-
 MAX_MAP_SCANS = 2000
 """Largest number of points on the map: of more tested images a sample is drawn, since more hide one another."""
 FEW_SUBJECTS = 20

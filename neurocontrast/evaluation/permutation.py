@@ -23,8 +23,6 @@ from neurocontrast.evaluation.uncertainty import pooled_metrics
 from neurocontrast.parallel.workers import map_files
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["PermutationTest", "permutation_test", "permuted_labels"]
-
 Labels = npt.NDArray[np.generic]
 Subjects = npt.NDArray[np.object_]
 

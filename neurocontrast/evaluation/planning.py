@@ -43,8 +43,6 @@ from neurocontrast.evaluation.uncertainty import Units, choose_units
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["Study", "plan_study"]
-
 _OF_FOLDS = ("site_missing", "fold_untested")
 """Warnings that say nothing of the fixed design: images have no site, and most are fitted on."""
 

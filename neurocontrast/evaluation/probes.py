@@ -14,8 +14,6 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 if TYPE_CHECKING:
     from neurocontrast.evaluation.settings import EvaluationSettings
 
-__all__ = ["PROBES", "Probe", "SmoothedNeighbours", "default_probe"]
-
 
 @dataclass(frozen=True)
 class Probe:

@@ -30,10 +30,6 @@ from pydantic_core import ErrorDetails
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.reading import read_json
 
-__all__ = ["FILE", "FORMAT", "Document", "EmbeddingsOrigin", "Estimate", "Evaluation", "FixedSplit", "Increment",
-           "Interval", "Metric", "Notice", "Permutation", "Section", "compose_evaluation",
-           "read_evaluation"]  # fmt: skip
-
 FILE = "evaluation.json"
 FORMAT = 1
 

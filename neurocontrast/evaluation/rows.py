@@ -13,9 +13,6 @@ from neurocontrast.data.columns import matching_columns
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["IDENTIFIERS", "NO_SITE", "cell_texts", "check_rows", "check_same_encoder", "choose_numbers",
-           "draw_subjects", "encoder_digest", "is_number", "row_names", "tidy_table"]  # fmt: skip
-
 NO_SITE = "(no site)"
 """How scans without a site are called in tables; they form a group of their own."""
 

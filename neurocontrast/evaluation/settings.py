@@ -15,8 +15,6 @@ from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings
 
-__all__ = ["EvaluationSettings", "check_probe", "probe_name"]
-
 _RULES = ("half", "prevalence")
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 

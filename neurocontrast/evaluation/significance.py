@@ -13,16 +13,6 @@ from scipy.special import expit, logit
 
 from neurocontrast.evaluation.metrics import finite_or_none
 
-__all__ = [
-    "Difference",
-    "corrected_resampled_t",
-    "delong_interval",
-    "delong_test",
-    "fold_p_value",
-    "holm",
-    "mcnemar_test",
-]
-
 Floats = npt.NDArray[np.float64]
 
 

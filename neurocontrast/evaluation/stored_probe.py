@@ -25,8 +25,6 @@ from neurocontrast.files import atomic_path, digest_of_file, write_json
 from neurocontrast.provenance import subject_digest, version
 from neurocontrast.reading import DAMAGE, read_arrays, read_json
 
-__all__ = ["FOLDER", "FittedProbe", "fit_on_all", "load_probe", "save_probe"]
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 

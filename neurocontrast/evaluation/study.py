@@ -23,7 +23,7 @@ from neurocontrast.evaluation.metrics import (
 )
 from neurocontrast.evaluation.models import Model, ProbeModel, cross_validate
 from neurocontrast.evaluation.permutation import permutation_test
-from neurocontrast.evaluation.planning import Study, plan_study
+from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.significance import fold_p_value
 from neurocontrast.evaluation.splits import Split, stratified
@@ -35,9 +35,6 @@ from neurocontrast.evaluation.uncertainty import MAX_RANKED, Resamples, bootstra
 from neurocontrast.files import digest_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
-
-__all__ = ["Study", "StudyResult", "metric_summary", "permutation_summary", "plan_study", "predict_out_of_fold",
-           "run_study"]  # fmt: skip
 
 Models = dict[str, OutOfFold]
 

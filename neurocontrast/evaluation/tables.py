@@ -24,9 +24,6 @@ from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["calibration_table", "cohort_table", "fold_table", "model_prefix", "prediction_table",
-           "study_tables", "wilson_interval"]  # fmt: skip
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 

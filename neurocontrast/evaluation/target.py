@@ -13,8 +13,6 @@ from neurocontrast.evaluation.metrics import OF_PROBABILITIES, Kind, metric_name
 from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
-__all__ = ["CONTROL_NAMES", "Kind", "Target", "choose_positive", "encode_target", "read_target"]
-
 CONTROL_NAMES = frozenset(
     {
         "control", "controls", "healthy", "healthy control", "healthy controls", "hc", "hcs", "cn", "nc", "cu", "con",

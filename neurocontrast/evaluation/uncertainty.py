@@ -20,9 +20,6 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["MIN_SITES", "Resamples", "Units", "bootstrap_metrics", "choose_units", "count_resamples", "leave_out",
-           "pooled_metrics", "resample_counts"]  # fmt: skip
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 

@@ -11,8 +11,7 @@ from sklearn.metrics import mean_absolute_error
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation import EvaluationSettings
-from neurocontrast.evaluation.study import plan_study, run_study
+from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.exceptions import DataError
 from tests.evaluation.quick import QUICK
 

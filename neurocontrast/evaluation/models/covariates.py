@@ -21,8 +21,6 @@ from neurocontrast.evaluation.transformers import CovariateEncoder
 if TYPE_CHECKING:
     from neurocontrast.evaluation.planning import Study
 
-__all__ = ["CovariateDesign", "make", "with_covariates"]
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 

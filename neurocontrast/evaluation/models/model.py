@@ -21,8 +21,6 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.parallel.workers import map_files
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["ConstantModel", "GivenModel", "Model", "ProbeModel", "Rival", "cross_validate", "split_seed"]
-
 Texts = npt.NDArray[np.object_]
 
 

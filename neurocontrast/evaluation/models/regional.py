@@ -12,8 +12,6 @@ from neurocontrast.evaluation.rows import choose_numbers
 if TYPE_CHECKING:
     from neurocontrast.evaluation.planning import Study
 
-__all__ = ["make"]
-
 
 def make(study: Study) -> ProbeModel | None:
     """Return the columns that the setting `regional` names, with the default probe; None without any."""

@@ -17,8 +17,6 @@ from neurocontrast.evaluation.probes import default_probe
 if TYPE_CHECKING:
     from neurocontrast.evaluation.planning import Study
 
-__all__ = ["N_COMPONENTS", "ComponentsDesign", "make", "voxel_products"]
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 

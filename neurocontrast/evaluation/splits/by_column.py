@@ -16,8 +16,6 @@ from neurocontrast.evaluation.splits import Split, parts_of
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of, suggestion
 
-__all__ = ["check_fixed", "fixed_split", "look_at_fixed", "look_at_twins"]
-
 PARTS = ("train", "validation", "test")
 """What a split column may hold; validation may be absent."""
 

@@ -21,8 +21,6 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.tables import read_table
 
-__all__ = ["describe_splitter", "read_split_file", "split_table", "splits_from_cv", "splits_from_table"]
-
 Rows = npt.NDArray[np.intp]
 
 _NEEDED = ("participant_id", "repeat", "fold")

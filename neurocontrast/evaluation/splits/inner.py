@@ -13,9 +13,6 @@ from neurocontrast.evaluation.splits.splitters import deal_subjects, group_sites
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["MIN_INNER_SITES", "MIN_LEFT_OUT_SUBJECTS", "Pairs", "inner_folds",
-           "penalty_folds", "site_inner_folds", "validation_split"]  # fmt: skip
-
 Rows = npt.NDArray[np.intp]
 Texts = npt.NDArray[np.object_]
 Pairs = Sequence[tuple[Rows, Rows]]

@@ -18,9 +18,6 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["LeaveSiteOut", "SiteStratifiedGroupKFold", "Split", "check_class_sizes", "check_splits", "deal_subjects",
-           "group_sites", "leave_site_out", "parts_of", "stratified", "subject_values"]  # fmt: skip
-
 Rows = npt.NDArray[np.intp]
 Texts = npt.NDArray[np.object_]
 

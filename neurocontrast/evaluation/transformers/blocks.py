@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.preprocessing import StandardScaler
 
-__all__ = ["BlockScaler"]
-
 
 class BlockScaler(StandardScaler):
     """Standardise features, and give every block of adjacent columns the same total variance.

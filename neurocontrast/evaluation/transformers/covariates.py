@@ -18,8 +18,6 @@ from sklearn.utils.validation import _check_feature_names_in, check_array, check
 from neurocontrast.evaluation.rows import cell_texts, is_number
 from neurocontrast.exceptions import suggestion
 
-__all__ = ["Column", "CovariateEncoder", "Residualiser", "SideColumnTransformer"]
-
 Floats = npt.NDArray[np.float64]
 Column = str | int
 """A name in a DataFrame, or a position in an array of numbers."""

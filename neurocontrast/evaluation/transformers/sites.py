@@ -12,8 +12,6 @@ from sklearn.utils._param_validation import StrOptions
 
 from neurocontrast.evaluation.transformers.covariates import Column, SideColumnTransformer
 
-__all__ = ["MIN_SITE_SCANS", "ComBat", "SiteRecentring"]
-
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 
 from sphinx_gallery.sorting import ExplicitOrder
@@ -14,6 +14,7 @@ os.environ["MPLBACKEND"] = "Agg"
 warnings.filterwarnings("ignore", category=FutureWarning)
 
 project = "neurocontrast"
+release = version = metadata.version("neurocontrast")
 author = copyright = "neurocontrast developers"
 root_doc = "docs/index"
 # The source folder is the repository, so that pages link to each other as they do there.
@@ -112,7 +113,7 @@ def write_api(path: Path) -> None:
 write_api(HERE / "api.rst")
 
 html_theme = "pydata_sphinx_theme"
-html_title = "neurocontrast"
+html_title = f"neurocontrast {release}"
 html_static_path: list[str] = ["static"]
 html_extra_path = ["root"]  # leads from the top of the site to docs/
 html_css_files = ["site.css"]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Configured",
     "Evaluated",
+    "Evaluating",
     "Given",
     "ImagesRoot",
     "Overwrite",
@@ -90,25 +91,51 @@ class Configured(Given):
         return load_config(self.config, self.overrides or (), sections=sections, check_objective=check_objective)
 
 
+@dataclass(frozen=True)
+class Evaluating(Configured):
+    """The options of commands that evaluate: what is predicted, and in which folds."""
+
+    target: Annotated[str | None, option("Column to predict: diagnosis, age, sex, site ...")] = None
+    splits: Annotated[str | None, option("How folds are made.", metavar="stratified|leave-site-out")] = None
+    n_folds: Annotated[int | None, option("Number of folds of stratified splits.")] = None
+    n_repeats: Annotated[int | None, option("Number of times that stratified splits are drawn.")] = None
+    seed: Annotated[int | None, option("Seed of splits and bootstrap.")] = None
+    positive: Annotated[str | None, option("Class that counts as positive.")] = None
+    split_file: Annotated[Path | None, option("Use the folds of another evaluation: its splits.tsv.")] = None
+    threshold: Annotated[
+        str | None,
+        option("Score from which a scan is positive: half, prevalence, or a probability.", metavar="RULE"),
+    ] = None
+    allow_overlap: Annotated[bool | None, option("Evaluate people of the pretraining too.", "--allow-overlap")] = None
+    overwrite: Overwrite = False
+
+    def resolve_evaluation(self, **others: Any) -> Config:
+        """Return the configuration with the keys of its section ``evaluation`` that these options, and others, give."""
+        own = set(Evaluating.__dataclass_fields__) - set(Configured.__dataclass_fields__) - {"overwrite"}
+        return self.resolve(evaluation={name: getattr(self, name) for name in own} | others)
+
+
 def command(function: Callable[..., Result]) -> Callable[..., None]:
     """Return a command that has the options of `function` and of its argument `given`, and prints its result."""
     own = dict(inspect.signature(function, eval_str=True).parameters)
     kind = own.pop("given").annotation
-    shared = inspect.signature(kind, eval_str=True).parameters
+    shared = dict(inspect.signature(kind, eval_str=True).parameters)
+    last = Configured.__dataclass_fields__
 
     def run(**options: Any) -> None:
         given = kind(**{name: options.pop(name) for name in shared})
         try:
             result = function(given, **options)
         except NeurocontrastError as error:
-            error.args = (in_flags(str(error), own, _SECTIONS.get(function.__name__, "")), *error.args[1:])
+            error.args = (in_flags(str(error), own | shared, _SECTIONS.get(function.__name__, "")), *error.args[1:])
             raise
         show_result(result, as_json=given.as_json)
         if result.exit_code:
             raise typer.Exit(result.exit_code)
 
     run.__name__, run.__doc__ = function.__name__, function.__doc__
-    run.__signature__ = inspect.Signature([*own.values(), *shared.values()])  # type: ignore[attr-defined]
+    options = [*own.values(), *sorted(shared.values(), key=lambda each: each.name in last)]
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return run
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pandas as pd
 
 import neurocontrast
-from neurocontrast.cli.command import Configured, Evaluated, Given, ImagesRoot, Overwrite, argument, option
+from neurocontrast.cli.command import Configured, Evaluated, Evaluating, Given, ImagesRoot, Overwrite, argument, option
 from neurocontrast.cli.output import Result, print_line
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.reading import read_json
@@ -33,7 +33,6 @@ __all__ = [
 ]
 
 _PROBES = "auto|logistic|ridge|knn|MODULE:OBJECT"
-_RULES = "half, prevalence, or a probability"
 _CLOSE = {"auc": "log_loss", "balanced_accuracy": "log_loss"}
 """Metrics whose larger values are better, and the error whose ratio is shown instead."""
 
@@ -70,16 +69,9 @@ def evaluation_of(embeddings: Path, columns: Collection[str]) -> tuple[object, .
 
 
 def evaluate(
-    given: Configured,
+    given: Evaluating,
     embeddings: Annotated[Path, argument("EMB.parquet", "Embeddings table of `embed`.")],
     out: Annotated[Path, option("Evaluation directory to write.")],
-    target: Annotated[str | None, option("Column to predict: diagnosis, age, sex, site ...")] = None,
-    splits: Annotated[str | None, option("How folds are made.", metavar="stratified|leave-site-out")] = None,
-    n_folds: Annotated[int | None, option("Number of folds of stratified splits.")] = None,
-    n_repeats: Annotated[int | None, option("Number of times that stratified splits are drawn.")] = None,
-    seed: Annotated[int | None, option("Seed of splits and bootstrap.")] = None,
-    positive: Annotated[str | None, option("Class that counts as positive.")] = None,
-    split_file: Annotated[Path | None, option("Use the folds of another evaluation: its splits.tsv.")] = None,
     test: Annotated[
         Path | None,
         option("Other people, to test on once, at the end.", metavar="EMB2.parquet"),
@@ -88,25 +80,16 @@ def evaluate(
         Path | None, option("Table of the scans, for the baseline from their voxels.", metavar="TABLE")
     ] = None,
     probe: Annotated[str | None, option("Estimator that is fitted.", metavar=_PROBES)] = None,
-    threshold: Annotated[str | None, option(f"Score from which a scan is positive: {_RULES}.", metavar="RULE")] = None,
     train_sizes: Annotated[str | None, option("Sizes of a learning curve.", metavar="100,200,...")] = None,
     n_draws: Annotated[int | None, option("Number of draws of the training subjects, per size and fold.")] = None,
     n_permutations: Annotated[int | None, option("Permutations of the labels within sites, for a test.")] = None,
     n_jobs: Annotated[int | None, option("Processes that fit probes; they change no result.")] = None,
-    allow_overlap: Annotated[bool | None, option("Evaluate people of the pretraining too.", "--allow-overlap")] = None,
-    overwrite: Overwrite = False,
 ) -> Result:
     """Predict a column from frozen embeddings by cross-validation, and compare with age, sex and site alone."""
-    asked = {"target": target, "positive": positive, "threshold": threshold, "probe": probe, "n_jobs": n_jobs}
-    folds = {"splits": splits, "n_folds": n_folds, "n_repeats": n_repeats, "seed": seed, "split_file": split_file}
-    others = {"test": test, "scans": scans, "allow_overlap": allow_overlap, "n_permutations": n_permutations}
-    curve = {"train_sizes": _sizes(train_sizes), "n_draws": n_draws}
+    others = {"test": test, "scans": scans, "probe": probe, "n_jobs": n_jobs, "n_permutations": n_permutations}
+    settings = given.resolve_evaluation(**others, train_sizes=_sizes(train_sizes), n_draws=n_draws).evaluation
     result = neurocontrast.evaluate(
-        embeddings,
-        settings=given.resolve(evaluation=asked | folds | others | curve).evaluation,
-        out=out,
-        overwrite=overwrite,
-        progress=given.progress,
+        embeddings, settings=settings, out=out, overwrite=given.overwrite, progress=given.progress
     )
     return evaluation_result(result.folder)
 

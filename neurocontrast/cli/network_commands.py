@@ -12,6 +12,7 @@ import neurocontrast
 from neurocontrast.cli.command import (
     Configured,
     Evaluated,
+    Evaluating,
     Given,
     ImagesRoot,
     Overwrite,
@@ -100,39 +101,24 @@ def embed(
 
 
 def finetune(
-    given: Configured,
+    given: Evaluating,
     run: Annotated[Path, argument("RUN", "Run directory of `pretrain`.")],
     participants: Participants,
     out: Annotated[Path, option("Evaluation directory to write.")],
-    target: Annotated[str | None, option("Column to predict: diagnosis, age, sex, site ...")] = None,
     from_scratch: Annotated[bool, option("Start with random weights, not those of the run.", "--from-scratch")] = False,
-    splits: Annotated[str | None, option("How folds are made.", metavar="stratified|leave-site-out")] = None,
-    n_folds: Annotated[int | None, option("Number of folds of stratified splits.")] = None,
-    n_repeats: Annotated[int | None, option("Number of times that stratified splits are drawn.")] = None,
-    seed: Annotated[int | None, option("Seed of splits and bootstrap (of the training: --set seed=1).")] = None,
-    positive: Annotated[str | None, option("Class that counts as positive.")] = None,
-    split_file: Annotated[Path | None, option("Use the folds of another evaluation: its splits.tsv.")] = None,
-    threshold: Annotated[str | None, option("Score from which a scan is positive.", metavar="RULE")] = None,
     images_root: ImagesRoot = None,
-    allow_overlap: Annotated[bool | None, option("Evaluate people of the pretraining too.", "--allow-overlap")] = None,
-    resume: Annotated[
-        bool,
-        option("Continue a fine-tuning that was stopped.", "--resume"),
-    ] = False,
-    overwrite: Overwrite = False,
+    resume: Annotated[bool, option("Continue a fine-tuning that was stopped.", "--resume")] = False,
 ) -> Result:
     """Train a run's encoder end to end on a column in every training fold, and write what `evaluate` writes."""
-    asked = {"target": target, "positive": positive, "threshold": threshold, "allow_overlap": allow_overlap}
-    folds = {"splits": splits, "n_folds": n_folds, "n_repeats": n_repeats, "seed": seed, "split_file": split_file}
     folder = neurocontrast.finetune(
         run,
         participants=participants,
         out=out,
         from_scratch=from_scratch,
         images_root=images_root,
-        config=given.resolve(evaluation=asked | folds),
+        config=given.resolve_evaluation(),
         resume=resume,
-        overwrite=overwrite,
+        overwrite=given.overwrite,
         progress=given.progress,
     )
     return evaluation_result(folder)

@@ -5,9 +5,8 @@ import inspect
 import pytest
 
 from neurocontrast.cli import run
-from neurocontrast.cli.command import in_flags
+from neurocontrast.cli.command import Evaluating, in_flags
 from neurocontrast.cli.data_commands import convert
-from neurocontrast.cli.evaluation_commands import evaluate
 from neurocontrast.exceptions import DataError
 
 NUMBERS = {"n_folds": 7, "n_repeats": 1, "seed": 9}
@@ -103,7 +102,7 @@ def test_messages_name_options_as_flags(message, shown):
 
 
 def test_messages_name_keys_without_a_flag_by_set():
-    parameters = inspect.signature(evaluate, eval_str=True).parameters
+    parameters = inspect.signature(Evaluating, eval_str=True).parameters
     said = "Set n_folds=3 or harmonise=none, not {'kind': 1}; evaluation.kind=binary."
     shown = "Use --n-folds 3 or --set evaluation.harmonise=none, not {'kind': 1}; evaluation.kind=binary."
     assert in_flags(said, parameters, "evaluation") == shown

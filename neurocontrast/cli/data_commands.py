@@ -141,6 +141,11 @@ def index(
         overwrite=overwrite,
         progress=given.progress,
     )
+    return _index_result(found)
+
+
+def _index_result(found: Index) -> Result:
+    """Return the numbers of scans and people of a table that was written, and what was decided without being asked."""
     table, left_out = found.table, found.left_out
     known = {name: int((table[name] != "").sum()) for name in ("age", "sex", "site", "diagnosis")}
     facts = {"scans": len(table), "people": int(table["subject_id"].nunique()), "left_out": len(left_out)}
@@ -148,19 +153,11 @@ def index(
     notes = ["Scans with: " + ", ".join(f"{name} {n}" for name, n in known.items()) + "."]
     notes += found.notes + _notes_of_measures(found)
     facts |= {f"with_{name}": n for name, n in known.items()}
+    following: list[object] = ["check", found.path]
     if found.measures_path is not None:
-        following: tuple[object, ...] = (
-            "pretrain",
-            "--config",
-            "measures",
-            "--participants",
-            found.path,
-            "--out",
-            "run",
-        )
-    else:
-        is_raw = found.layout in ("bids", "ixi")
-        following = ("prepare", found.path, "--out", "brains") if is_raw else ("check", found.path)
+        following = ["pretrain", "--config", "measures", "--participants", found.path, "--out", "run"]
+    elif found.layout in ("bids", "ixi"):
+        following = ["prepare", found.path, "--out", "brains"]
     return Result(facts, title, notes=notes, next=following, path=found.path)
 
 

@@ -123,11 +123,7 @@ def check(
         Receives progress messages; True shows them on standard error.
     """
     progress = as_progress(progress)
-    good = None if write_good is None else Path(write_good)
-    if good is not None:
-        check_output_file(good, ".tsv", overwrite=overwrite, parameter="write_good")
-        if good.resolve() == Path(participants).expanduser().resolve():
-            raise ConfigError(f"write_good: {good} is the table that is checked. Write another file.")
+    good = None if write_good is None else _place_of_good(Path(write_good), participants, overwrite)
     inspection = inspect_cohort(participants, images_root=images_root, channels=channels)
     cohort, problems = inspection.cohort, inspection.problems
     if kind is not None:
@@ -177,6 +173,14 @@ def _inspect_scans(
         if finding.problem:
             inspection.problems.add(finding.problem, line=inspection.lines[row], name=names[row])
     return *doubts_about(inspection.cohort), *doubts_about_images(findings)
+
+
+def _place_of_good(good: Path, participants: str | Path, overwrite: bool) -> Path:
+    """Return the place of a table to write; refuse one that cannot be written there, or is the table of scans."""
+    check_output_file(good, ".tsv", overwrite=overwrite, parameter="write_good")
+    if good.resolve() == Path(participants).expanduser().resolve():
+        raise ConfigError(f"write_good: {good} is the table that is checked. Write another file.")
+    return good
 
 
 def _write_good(good: Path, inspection: Inspection) -> None:

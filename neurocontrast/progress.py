@@ -19,7 +19,7 @@ class Progress(Protocol):
     """What a stage reports to; the command line implements it with Rich."""
 
     def task(self, description: str, total: int | None, unit: str) -> AbstractContextManager[Task]:
-        """Open a task of `total` units (None where unknown)."""
+        """Open a task of `total` units (None if unknown)."""
 
     def message(self, text: str) -> None:
         """Show one line."""

@@ -196,7 +196,7 @@ def _build(architecture: Architecture, own: Mapping[str, torch.Tensor]) -> Contr
 def read_state(path: Path, architecture: Architecture) -> dict[str, torch.Tensor]:
     """Read a state dict from a ``.safetensors`` file, or from one of ``torch.save``, of which nothing is run.
 
-    It is what the file holds, or one of its keys holds, such as ``model`` beside the state of an optimiser.
+    The state dict is the file itself, or the value of one of its keys, such as ``model`` next to an optimiser's state.
     """
     content = _read(path)
     places = {"the file": content, **(content if isinstance(content, dict) else {})}

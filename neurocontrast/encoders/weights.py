@@ -89,7 +89,7 @@ def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
         if not isinstance(named, dict) or not all(isinstance(named.get(part), str) for part in ("file", "sha256")):
             raise CheckpointError(f"{path}: '{key}' must have the keys 'file' and 'sha256'. Copy the run again.")
         if Path(named["file"]).name != named["file"]:
-            raise CheckpointError(f"{path}: {key}.file must be a file beside it, found '{named['file']}'.")
+            raise CheckpointError(f"{path}: {key}.file must be a file in the same folder, found '{named['file']}'.")
     return contract
 
 

@@ -140,7 +140,7 @@ def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
 
 
 def _column(cohort: Cohort, name: str, key: str) -> np.ndarray:
-    """Return a column: numbers, or text with None where it is missing."""
+    """Return a column: numbers, or text with None for a missing cell."""
     columns = [str(column) for column in cohort.table.columns if column != "path"]
     if name not in columns:
         raise DataError(
@@ -158,7 +158,7 @@ def open_run(
 ) -> tuple[tuple[bool, Parts | None], dict[str, Any]]:
     """Check everything, prepare the scans, and write what begins a run.
 
-    Returns whether the run begins, its parts (None where it is finished), and what the other processes must know.
+    Returns whether the run begins, its parts (None if it is finished), and what the other processes must know.
     """
     is_new = check_new(folder, resume=resume)
     if not is_new and is_finished(folder, settings):

@@ -25,7 +25,7 @@ from neurocontrast.training.session import BaseSession, Position
 __all__ = ["Checkpoints", "epochs_of", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
 
 _FORMAT = 1
-# Errors of reading that damaged content leads to; others, such as of permissions, say that a file is out of reach.
+# Numbers of errors that damaged content causes; others, such as of permissions, mean that the file is out of reach.
 _OF_DAMAGE = (None, errno.EINVAL, errno.EIO)
 _NAME = re.compile(r"epoch-(\d+)(?:-batch-(\d+))?\.pt")
 
@@ -106,7 +106,7 @@ def _checkpoints_of(folder: Path) -> list[Path]:
 class Checkpoints:
     """The checkpoints of one run; its first process writes them, all of them read.
 
-    With a `contract`, which must travel with an encoder, the weights of the last epochs lie beside the checkpoints.
+    With a `contract`, as ``encoder.json`` needs it, the weights of the last epochs are written next to the checkpoints.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Checkpoints:
             self.save(position)
 
     def restore(self) -> Position:
-        """Continue from the newest checkpoint, or from the start where there is none."""
+        """Continue from the newest checkpoint, or begin if there is none."""
         session, newest = self._session, newest_checkpoint(self.folder)
         name = session.processes.from_first(None if newest is None else newest.name)
         if name is None:

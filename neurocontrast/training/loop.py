@@ -243,7 +243,7 @@ def _report(metrics: Sequence[dict[str, Any]], course: Course, progress: Progres
 
 @contextlib.contextmanager
 def _logging(loggers: Sequence[Logger], facts: Row) -> Iterator[Callable[[Row], None]]:
-    """Give the function that passes an epoch's figures to a user's loggers, which are told the facts of the run."""
+    """Give the function that passes an epoch's figures to a user's loggers; they first log the facts of the run."""
     for logger in loggers:
         logger.log_hyperparams(dict(facts))
 

@@ -52,7 +52,7 @@ class TrainingData:
     metadata: Mapping[str, torch.Tensor]
     """Columns that the objective asks for."""
     training_rows: Sequence[int]
-    """Rows to train on; no subject of theirs is among the validation rows."""
+    """Rows to train on; their subjects have no validation rows."""
     validation_rows: Sequence[int] = ()
     """Rows that only measure."""
     targets: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -234,7 +234,7 @@ class Session(BaseSession):
         return z1, z2
 
     def metadata_of(self, rows: torch.Tensor, features: torch.Tensor) -> dict[str, torch.Tensor] | None:
-        """Return the columns of a batch with features (2, n, n_features), or None where the objective asks for none."""
+        """Return the columns of a batch with features (2, n, n_features), or None if the objective asks for none."""
         here = rows.to(self.fabric.device)
         columns = {name: column[here] for name, column in self.metadata.items()}
         if self.objective.reads_features:

@@ -46,7 +46,7 @@ def parts_of(batch: Sequence[int], micro_batch_size: int | None) -> list[list[in
 
 
 def inexactness_of(session: Session) -> str | None:
-    """Return what of a run in micro-batches is not as with whole batches; None where nothing differs."""
+    """Return how micro-batches make a run differ from one of whole batches, or None if they do not."""
     micro, whole = session.settings.micro_batch_size, session.settings.batch_size
     if micro is None or micro >= whole or not layers_of(session.model.encoder):
         return None

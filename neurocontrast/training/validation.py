@@ -193,7 +193,7 @@ def _features_of(session: Session, rows: Sequence[int], after_batch: Callable[[]
 
 
 def _score(x_train: np.ndarray, y_train: np.ndarray, x_val: np.ndarray, y_val: np.ndarray) -> dict[str, float | None]:
-    """Fit ridge (numbers) or logistic regression, and score on the validation scans; None where too few are known."""
+    """Fit ridge (numbers) or logistic regression, and score on the validation scans; None for too few values."""
     from sklearn.linear_model import LogisticRegression, RidgeCV
     from sklearn.metrics import r2_score, recall_score
     from sklearn.pipeline import make_pipeline
@@ -228,7 +228,7 @@ def collapse_of(row: Mapping[str, Any]) -> str | None:
 
 
 def collapse_warning(row: Mapping[str, Any], previous: Mapping[str, Any] | None) -> str | None:
-    """Return the warning of an epoch with which a collapse begins; None where nothing is new."""
+    """Return the warning of an epoch at which a collapse begins, or None."""
     found = collapse_of(row)
     if found is None or (previous is not None and collapse_of(previous) is not None):
         return None

@@ -171,7 +171,7 @@ def change_head(folder, how):
         ("missing", r"head\.safetensors: the weights are missing"),
         ("changed", r"head\.safetensors: SHA-256 is .* damaged or belongs to another run"),
         ("another", r"head\.safetensors: the weights do not fit the network .*'1\.weight' is missing"),
-        ("elsewhere", r"head\.file must be a file beside it, found '\.\./head\.safetensors'"),
+        ("elsewhere", r"head\.file must be a file in the same folder, found '\.\./head\.safetensors'"),
         ("text", r"'head' must have the keys 'file' and 'sha256'"),
     ],
 )

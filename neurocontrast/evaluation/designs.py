@@ -16,11 +16,10 @@ from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
+from neurocontrast.evaluation.arrays import Floats, Rows
 from neurocontrast.evaluation.transformers import BlockScaler, SideColumnTransformer
 from neurocontrast.exceptions import DataError
 
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
 """Gives the matrices of training and test rows; everything in them is estimated on the training rows."""
 

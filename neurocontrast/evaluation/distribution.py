@@ -18,15 +18,14 @@ from scipy import stats
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.decomposition import PCA
 
+from neurocontrast.evaluation.arrays import Floats, Rows, Texts
 from neurocontrast.evaluation.distances import LEVELS, TrainingDistribution
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import NO_SITE, cell_texts, draw_subjects
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.seeds import derive_generator, derive_seed
 
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
-Sites = Sequence[str | None] | npt.NDArray[np.object_]
+Sites = Sequence[str | None] | Texts
 
 MIN_SUBJECTS = 20
 """Fewer training subjects cannot say what is usual."""
@@ -72,7 +71,7 @@ def training_reference(study: Study) -> Reference | str | None:
 
 
 def fit_distribution(
-    x: npt.NDArray[np.floating], sites: Sites, subjects: npt.NDArray[np.object_], *, seed: int
+    x: npt.NDArray[np.floating], sites: Sites, subjects: Texts, *, seed: int
 ) -> tuple[TrainingDistribution, Floats] | str:
     """Learn where training scans lie, or say why that cannot be.
 
@@ -99,7 +98,7 @@ def fit_distribution(
 def fit_shape(
     x: npt.NDArray[np.floating],
     sites: Sites,
-    subjects: npt.NDArray[np.object_],
+    subjects: Texts,
     *,
     n_axes: int | None = None,
     least: int = MIN_SUBJECTS,

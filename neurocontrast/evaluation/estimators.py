@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.exceptions import ConvergenceWarning
@@ -21,6 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
+from neurocontrast.evaluation.arrays import Floats, Labels, Rows, Texts
 from neurocontrast.evaluation.designs import Design, FeatureDesign, Matrices, scaler_of, standardised
 from neurocontrast.evaluation.metrics import LOG_FLOOR
 from neurocontrast.evaluation.probes import Probe
@@ -29,10 +29,6 @@ from neurocontrast.evaluation.splits.inner import Pairs
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
-Labels = npt.NDArray[np.generic]
 
 N_RISES = 3
 """Grids are given up after the inner loss has risen this often in a row, by probes that say so."""
@@ -220,7 +216,7 @@ def fit_own(
     test: Rows,
     values: Labels,
     *,
-    subjects: npt.NDArray[np.object_],
+    subjects: Texts,
     seed: int,
 ) -> FittedModel:
     """Fit a clone of the user's estimator; a search gets the subjects as ``groups``, for its splitter."""

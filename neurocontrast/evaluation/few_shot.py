@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-Floats = npt.NDArray[np.float64]
+from neurocontrast.evaluation.arrays import Floats, Texts
 
 MIN_SHOTS = 5
 """A site with fewer labelled subjects is left as it is: their mean error is mostly themselves."""
@@ -82,9 +81,7 @@ def shift_scores(scores: Floats, sites: pd.Series, shifts: Mapping[str, SiteShif
     return np.where(added == 0, scores, expit(logit(np.clip(scores, _EPSILON, 1 - _EPSILON)) + added))
 
 
-def few_shot_error(
-    errors: Floats, subjects: npt.NDArray[np.object_], *, n_shots: int, seed: int, n_draws: int = 100
-) -> float | None:
+def few_shot_error(errors: Floats, subjects: Texts, *, n_shots: int, seed: int, n_draws: int = 100) -> float | None:
     """Return the mean absolute error of a site once the mean error of some of its subjects is taken out.
 
     The mean over `n_draws` random choices of `n_shots` subjects, each measured on the other subjects; None where

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
+from neurocontrast.evaluation.arrays import Floats, Rows, Texts
 from neurocontrast.evaluation.designs import Design, one_thread
 from neurocontrast.evaluation.estimators import (
     EstimatorError,
@@ -25,9 +26,6 @@ from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import Pairs, penalty_folds
 from neurocontrast.evaluation.target import Target
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -52,14 +50,14 @@ class OutOfFold:
 
     scores: Floats
     decisions: npt.NDArray[np.int64]
-    folds: npt.NDArray[np.intp]
+    folds: Rows
     strengths: list[float]
     n_not_converged: int
     thresholds: list[float | None] = field(default_factory=list)
     n_components: list[float] = field(default_factory=list)
 
     @property
-    def tested(self) -> npt.NDArray[np.intp]:
+    def tested(self) -> Rows:
         """Rows that were tested at least once."""
         return np.flatnonzero((self.folds >= 0).any(axis=0))
 
@@ -70,10 +68,10 @@ def fit_probe(
     train: Rows,
     test: Rows,
     *,
-    subjects: npt.NDArray[np.object_],
+    subjects: Texts,
     settings: EvaluationSettings,
     seed: int,
-    sites: npt.NDArray[np.object_] | None = None,
+    sites: Texts | None = None,
     validation: Rows | None = None,
     estimator: Probe | BaseEstimator | None = None,
     pairs: Pairs | None = None,

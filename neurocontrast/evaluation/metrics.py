@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit
 
-Floats = npt.NDArray[np.float64]
+from neurocontrast.evaluation.arrays import Floats, Labels, Rows
+
 Kind = Literal["binary", "multiclass", "continuous"]
 
 TOP = 5
@@ -34,10 +35,10 @@ _CHUNK_VALUES = 60_000
 class Scored:
     """Scans with their truth, scores, decisions, folds, and weights (n resamples, n)."""
 
-    truth: npt.NDArray[np.generic]
+    truth: Labels
     scores: Floats
     decisions: npt.NDArray[np.int64]
-    folds: npt.NDArray[np.intp] | None
+    folds: Rows | None
     weights: Floats
 
     def mean(self, values: Floats) -> Floats:
@@ -146,11 +147,11 @@ POOLED_ONLY = tuple(metric.name for metric in _ALL if metric.pooled_only)
 
 def compute_metrics(
     kind: Kind,
-    truth: npt.NDArray[np.generic],
+    truth: Labels,
     scores: Floats,
     *,
     decisions: npt.NDArray[np.int64] | None = None,
-    folds: npt.NDArray[np.intp] | None = None,
+    folds: Rows | None = None,
     weights: Floats | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, Floats]:
@@ -173,7 +174,7 @@ def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
     return tuple(name for name in METRICS[kind] if name != "top5_accuracy" or n_classes > TOP)
 
 
-def top_hits(truth: npt.NDArray[np.generic], scores: Floats) -> Floats:
+def top_hits(truth: Labels, scores: Floats) -> Floats:
     """Return 1 for each row whose true class is among the `TOP` likeliest, and shares of it where scores tie."""
     own = np.take_along_axis(scores, truth.astype(np.intp)[:, None], axis=1)
     above, tied = (scores > own).sum(axis=1), (scores == own).sum(axis=1)
@@ -190,7 +191,7 @@ def decide(kind: Kind, scores: Floats, *, shares: Floats | None = None) -> npt.N
     return ratios.argmax(axis=1).astype(np.int64)
 
 
-def explain_undefined(kind: Kind, truth: npt.NDArray[np.generic], classes: tuple[str, ...]) -> str | None:
+def explain_undefined(kind: Kind, truth: Labels, classes: tuple[str, ...]) -> str | None:
     """Return why metrics of these scans are not defined, or None where all of them can be."""
     if kind == "continuous":
         if len(truth) < 2:
@@ -218,7 +219,7 @@ def finite_or_none(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _auc(truth: Floats, scores: Floats, weights: Floats, folds: npt.NDArray[np.intp] | None = None) -> Floats:
+def _auc(truth: Floats, scores: Floats, weights: Floats, folds: Rows | None = None) -> Floats:
     """Return the share of pairs ranked rightly; with `folds`, of pairs of the same fold."""
     groups = [np.arange(len(truth))]
     if folds is not None:
@@ -280,7 +281,7 @@ def _deviations(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
     return deviations, np.where(squares > rounding, squares, np.nan)
 
 
-def _ties(values: Floats) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def _ties(values: Floats) -> tuple[Rows, Rows]:
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     return order, np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))

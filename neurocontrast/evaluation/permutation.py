@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from neurocontrast.evaluation.arrays import Labels, Texts
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER
 from neurocontrast.evaluation.models import Model, cross_validate
@@ -22,9 +22,6 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import pooled_metrics
 from neurocontrast.parallel.workers import map_files
 from neurocontrast.seeds import derive_generator
-
-Labels = npt.NDArray[np.generic]
-Subjects = npt.NDArray[np.object_]
 
 
 class PermutationTest(NamedTuple):
@@ -44,7 +41,7 @@ def permutation_test(
     predictions: OutOfFold,
     *,
     sites: Sequence[str | None],
-    subjects: Subjects,
+    subjects: Texts,
     settings: EvaluationSettings,
     redeal: Callable[[Target, int], Sequence[Split]] | None = None,
     advance: Callable[[int], None] = lambda _: None,
@@ -83,7 +80,7 @@ def permutation_test(
 
 
 def permuted_labels(
-    target: Target, places: Sequence[str | None], subjects: Subjects, *, n_permutations: int, seed: int
+    target: Target, places: Sequence[str | None], subjects: Texts, *, n_permutations: int, seed: int
 ) -> Labels:
     """Return label vectors (n, permutations), exchanged between subjects of the same place."""
     strata, vectors = _strata(places, subjects), np.tile(target.values[:, None], n_permutations)
@@ -102,7 +99,7 @@ def _places(splits: Sequence[Split], sites: Sequence[str | None]) -> list[str]:
     return [f"{site}\x1f{fold}" for site, fold in zip(sites, folds, strict=True)]
 
 
-def _strata(places: Sequence[str | None], subjects: Subjects) -> list[list[list[int]]]:
+def _strata(places: Sequence[str | None], subjects: Texts) -> list[list[list[int]]]:
     """Return groups of subjects that can be exchanged: for each subject its rows, in order of place."""
     rows_of: dict[str, list[int]] = {}
     for row, subject in enumerate(subjects):

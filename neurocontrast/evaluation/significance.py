@@ -11,9 +11,8 @@ import pandas as pd
 from scipy import stats
 from scipy.special import expit, logit
 
+from neurocontrast.evaluation.arrays import Floats
 from neurocontrast.evaluation.metrics import finite_or_none
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

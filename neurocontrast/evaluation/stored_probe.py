@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, ValidationError, model_validator
 from scipy.special import expit, softmax
 
+from neurocontrast.evaluation.arrays import Floats
 from neurocontrast.evaluation.designs import Block
 from neurocontrast.evaluation.distances import TrainingDistribution
 from neurocontrast.evaluation.estimators import FittedModel
@@ -24,9 +25,6 @@ from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.files import atomic_path, digest_of_file, write_json
 from neurocontrast.provenance import subject_digest, version
 from neurocontrast.reading import DAMAGE, read_arrays, read_json
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 FOLDER = "probe"
 """Folder of an evaluation in which the probe is."""

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy.stats import norm
 from sklearn.decomposition import PCA
 from sklearn.metrics import confusion_matrix
 
+from neurocontrast.evaluation.arrays import Floats, Rows, Texts
 from neurocontrast.evaluation.designs import scaler_of
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import POOLED_ONLY, compute_metrics, finite_or_none
@@ -23,9 +23,6 @@ from neurocontrast.evaluation.splits import Split, parts_of
 from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 MAX_BINS = 10
 SCANS_PER_BIN = 20
@@ -150,7 +147,7 @@ def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> 
 
 
 def calibration_table(
-    target: Target, models: Mapping[str, OutOfFold], subjects: npt.NDArray[np.object_], *, level: float
+    target: Target, models: Mapping[str, OutOfFold], subjects: Texts, *, level: float
 ) -> pd.DataFrame:
     """Return, for each model and bin of predicted probability, the mean prediction and the observed share."""
     rows = []

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.evaluation.arrays import Floats, Labels, Rows
 from neurocontrast.evaluation.metrics import OF_PROBABILITIES, Kind, metric_names
 from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
@@ -21,7 +22,6 @@ CONTROL_NAMES = frozenset(
 )  # fmt: skip
 """Names, in lower case, of a class that is never the positive one when another class is not among them."""
 
-Floats = npt.NDArray[np.float64]
 
 MAX_CLASSES = 100
 """More classes than this are taken for identifiers."""
@@ -39,12 +39,12 @@ class Target:
 
     name: str
     kind: Kind
-    values: npt.NDArray[np.generic]
+    values: Labels
     classes: tuple[str, ...] = ()
     positive: str | None = None
     has_probabilities: bool = True
 
-    def labels(self) -> npt.NDArray[np.generic]:
+    def labels(self) -> Labels:
         """Return class names, or the numbers of a continuous target."""
         return self.values if self.kind == "continuous" else np.array(self.classes, dtype=object)[self.values]
 
@@ -54,7 +54,7 @@ class Target:
         names = metric_names(self.kind, len(self.classes))
         return tuple(name for name in names if self.has_probabilities or name not in OF_PROBABILITIES)
 
-    def subset(self, rows: npt.NDArray[np.intp]) -> Target:
+    def subset(self, rows: Rows) -> Target:
         """Return the target of some rows; the classes stay."""
         return replace(self, values=self.values[rows])
 
@@ -128,7 +128,7 @@ def _check_column(table: pd.DataFrame, name: str) -> None:
 def _continuous(
     table: pd.DataFrame,
     name: str,
-    numbers: npt.NDArray[np.float64],
+    numbers: Floats,
     present: npt.NDArray[np.bool_],
     positive: str | None,
 ) -> Target:

@@ -7,21 +7,18 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import norm
 
+from neurocontrast.evaluation.arrays import Floats, Labels, Rows, Texts
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import RANKED, compute_metrics
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_generator
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 ENOUGH_SITES = 20
 """Fewest sites at which ``auto`` resamples sites; an interval from fewer is too short as a rule."""
@@ -124,7 +121,7 @@ def pooled_metrics(
 def bootstrap_metrics(
     target: Target,
     models: dict[str, OutOfFold],
-    units: npt.NDArray[np.object_],
+    units: Texts,
     *,
     n_bootstraps: int,
     seed: int,
@@ -169,7 +166,7 @@ def _resamples(values: Floats, n_bootstraps: int) -> Resamples:
     return Resamples(float(values[0]), values[1:first], values[first:])
 
 
-def leave_out(units: npt.NDArray[np.generic]) -> Iterator[Floats]:
+def leave_out(units: Labels) -> Iterator[Floats]:
     """Yield blocks of weights (groups, scans) that leave out each unit, or each of `MAX_LEFT_OUT` groups of units."""
     codes = np.unique(units, return_inverse=True)[1] % MAX_LEFT_OUT
     n_groups = int(codes.max()) + 1
@@ -179,7 +176,7 @@ def leave_out(units: npt.NDArray[np.generic]) -> Iterator[Floats]:
         yield (codes != groups[:, None]).astype(float)
 
 
-def resample_counts(units: npt.NDArray[np.generic], *, n_bootstraps: int, seed: int) -> Iterator[Floats]:
+def resample_counts(units: Labels, *, n_bootstraps: int, seed: int) -> Iterator[Floats]:
     """Yield blocks of weights (resamples, scans): how often each scan's unit was drawn."""
     codes = np.unique(units, return_inverse=True)[1]
     n_units = int(codes.max()) + 1
@@ -196,12 +193,12 @@ class Units:
     """The clusters of scans that are drawn together: ``subject`` or ``site``, its label of each scan, how many."""
 
     name: str
-    labels: npt.NDArray[np.object_]
+    labels: Texts
     n: int
     notices: tuple[Notice, ...] = ()
 
 
-def choose_units(asked: str, sites: Sequence[str | None], subjects: npt.NDArray[np.object_], *, target: str) -> Units:
+def choose_units(asked: str, sites: Sequence[str | None], subjects: Texts, *, target: str) -> Units:
     """Return the units that were asked for, or, for ``auto``, those that the cohort allows; linked sites form one."""
     by_subject = Units("subject", subjects, len(set(subjects)))
     if asked == "subject":
@@ -228,9 +225,7 @@ def choose_units(asked: str, sites: Sequence[str | None], subjects: npt.NDArray[
     return Units("site", labels, n, (notice,) if n < ENOUGH_SITES else ())
 
 
-def _linked_sites(
-    sites: Sequence[str | None], subjects: npt.NDArray[np.object_]
-) -> tuple[npt.NDArray[np.object_], int]:
+def _linked_sites(sites: Sequence[str | None], subjects: Texts) -> tuple[Texts, int]:
     places, owners = pd.factorize(np.array(sites, dtype=object).astype(str))[0], pd.factorize(subjects)[0]
     n = int(places.max()) + 1
     shape = (n + int(owners.max()) + 1,) * 2

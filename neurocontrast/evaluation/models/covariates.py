@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.adjustment import choose_covariates
+from neurocontrast.evaluation.arrays import Floats, Rows
 from neurocontrast.evaluation.estimators import EstimatorError
 from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel
@@ -20,9 +20,6 @@ from neurocontrast.evaluation.transformers import CovariateEncoder
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation.planning import Study
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)

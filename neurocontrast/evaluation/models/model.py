@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
+from neurocontrast.evaluation.arrays import Texts
 from neurocontrast.evaluation.designs import Design
 from neurocontrast.evaluation.estimators import EstimatorError, describe_built_in, describe_own
 from neurocontrast.evaluation.fitting import OutOfFold, Prediction, constant_prediction, fit_probe, gather
@@ -20,8 +19,6 @@ from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.parallel.workers import map_files
 from neurocontrast.seeds import derive_seed
-
-Texts = npt.NDArray[np.object_]
 
 
 class Rival(NamedTuple):

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.decomposition import KernelPCA
 
+from neurocontrast.evaluation.arrays import Floats, Rows
 from neurocontrast.evaluation.designs import one_thread
 from neurocontrast.evaluation.models.model import ProbeModel, Rival
 from neurocontrast.evaluation.probes import default_probe
@@ -17,8 +18,6 @@ from neurocontrast.evaluation.probes import default_probe
 if TYPE_CHECKING:
     from neurocontrast.evaluation.planning import Study
 
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 N_COMPONENTS = 60
 """Principal components that the probe is fitted on; fewer where there are not more training scans."""

@@ -15,13 +15,12 @@ import pandas as pd
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from neurocontrast.data.problems import shown
+from neurocontrast.evaluation.arrays import Rows, Texts
 from neurocontrast.evaluation.rows import cell_texts, row_names
 from neurocontrast.evaluation.splits.splitters import Split, parts_of
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.tables import read_table
-
-Rows = npt.NDArray[np.intp]
 
 _NEEDED = ("participant_id", "repeat", "fold")
 _NEVER_TESTED = -1
@@ -131,7 +130,7 @@ def describe_splitter(cv: Any) -> str:
 
 
 def splits_from_cv(
-    cv: Any, *, features: npt.NDArray[np.floating], target: Target, subjects: npt.NDArray[np.object_], sites: pd.Series
+    cv: Any, *, features: npt.NDArray[np.floating], target: Target, subjects: Texts, sites: pd.Series
 ) -> list[Split]:
     """Return the splits of a splitter, or of an iterable of index pairs, numbered by repeat and fold.
 
@@ -156,9 +155,7 @@ def splits_from_cv(
     return _find_sites_held_out(splits, sites)
 
 
-def _pairs(
-    cv: Any, features: npt.NDArray[np.floating], target: Target, subjects: npt.NDArray[np.object_], sites: pd.Series
-) -> list[Any]:
+def _pairs(cv: Any, features: npt.NDArray[np.floating], target: Target, subjects: Texts, sites: pd.Series) -> list[Any]:
     if not hasattr(cv, "split") or isinstance(cv, str):
         if not isinstance(cv, Iterable) or isinstance(cv, str):
             raise ConfigError(

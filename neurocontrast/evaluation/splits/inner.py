@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from neurocontrast.evaluation.arrays import Labels, Rows, Texts
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.splitters import deal_subjects, group_sites, stratified, subject_values
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
-Rows = npt.NDArray[np.intp]
-Texts = npt.NDArray[np.object_]
 Pairs = Sequence[tuple[Rows, Rows]]
 
 MIN_INNER_SITES, MAX_INNER_SITES = 2, 10
@@ -125,5 +123,5 @@ def _teachable(target: Target, train: Rows, pairs: list[tuple[Rows, Rows]]) -> l
     return [pair for pair in pairs if len(np.unique(target.values[pair[0]])) >= needed]
 
 
-def _smallest_class(values: npt.NDArray[np.generic]) -> int:
+def _smallest_class(values: Labels) -> int:
     return int(np.unique(values, return_counts=True)[1].min())

@@ -13,13 +13,11 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state, column_or_1d, indexable
 from sklearn.utils.multiclass import type_of_target
 
+from neurocontrast.evaluation.arrays import Floats, Labels, Rows, Texts
 from neurocontrast.evaluation.rows import NO_SITE, cell_texts
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of
 from neurocontrast.seeds import derive_generator
-
-Rows = npt.NDArray[np.intp]
-Texts = npt.NDArray[np.object_]
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
             for fold in range(self.n_splits):
                 yield np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
 
-    def _is_continuous(self, values: npt.NDArray[np.generic]) -> bool:
+    def _is_continuous(self, values: Labels) -> bool:
         if self.kind != "auto":
             return self.kind == "continuous"
         found = type_of_target(values, input_name="y")
@@ -219,7 +217,7 @@ def leave_site_out(sites: Sequence[str | None], subjects: npt.ArrayLike, *, name
     return splits
 
 
-def deal_subjects(keys: Sequence[npt.NDArray[np.generic]], n_folds: int, generator: np.random.Generator) -> Rows:
+def deal_subjects(keys: Sequence[Labels], n_folds: int, generator: np.random.Generator) -> Rows:
     """Return a fold for each subject: dealt in turn, in order of the keys, then of chance."""
     n = len(keys[0])
     order = np.lexsort((generator.random(n), *reversed(keys)))
@@ -228,9 +226,7 @@ def deal_subjects(keys: Sequence[npt.NDArray[np.generic]], n_folds: int, generat
     return generator.permutation(n_folds)[fold_of]
 
 
-def _deal_ordered(
-    value_of: npt.NDArray[np.float64], site_of: npt.NDArray[np.float64], n_folds: int, generator: np.random.Generator
-) -> Rows:
+def _deal_ordered(value_of: Floats, site_of: Floats, n_folds: int, generator: np.random.Generator) -> Rows:
     """Return a fold for each subject: within site in order of value, each run of `n_folds` neighbours by chance."""
     n = len(value_of)
     order = np.lexsort((generator.random(n), value_of, site_of))
@@ -240,9 +236,7 @@ def _deal_ordered(
     return fold_of
 
 
-def subject_values(
-    values: npt.NDArray[np.generic], owners: npt.NDArray[np.object_], *, average: bool = False
-) -> npt.NDArray[np.float64]:
+def subject_values(values: Labels, owners: Texts, *, average: bool = False) -> Floats:
     """Return one value a subject, in sorted order of subjects: the mean, or the rarest value of the subject.
 
     A rare class that subjects have in addition to a common one, as converters do, is then spread over folds too.
@@ -256,7 +250,7 @@ def subject_values(
     return np.where(has, has.sum(axis=0), np.inf).argmin(axis=1).astype(float)
 
 
-def group_sites(sites: npt.NDArray[np.generic], n_groups: int) -> list[list[str]]:
+def group_sites(sites: Labels, n_groups: int) -> list[list[str]]:
     """Return the sites in groups of about equal numbers of scans: the largest first, each to the emptiest group."""
     names, sizes = np.unique(sites.astype(str), return_counts=True)
     groups: list[list[str]] = [[] for _ in range(min(n_groups, len(names)))]
@@ -267,7 +261,7 @@ def group_sites(sites: npt.NDArray[np.generic], n_groups: int) -> list[list[str]
     return groups
 
 
-def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[npt.NDArray[np.object_], list[str | None]]:
+def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts, list[str | None]]:
     """Return the subject of each row, and its site or None where that is missing."""
     if sites is None and isinstance(groups, pd.DataFrame) and {"subject_id", "site"} <= set(groups.columns):
         groups = groups[["subject_id", "site"]]

@@ -15,10 +15,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
 
+from neurocontrast.evaluation.arrays import Floats, Texts
 from neurocontrast.evaluation.rows import cell_texts, is_number
 from neurocontrast.exceptions import suggestion
 
-Floats = npt.NDArray[np.float64]
 Column = str | int
 """A name in a DataFrame, or a position in an array of numbers."""
 
@@ -69,7 +69,7 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
         encoded = [encoder.transform(values) for encoder, values in self._parts(table)]
         return np.hstack([np.zeros((len(table), 0)), *encoded])
 
-    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: Any = None) -> Texts:
         """Return a name for each column of the matrix."""
         check_is_fitted(self)
         name_of = dict(zip(self._columns, _check_feature_names_in(self, input_features), strict=True))
@@ -131,7 +131,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "n_features_in_")
         return self.adjust(*self._read(X, reset=False))
 
-    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: Any = None) -> Texts:
         """Return the names of the features."""
         check_is_fitted(self, "n_features_in_")
         names = np.asarray(_check_feature_names_in(self, input_features), dtype=object)

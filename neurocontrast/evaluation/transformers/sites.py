@@ -10,10 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.utils._param_validation import StrOptions
 
+from neurocontrast.evaluation.arrays import Floats, Rows
 from neurocontrast.evaluation.transformers.covariates import Column, SideColumnTransformer
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 MIN_SITE_SCANS = 3
 """A site with fewer training scans has no spread that could be estimated."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
 from glob import escape
 from pathlib import Path
@@ -15,7 +16,7 @@ from sklearn.base import BaseEstimator
 from neurocontrast.commands.evaluated import EvaluationResult
 from neurocontrast.data.columns import no_column
 from neurocontrast.display import as_progress
-from neurocontrast.embedding.table import Embeddings, read_embeddings
+from neurocontrast.embedding.table import Embeddings, read_embeddings, write_frame
 from neurocontrast.evaluation import (
     EvaluationSettings,
     Study,
@@ -49,7 +50,7 @@ __all__ = ["evaluate", "write_evaluation"]
 
 
 def evaluate(
-    embeddings: str | os.PathLike[str],
+    embeddings: str | os.PathLike[str] | pd.DataFrame,
     *,
     out: str | os.PathLike[str],
     target: str | None = None,
@@ -64,8 +65,9 @@ def evaluate(
 
     Parameters
     ----------
-    embeddings : path
-        Table written by `embed`.
+    embeddings : path or DataFrame
+        Table written by `embed`, or a DataFrame with ``participant_id``, ``feature_0000`` … and metadata. A DataFrame
+        does not know who was pretrained on.
     out : path
         Folder to write: ``evaluation.json``, ``predictions.tsv``, ``folds.tsv``, ``sites.tsv`` and more.
     target : str, optional
@@ -90,6 +92,12 @@ def evaluate(
         The folder, a path, whose figures are attributes: ``result.auc``, ``result.table``, ``result.report()``.
     """
     progress = as_progress(progress)
+    if isinstance(embeddings, pd.DataFrame):
+        same: dict[str, Any] = {"out": out, "target": target, "settings": settings, "estimator": estimator, "cv": cv}
+        with tempfile.TemporaryDirectory() as scratch:
+            table = Path(scratch) / "embeddings.parquet"
+            write_frame(table, embeddings)
+            return evaluate(table, overwrite=overwrite, progress=progress, **same, **options)
     given = options if target is None else {**options, "target": target}
     given = given if settings is None else {**settings.model_dump(), **given}
     chosen = settings_from(EvaluationSettings, given, source="evaluation")

@@ -19,7 +19,7 @@ from neurocontrast.exceptions import DataError, said
 from neurocontrast.files import atomic_path
 from neurocontrast.reading import check_place, parse_json
 
-__all__ = ["Embeddings", "read_embeddings", "write_embeddings"]
+__all__ = ["Embeddings", "read_embeddings", "write_embeddings", "write_frame"]
 
 _KEY = b"neurocontrast"
 _FORMAT = 1
@@ -66,6 +66,19 @@ def write_embeddings(
             part = np.ascontiguousarray(features[first : first + _N_ROWS].T)
             columns = [values.slice(first, _N_ROWS) for values in known.values()] + list(map(pyarrow.array, part))
             writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
+
+
+def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame) -> None:
+    """Write a DataFrame with ``participant_id`` and ``feature_…`` columns as `write_embeddings` does."""
+    names = [name for name in frame.columns if str(name).startswith(_FEATURE)]
+    lacking = [name for name in ("participant_id",) if name not in frame] + ([] if names else [f"{_FEATURE}0000 …"])
+    if lacking:
+        raise DataError(f"embeddings: the DataFrame lacks {', '.join(lacking)}.")
+    try:
+        features = frame[names].to_numpy(np.float32)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"embeddings: the feature columns must hold numbers ({said(error)}).") from error
+    write_embeddings(path, frame.drop(columns=names), features, {})
 
 
 def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:

@@ -96,6 +96,17 @@ def test_the_result_is_the_folder_with_its_figures(tmp_path):
     assert pickle.loads(pickle.dumps(result)) == result
 
 
+def test_a_frame_is_evaluated_as_its_file_is(tmp_path):
+    file = write(tmp_path / "emb.parquet")
+    frame = pd.read_parquet(file)
+    found = evaluate(frame, out=tmp_path / "frame", target="diagnosis", **FAST)
+    pd.testing.assert_frame_equal(found.table, evaluate(file, out=tmp_path / "file", **FAST).table)
+    with pytest.raises(DataError, match="the DataFrame lacks participant_id, feature_0000"):
+        evaluate(frame[["age", "sex"]], out=tmp_path / "none")
+    with pytest.raises(DataError, match="feature columns must hold numbers"):
+        evaluate(frame.assign(feature_0001="a"), out=tmp_path / "none")
+
+
 def test_an_evaluation_is_one_folder_of_tables_and_a_summary(embeddings, tmp_path):
     out = tmp_path / "deep" / "eval"
     assert evaluate(embeddings, target="diagnosis", out=out, **{**FAST, "confounds": True}) == out

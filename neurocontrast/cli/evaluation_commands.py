@@ -33,8 +33,6 @@ __all__ = [
 ]
 
 _PROBES = "auto|logistic|ridge|knn|MODULE:OBJECT"
-_CLOSE = {"auc": "log_loss", "balanced_accuracy": "log_loss"}
-"""Metrics whose larger values are better, and the error whose ratio is shown instead."""
 
 
 def join(
@@ -258,13 +256,8 @@ def new_site_lines(evaluation: Evaluation) -> Iterator[str]:
 def _error_line(block: NewSite, model: str) -> str:
     metric = block.metric or ""
     home, unseen = (_ends(block.home[model][metric]), _ends(block.unseen[model][metric]))
-    line = f"New site: {metric if model == 'embedding' else f'{metric} {model}'} {home} at known sites, "
-    line += f"{unseen} at unseen ones"
-    error = _CLOSE.get(metric, metric)
-    ratio = block.ratio[model].get(error)
-    if ratio is not None and ratio.value is not None:
-        line += f"; {'' if error == metric else f'{error} '}{_ends(ratio)} times as large"
-    return f"{line} ({block.n_sites} sites left out)."
+    name = metric if model == "embedding" else f"{metric} {model}"
+    return f"New site: {name} {home} at known sites, {unseen} at unseen ones ({block.n_sites} sites left out)."
 
 
 def _ends(figure: Estimate) -> str:

@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import kills
 import nibabel as nib
 import numpy as np
 import pandas as pd
@@ -16,6 +15,7 @@ pytest.importorskip("pydicom")
 from neurocontrast import convert
 from neurocontrast.commands.prepare import prepare
 from tests.dicom_series import write_series
+from tests.fuzz import kills
 
 pytestmark = pytest.mark.slow
 

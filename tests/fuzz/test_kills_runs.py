@@ -7,12 +7,12 @@ and all else is compared. Temporary files (``.tmp-…``), which a kill leaves be
 import json
 from pathlib import Path
 
-import kills
 import pandas as pd
 import pytest
 
 import neurocontrast
 from neurocontrast.embedding import read_embeddings
+from tests.fuzz import kills
 
 pytestmark = pytest.mark.slow
 

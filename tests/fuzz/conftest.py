@@ -1,6 +1,0 @@
-"""Makes `kills` importable by name."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))

@@ -42,8 +42,7 @@ from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 from neurocontrast.seeds import derive_seed
 from neurocontrast.transforms import AugmentSettings, brain_views
 from neurocontrast.transforms.augment import Operation
-from neurocontrast.transforms.signal import from_signal, to_signal
-from neurocontrast.transforms.volume import Random, RandVolumed
+from neurocontrast.transforms.signal import Random, RandVolumed, from_signal, to_signal
 
 CORTEX = list(range(100, 208))
 DEEP = [[31, 32, 47, 48], [23, 30, 36, 37], [57, 58], [55, 56], [59, 60], [75, 76]]

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurocontrast.transforms import augment
-from neurocontrast.transforms.signal import RandSignald, corner_median
-from neurocontrast.transforms.volume import Random, RandVolumed
+from neurocontrast.transforms.signal import Random, RandSignald, RandVolumed, corner_median
 
 Array = NDArray[np.float64]
 

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from neurocontrast.transforms import augment
 from neurocontrast.transforms.rand_intensity import Array, blur, random_polynomial, smooth_field
-from neurocontrast.transforms.signal import RandSignald
-from neurocontrast.transforms.volume import Random
+from neurocontrast.transforms.signal import Random, RandSignald
 
 _DEEPEST = 1.5  # deviations of the Gaussian beyond which a mask under it tells too little of the depth
 _SOFT = 0.1  # range of signal over which a voxel passes from cut to kept

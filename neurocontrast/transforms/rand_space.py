@@ -10,7 +10,7 @@ from monai.transforms import Resize, SpatialCrop
 from torch import Tensor
 
 from neurocontrast.transforms import augment
-from neurocontrast.transforms.volume import Random, RandVolumed
+from neurocontrast.transforms.signal import Random, RandVolumed
 
 
 class _RandBoxd(RandVolumed):

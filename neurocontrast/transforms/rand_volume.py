@@ -18,8 +18,7 @@ from neurocontrast.transforms.rand_intensity import (
 )
 from neurocontrast.transforms.rand_mask import RandMaskEdged, RandTightMaskd
 from neurocontrast.transforms.rand_space import RandCutoutd, RandResizedCropd
-from neurocontrast.transforms.signal import FromSignald, ToSignald, brain_key
-from neurocontrast.transforms.volume import RandVolumed
+from neurocontrast.transforms.signal import FromSignald, RandVolumed, ToSignald, brain_key
 
 _ON_SIGNAL: dict[str, type[RandVolumed]] = {
     "bias_field": RandBrainBiasFieldd,

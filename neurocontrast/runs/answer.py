@@ -17,6 +17,7 @@ from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.measures.names import HEAD_SIZE
 from neurocontrast.data.sources import AnySource, Brains, BrainVolumes, NaturalImages, RegionalMeasures
 from neurocontrast.embedding.extract import extract_features
+from neurocontrast.embedding.settings import EmbeddingSettings
 from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.exceptions import CheckpointError, NeurocontrastError
 from neurocontrast.files import files_of, write_json
@@ -79,12 +80,17 @@ def phantom_of(source: Brains) -> Any:
 
 
 def features_of(network: Encoder | ContrastiveModel, source: Brains, sample: Any) -> npt.NDArray[np.float32]:
-    """Return the features (n_features,) of a sample: what `ScanEmbedder` takes of one scan, or a cohort of one."""
+    """Return the features (n_features,) of a sample: what `ScanEmbedder` takes of one scan, or a cohort of one.
+
+    They are computed on the CPU: GPUs round convolutions otherwise.
+    """
     with tempfile.TemporaryDirectory(prefix="neurocontrast-answer-") as scratch:
         source = source.kept_in(Path(scratch))
         cohort = sample if isinstance(sample, Cohort) else source.cohort_of(sample, Path(scratch))
         source.make_ready(cohort, SILENT)
-        features: npt.NDArray[np.float32] = extract_features(network, source.images(cohort), n_readers=0)[0]
+        features: npt.NDArray[np.float32] = extract_features(
+            network, source.images(cohort), settings=EmbeddingSettings(accelerator="cpu"), n_readers=0
+        )[0]
     return features
 
 

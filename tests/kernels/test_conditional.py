@@ -112,19 +112,6 @@ def test_ridge_must_be_positive(ridge):
         ConditionalEmbedding(Gaussian("age", sigma=5.0), ridge=ridge)
 
 
-def test_the_ridge_is_a_tenth_unless_said(metadata):
-    kernel = Gaussian("age", sigma=5.0)
-    usual, said = (ConditionalEmbedding(kernel, **options) for options in ({}, {"ridge": 0.1}))
-    torch.testing.assert_close(usual(metadata), said(metadata), rtol=0, atol=0)
-    assert usual.ridge == 0.1
-
-
-def test_missing_condition_is_refused(metadata):
-    metadata["age"][3] = torch.nan
-    with pytest.raises(DataError, match="age"):
-        ConditionalEmbedding(Gaussian("age", sigma=5.0))(metadata)
-
-
 def test_a_value_that_is_not_finite_is_refused():
     with pytest.raises(DataError, match="not finite"):
         ConditionalEmbedding(Polynomial("age"))({"age": torch.tensor([1.0, float("inf"), 2.0])})

@@ -11,7 +11,7 @@ import torch
 
 from neurocontrast import losses
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.kernels import Categorical, Gaussian, Linear
+from neurocontrast.kernels import Gaussian, Linear
 from neurocontrast.losses.core import Pool
 
 AGE = Gaussian("age", sigma=5.0)
@@ -123,21 +123,6 @@ def test_a_zero_vector_has_a_finite_loss_and_no_gradient(random_batch):
     assert value.isfinite()
     assert gradient.isfinite().all()
     assert (gradient[1] == 0).all()
-
-
-def test_missing_metadata_costs_no_scan(random_batch, hold):
-    z1, z2, metadata = random_batch(9, 4, seed=8)
-    metadata["age"][[1, 4]] = torch.nan
-    with pytest.raises(DataError, match=r"'age' is missing for 2 rows: 1, 4"):
-        losses.YAwareInfoNCE(AGE)(z1, z2, metadata)
-    kernel = Gaussian("age", sigma=5.0, missing="marginal") * Categorical("sex")
-    for build in (losses.YAwareInfoNCE, losses.ConditionalAlignmentUniformity):
-        hold(None)
-        dense = _value_and_gradients(build(kernel), z1, z2, metadata)
-        hold(4)
-        tiled = _value_and_gradients(build(kernel), z1, z2, metadata)
-        for got, expected in zip(tiled, dense, strict=True):
-            torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("tile", [None, 4])

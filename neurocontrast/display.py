@@ -116,8 +116,7 @@ class _Lines(_Messages):
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
         if not self._has_begun:
-            of_total = "" if total is None else f", {total} {unit}"
-            self._console.print(f"{description} …{of_total}", markup=False, soft_wrap=True)
+            self._console.print(f"{description} …", markup=False, soft_wrap=True)
         self._has_begun = True
         task = _LineTask(self._console, description, total, unit)
         yield task

@@ -20,7 +20,7 @@ def test_plain_lines_say_where_the_work_is(monkeypatch):
         for _ in range(4):
             task.advance(loss=0.123456)
     lines = console.file.getvalue().splitlines()
-    assert lines[0] == "epoch 1 …, 4 batches"
+    assert lines[0] == "epoch 1 …"
     assert lines[1].startswith("epoch 1: 1/4 batches")
     assert "left" in lines[1]
     assert "loss 0.1235" in lines[1]

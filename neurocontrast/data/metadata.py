@@ -31,30 +31,32 @@ def encode_metadata(
     *,
     categories: Mapping[str, list[str]] | None = None,
     vectors: Vectors | None = None,
+    place: str = "the table",
 ) -> tuple[dict[str, torch.Tensor], dict[str, list[str]]]:
     """Return the columns a loss needs as tensors, and the categories behind the codes, sorted where none are given.
 
     A tensor is (n,): float32 with NaN where missing, or int64 codes with -1 where missing; of a vector (n, p).
+    Errors call the table `place`.
     """
     metadata: dict[str, torch.Tensor] = {}
     found: dict[str, list[str]] = {}
     for column, kind in columns.items():
         if vectors and column not in table:
-            metadata[column] = _vector(table, column, kind, vectors)
+            metadata[column] = _vector(table, column, kind, vectors, place)
         elif kind == "continuous":
-            metadata[column] = torch.from_numpy(_numbers_of(table, column).astype(np.float32))
+            metadata[column] = torch.from_numpy(_numbers_of(table, column, place).astype(np.float32))
         else:
             given = None if categories is None else categories.get(column)
-            codes, found[column] = _codes_of(table, column, given)
+            codes, found[column] = _codes_of(table, column, given, place)
             metadata[column] = torch.from_numpy(codes)
     return metadata, found
 
 
-def _vector(table: pd.DataFrame, column: str, kind: Kind, vectors: Vectors) -> torch.Tensor:
+def _vector(table: pd.DataFrame, column: str, kind: Kind, vectors: Vectors, place: str) -> torch.Tensor:
     if column not in vectors:
         others = [*vectors, *(str(name) for name in table.columns if name != "path")]
         raise DataError(
-            f"the table has no column '{column}', and there is no vector of that name.{suggestion(column, others)} "
+            f"{place} has no column '{column}', and there is no vector of that name.{suggestion(column, others)} "
             f"There are: {one_of(others[:30])}."
         )
     if kind == "categorical":
@@ -62,27 +64,27 @@ def _vector(table: pd.DataFrame, column: str, kind: Kind, vectors: Vectors) -> t
     return torch.from_numpy(np.ascontiguousarray(vectors[column].to_numpy()))
 
 
-def _numbers_of(table: pd.DataFrame, column: str) -> npt.NDArray[np.float64]:
+def _numbers_of(table: pd.DataFrame, column: str, place: str) -> npt.NDArray[np.float64]:
     """Return a continuous column; missing values are NaN."""
-    values = _column_of(table, column)
+    values = _column_of(table, column, place)
     if pd.api.types.is_numeric_dtype(values):
         return values.to_numpy(dtype=np.float64, na_value=np.nan)
     if not values.isna().all():
         raise DataError(
-            f"column '{column}' holds text ({shown(values.dropna().iloc[0])}, …) and is used as continuous; "
+            f"{place}: column '{column}' holds text ({shown(values.dropna().iloc[0])}, …) and is used as continuous; "
             "use it as categorical, or name another column."
         )
     return np.full(len(table), np.nan)
 
 
 def _codes_of(
-    table: pd.DataFrame, column: str, categories: Sequence[str] | None
+    table: pd.DataFrame, column: str, categories: Sequence[str] | None, place: str
 ) -> tuple[npt.NDArray[np.int64], list[str]]:
     """Return a categorical column as codes, and its categories; missing values are -1."""
-    texts = _column_of(table, column).map(text_of).to_numpy(dtype=object)
+    texts = _column_of(table, column, place).map(text_of).to_numpy(dtype=object)
     known = sorted(set(texts) - {""}) if categories is None else list(categories)
     code_of = {category: code for code, category in enumerate(known)} | {"": -1}
-    problems = Problems(f"column '{column}'")
+    problems = Problems(f"{place}, column '{column}'")
     for row in np.flatnonzero([text not in code_of for text in texts]):
         name = str(table["participant_id"].iloc[row]) if "participant_id" in table else f"row {row}"
         problems.add(
@@ -92,9 +94,9 @@ def _codes_of(
     return np.array([code_of[text] for text in texts], dtype=np.int64), known
 
 
-def _column_of(table: pd.DataFrame, column: str) -> pd.Series:
+def _column_of(table: pd.DataFrame, column: str, place: str) -> pd.Series:
     if column not in table or column == "path":
-        raise DataError(no_column("the table", column, table.columns))
+        raise DataError(no_column(place, column, table.columns))
     return table[column]
 
 

@@ -87,7 +87,7 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     objective = None if settings.encoder.is_linear else build_objective(settings.objective)
     vectors = read_vectors(settings.data.vectors, cohort)
     columns = {} if objective is None else objective.columns
-    metadata, categories = encode_metadata(cohort.table, columns, vectors=vectors)
+    metadata, categories = encode_metadata(cohort.table, columns, vectors=vectors, place=cohort.source.name)
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
     target = n_outputs = None
     if objective is not None:

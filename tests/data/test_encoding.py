@@ -45,7 +45,7 @@ def test_unknown_categories_are_all_named():
 
 
 def test_wrong_columns_are_named():
-    with pytest.raises(DataError, match=r"no column 'ag'\. Did you mean 'age'"):
-        encode_metadata(TABLE, {"ag": "continuous"})
+    with pytest.raises(DataError, match=r"people.tsv has no column 'ag'\. Did you mean 'age'"):
+        encode_metadata(TABLE, {"ag": "continuous"}, place="people.tsv")
     with pytest.raises(DataError, match="column 'sex' holds text"):
         encode_metadata(TABLE, {"sex": "continuous"})

@@ -77,7 +77,7 @@ def test_a_stored_probe_balances_as_the_fitted_one_did_and_knows_its_blocks(make
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ({}, r"noise \(300 features, .* \+ signal .*this table has features of one encoder.*--names noise,signal"),
+        ({}, r"noise \(300 features, .* \+ signal .*this table has features of one encoder.*names=noise,signal"),
         ({"signal": 12, "noise": 300}, r"this table has signal \(12 features"),
         ({"noise": 300, "signals": 12}, "signals"),
     ],

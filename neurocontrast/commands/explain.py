@@ -17,8 +17,7 @@ from nibabel.affines import apply_affine
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
-from neurocontrast.data.listing import read_text_table
-from neurocontrast.data.sources import BrainVolumes, RegionalMeasures, brains_of_run
+from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures, brains_of_run
 from neurocontrast.display import as_progress
 from neurocontrast.encoders import load_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe
@@ -97,7 +96,7 @@ def explain(
         Run directory whose embeddings were evaluated, or the folder of its encoder; by default the one with the
         recorded digest in the folders around the evaluation or in the working directory.
     participants : path, optional
-        Table of the evaluated scans; by default the one of the recorded name, looked for in the same folders.
+        Table of the evaluated scans; by default the one of the recorded name and content in the same folders.
     out : path, optional
         Folder to write, with ``saliency.nii.gz`` (share of the differences in score between subjects), or
         ``regions.tsv`` of measures, ``saliency.tsv`` and ``explain.json``; by default ``explanation`` in the
@@ -128,7 +127,7 @@ def explain(
     source = brains_of_run(run, contract, settings.data, what="explain maps where in a brain an encoder looks")
     _check_encoder(probe, contract, run, progress)
     evaluated, chosen_by = _read_evaluated(evaluation), settings.explanation
-    table = _find_table(evaluation, evaluated) if participants is None else participants
+    table = _find_table(evaluation, evaluated, source, images_root) if participants is None else participants
     given = source.read_cohort(table, images_root=images_root)
     chosen_by = _for_measures(chosen_by, len(evaluated)) if isinstance(source, RegionalMeasures) else chosen_by
     cohort, truths = _choose(given, evaluated, probe, chosen_by)
@@ -158,16 +157,23 @@ def _find_run(evaluation: Path, probe: FittedProbe) -> Path:
     raise ConfigError(f"run: {what} made the embeddings, and no run near {evaluation} has it. Give the run: run=RUN.")
 
 
-def _find_table(evaluation: Path, evaluated: pd.DataFrame) -> Path:
-    """Return the table near an evaluation that has the recorded name and all evaluated people."""
-    name = read_evaluation(evaluation).embeddings.cohort_source or "participants.tsv"
+def _find_table(evaluation: Path, evaluated: pd.DataFrame, source: Brains, images_root: Any) -> Path:
+    """Return the table near an evaluation that has the recorded name and digest, not a table of the same people."""
+    made_of = read_evaluation(evaluation).embeddings
+    name = made_of.cohort_source or "participants.tsv"
+    scans = set(zip(evaluated["participant_id"], evaluated["session"], strict=True))
     for path in files_near(evaluation, name):
         with suppress(NeurocontrastError):  # another file of that name
-            if set(evaluated["participant_id"]) <= set(read_text_table(path).columns.get("participant_id", ())):
+            cohort = source.read_cohort(path, images_root=images_root, check_images=False)
+            keys = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
+            rows = [row for row, key in enumerate(keys) if key in scans]
+            # Scans that `embed` left out are in the table, and not in the digest.
+            known = made_of.cohort_digest in (None, cohort.digest(), cohort.subset(rows).digest())
+            if len(rows) == len(scans) and known:
                 return path
     raise ConfigError(
-        f"participants: no '{name}' with the evaluated people is near {evaluation}. Give the table that was "
-        "embedded: participants=TABLE."
+        f"participants: no '{name}' near {evaluation} holds the evaluated scans as they were embedded. Give the table "
+        "that was embedded: participants=TABLE."
     )
 
 

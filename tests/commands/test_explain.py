@@ -255,7 +255,11 @@ def test_run_and_table_are_found_near_the_evaluation(study, tmp_path):
     moved = shutil.copytree(study.evaluation, tmp_path / "far" / "away", ignore=lambda *_: ["explanation"])
     with pytest.raises(ConfigError, match=r"no run near .* has it\. Give the run: run=RUN"):
         nc.explain(moved, config=settings)
-    with pytest.raises(ConfigError, match=r"no 'participants\.tsv' with the evaluated people is near"):
+    # Images of the same people that were not embedded, as raw heads are.
+    table = pd.read_csv(study.table, sep="\t")
+    table["path"] = [str(study.table.parent / path) for path in table["path"][::-1]]
+    table.to_csv(moved.parent / "participants.tsv", sep="\t", index=False)
+    with pytest.raises(ConfigError, match=r"no 'participants\.tsv' near .* as they were embedded"):
         nc.explain(moved, run=study.run, config=settings)
 
 

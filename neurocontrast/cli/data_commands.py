@@ -242,7 +242,8 @@ def qc(
         following: list[object] = ["qc", participants, "--out", out, "--ratings", "ratings.tsv"]
         more += ["Rate the scans in qc.html and download ratings.tsv."]
     else:
-        chosen = ["--set", "data.where.qc_rating.not=[fail]"]
+        failed = (found.table["qc_rating"] == "fail").any()  # a value that no scan has is refused
+        chosen = ["--set", "data.where.qc_rating.not=[fail]"] if failed else []
         following = ["pretrain", "--config", "small", "--participants", found.rated, *chosen, "--out", "run"]
     notes = [*notes[:20], *more]
     return Result(facts, title, notes=notes, next=following, path=found.page, exit_code=code)

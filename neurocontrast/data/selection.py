@@ -94,7 +94,7 @@ def _listed(values: list[str]) -> str:
 def _canonical(column: str, value: object) -> str:
     """Return a cell, or a value that is compared with it, as text; ``female`` of the column sex is ``F``."""
     text = text_of(value).strip()
-    if is_missing(text) or value is None or text in ("None", "<NA>"):
+    if is_missing(text):
         return "n/a"
     if column == "sex":
         sex = as_sex(text)

@@ -157,6 +157,8 @@ def test_ratings_of_the_page_become_a_column_by_which_scans_are_left_out(study, 
     with pytest.raises(DataError, match=r"(?s)line 2, sub-x: is no scan of .*line 4, \S+: is rated twice"):
         stage(table, out, ratings=ratings)
     ratings.write_text(f"{header}{names[0]}\t\tpass\n")
+    assert run(["qc", str(table), "--out", str(out), "--ratings", str(ratings), "-q"]) == 0
+    assert "not=[fail]" not in capsys.readouterr().out  # which would leave out nobody, and is refused
     with pytest.raises(ConfigError, match="holds the table of scans"):
         stage(table, table.parent, ratings=ratings)
 

@@ -190,6 +190,8 @@ def verify_weights(
             if cohort is None:
                 raise DataError(f"scan: '{files[0]}' is neither a table nor a folder of regional measures.")
             return Verification(checks, *doubts_of_measures(source, cohort))
+        if len(files) != source.n_channels:
+            raise DataError(f"scan: the encoder takes {source.n_channels} files a scan, got {len(files)}.")
         cohort = source.cohort_of([tuple(files)] if len(files) > 1 else files, Path(scratch))
         source.make_ready(cohort, SILENT)
         return Verification(checks, *doubts_of_scan(source, cohort, answer["learned_from"]))

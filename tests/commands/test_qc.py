@@ -156,7 +156,11 @@ def test_ratings_of_the_page_become_a_column_by_which_scans_are_left_out(study, 
     ratings.write_text(f"{header}sub-x\t\tfail\n{names[0]}\t\tpass\n{names[0]}\t\tfail\n")
     with pytest.raises(DataError, match=r"(?s)line 2, sub-x: is no scan of .*line 4, \S+: is rated twice"):
         stage(table, out, ratings=ratings)
-    ratings.write_text(f"{header}{names[0]}\t\tpass\n")
+    ratings = tmp_path / "ratings.csv"
+    ratings.write_text(f"participant_id;rating\n{names[0]};pass\n")
+    with pytest.raises(DataError, match="no column 'qc_rating'"):
+        stage(table, out, ratings=ratings)
+    ratings.write_text(f"participant_id;qc_rating\n{names[0]};pass\n")
     assert run(["qc", str(table), "--out", str(out), "--ratings", str(ratings), "-q"]) == 0
     assert "not=[fail]" not in capsys.readouterr().out  # which would leave out nobody, and is refused
     with pytest.raises(ConfigError, match="holds the table of scans"):

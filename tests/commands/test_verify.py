@@ -26,6 +26,8 @@ def test_a_run_verifies_and_fits_its_own_scans_but_no_others(whole, cohort, tmp_
     assert any("T1-weighted scan of your scan comes to" in doubt and "learned from" in doubt for doubt in doubts)
     with pytest.raises(DataError, match="absent"):
         neurocontrast.verify_weights(whole, scan=tmp_path / "absent.nii.gz")
+    with pytest.raises(DataError, match="scan: the encoder takes 1 files a scan, got 2"):
+        neurocontrast.verify_weights(whole, scan=[scan, scan])
 
 
 def test_the_answer_is_of_the_weights_and_of_the_preprocessing(whole, tmp_path):

@@ -82,7 +82,7 @@ def test_people_of_any_pretraining_are_refused_in_the_evaluation(tmp_path):
     read = read_embeddings(clean)
     study = plan_study(read.table, read.features, settings=EvaluationSettings(target="age"), info=read.info)
     assert [each.message for each in study.notices if each.code == "overlap_unknown"] == [
-        "Of the joined embeddings, 'a' does not say who was in pretraining."
+        "Of the joined embeddings, 'a' does not say who was in pretraining: an overlap could not be checked."
     ]
 
 

@@ -151,14 +151,14 @@ def test_check_reads_the_store_and_sums_up_its_splits(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--dataset", "cifar"], "images.dataset: must be"),
+        (["--dataset", "cifar"], "--dataset: must be"),
         (["--dataset", "cifar10"], "images.source: missing. Dataset 'cifar10' needs"),
         (["--source", "x"], "source is not used by dataset 'digits'"),
         (["--dataset", "folder", "--source", "absent"], "no file or folder 'absent'"),
         (["--dataset", "mnist", "--source", "."], "none of"),
         (["--size", "2"], "images.size"),
         (["--n-train", "100000"], "100,000 images are to be kept"),
-        (["--background", "red"], "images.background: must be"),
+        (["--background", "red"], "--background: must be"),
         (["--set", "images.validation_fraction=1.5"], "images.validation_fraction"),
         (["--set", "images.sise=4"], "Did you mean 'size'"),
     ],

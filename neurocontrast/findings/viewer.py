@@ -102,8 +102,8 @@ def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
         values = table[name]
         is_file = values.dtype.kind not in "fiub" and values.astype(str).str.contains(_FILE).any()
         if values.nunique() > 1 and not is_file:
-            known = values.round(4) if values.dtype.kind == "f" else values
-            columns[str(name)] = known.astype(object).where(values.notna(), None).tolist()
+            known = values.round(4).replace([np.inf, -np.inf], np.nan) if values.dtype.kind == "f" else values
+            columns[str(name)] = known.astype(object).where(known.notna(), None).tolist()
     return columns
 
 

@@ -186,7 +186,7 @@ def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
         raise DataError(f"cv: split {number} must be a pair of training and test rows ({error}).") from error
     train, test = (np.flatnonzero(rows) if rows.dtype == bool else rows for rows in (train, test))
     for name, rows in (("training", train), ("test", test)):
-        known = rows.dtype.kind in "iu" and np.isin(rows, np.arange(n_rows)).all()
+        known = rows.ndim == 1 and rows.dtype.kind in "iu" and np.isin(rows, np.arange(n_rows)).all()
         if not known or not 0 < len(np.unique(rows)) == rows.size:
             raise DataError(
                 f"cv: the {name} rows of split {number} must be different whole numbers from 0 to {n_rows - 1}, "

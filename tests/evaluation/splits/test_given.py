@@ -107,6 +107,8 @@ def test_a_splitter_that_parts_the_sessions_of_a_subject_is_refused(sessions):
             "test rows of split 1 must be different whole numbers from 0 to 59",
         ),
         ([([0, 0], [2]), ([0, 1], [3])], DataError, "training rows of split 0 must be different"),
+        ([([0, 1], 2), ([0, 1], [3])], DataError, "test rows of split 0 must be"),
+        ([([[0], [1]], [2]), ([0, 1], [3])], DataError, "training rows of split 0 must be"),
         ([([0, 1], [2])], DataError, "at least two splits are needed"),
         ([(0, 1, 2)], DataError, "split 0 must be a pair"),
     ],

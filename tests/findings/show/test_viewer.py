@@ -83,3 +83,8 @@ def test_the_command_warns_that_the_map_is_not_to_be_shared(evaluated, tmp_path,
     assert run_cli(["report", str(evaluated), "--map", "--no-figures"]) == 0
     assert (evaluated / "map.html").is_file()
     assert "Do not share it" in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_infinite_value_is_a_missing_one_since_json_has_none():
+    table = pd.DataFrame({"volume": [1.0, np.inf, 2.0]})
+    assert viewer._columns(table) == {"volume": [1.0, None, 2.0]}

@@ -236,7 +236,7 @@ def qc(
     facts = {"n_scans": len(found.table), "n_flagged": len(flagged), "flagged": flagged["participant_id"].tolist()}
     notes = [f"{name}: {flags}" for name, flags in zip(flagged["participant_id"], flagged["flags"], strict=True)]
     more = [f"… and {len(notes) - 20} more"] if len(notes) > 20 else []
-    title = f"{len(flagged)} of {len(found.table)} scans are flagged."
+    title = f"Flagged: {len(flagged)} of {len(found.table)} scans."
     code = 1 if found.n_unreadable else 0
     if found.rated is None:
         following: list[object] = ["qc", participants, "--out", out, "--ratings", "ratings.tsv"]

@@ -81,7 +81,7 @@ class CheckReport:
             parts.append("Nothing was found that could identify a patient.")
         if self.good is not None:
             n_bad = len({problem.line for problem in self.problems.found})
-            parts.append(f"{self.good}: the {self.n_scans - n_bad} rows without a problem; {n_bad} were left out.")
+            parts.append(f"{self.good}: the {self.n_scans - n_bad} rows without a problem; left out: {n_bad}.")
         return "\n\n".join(parts)
 
 

@@ -169,6 +169,8 @@ def verify_weights(
         For a scan that cannot be read.
     """
     folder = Path(load(str(weights)) if str(weights) in names() else weights)
+    if not folder.is_dir():
+        raise ConfigError(f"weights: '{weights}' is no run directory, and these weights ship: {one_of(names())}.")
     network, contract = load_encoder(folder)
     answer = read_answer(folder)
     source = brains_of_run(folder, contract, DataSettings(), what="weights verify is for brains")

@@ -222,7 +222,8 @@ def _find(path: Path) -> Path:
         if (folder / _DESCRIPTION).is_file():
             return folder
     if not (path / FILE).is_file():
-        raise CheckpointError(f"{path}: there is no probe. Give an evaluation directory, or its folder '{FOLDER}'.")
+        what = "probe" if path.is_dir() else "such folder"
+        raise CheckpointError(f"{path}: there is no {what}. Give an evaluation directory, or its folder '{FOLDER}'.")
     try:
         why = read_evaluation(path).probe.why_not_stored
     except DataError:

@@ -87,6 +87,8 @@ class Kernel(nn.Module):
 
 def column_of(metadata: Metadata | None, name: str, *, needed_by: str, words: bool = False) -> Tensor:
     """Return a column of one or two dimensions, or refuse metadata without it; with `words`, words become codes."""
+    if metadata is not None and not hasattr(metadata, "keys"):
+        raise DataError(f"metadata must be columns by name, as in {{'{name}': values}}, got {type(metadata).__name__}.")
     if metadata is None or name not in metadata:
         given = "metadata was not given" if metadata is None else f"it has {one_of(metadata) or 'none'}"
         near = suggestion(name, metadata or ())

@@ -48,7 +48,7 @@ _MOST_SCANS = 200
 _SLACK = 0.1
 """Part of a value by which the training range is widened before a scan is called unlike."""
 _MOST_DEVIATIONS = 5.0
-_NAMES = {"t1": "T1-weighted scan", "gm": "grey matter", "wm": "white matter", "csf": "fluid"}
+_NAMES = {"t1": "what is not background", "gm": "grey matter", "wm": "white matter", "csf": "fluid"}
 
 
 def phantom_of(source: Brains) -> Any:
@@ -183,7 +183,7 @@ def doubts_of_scan(
     ):
         words = _NAMES.get(name, name)
         texts = {
-            "litres": (f"{words} of your scan comes to {{:.2g}} L", "another segmentation, brain extraction or unit?"),
+            "litres": (f"{words} in your scan: {{:.2g}} L", "another segmentation, brain extraction or unit?"),
             "bright": (f"bright voxels (99th percentile) of {words} are {{:.3g}}", "another contrast or scaling?"),
         }
         for key, (text, guess) in texts.items():

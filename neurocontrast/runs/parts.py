@@ -32,7 +32,16 @@ from neurocontrast.runs.folder import (
     start_run,
 )
 from neurocontrast.runs.initial import InitialWeights, start_from
-from neurocontrast.runs.skipping import NONE, SKIPPED, check_same, leave_out, read_skipped, without, write_skipped
+from neurocontrast.runs.skipping import (
+    NONE,
+    SKIPPED,
+    check_same,
+    leave_out,
+    make_ready,
+    read_skipped,
+    without,
+    write_skipped,
+)
 from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_centre, fit_components
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
@@ -184,7 +193,7 @@ def open_run(
     cohort = parts.cohort
     earlier = None if is_new else read_preprocessing(folder, parts.source)
     parts = parts.with_source(earlier or parts.source.fitted(cohort, parts.data.training_rows, progress))
-    parts.source.make_ready(cohort, progress)
+    make_ready(parts.source, cohort, progress)
     if settings.training.probe_every and not len(parts.data.validation_rows):
         progress.warning(
             "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no scans to score it on."

@@ -8,13 +8,13 @@ from pathlib import Path
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.sources import AnySource
+from neurocontrast.data.sources import AnySource, BrainVolumes
 from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.files import write_table
 from neurocontrast.progress import Progress
 from neurocontrast.tables import read_table
 
-__all__ = ["NONE", "SKIPPED", "check_same", "leave_out", "read_skipped", "without", "write_skipped"]
+__all__ = ["NONE", "SKIPPED", "check_same", "leave_out", "make_ready", "read_skipped", "without", "write_skipped"]
 
 SKIPPED = "skipped.tsv"
 """Table of a run with the scans that were left out, where there are any: ``scan`` and ``reason``."""
@@ -28,13 +28,23 @@ def without(cohort: Cohort, names: Collection[str]) -> Cohort:
     return cohort.subset([row for row, name in enumerate(cohort.names()) if name not in names])
 
 
+def make_ready(source: AnySource, cohort: Cohort, progress: Progress) -> None:
+    """Prepare the scans of a cohort; where some cannot be used, the error says how to leave them out."""
+    try:
+        source.make_ready(cohort, progress)
+    except DataError as error:
+        if not isinstance(source, BrainVolumes) or type(error) is not DataError or len(cohort) == 1:
+            raise
+        raise DataError(f"{error}\nTo leave such scans out, set data.skip_unreadable=true (--skip).") from error
+
+
 def leave_out(source: AnySource, cohort: Cohort, progress: Progress) -> tuple[Cohort, pd.DataFrame]:
     """Prepare the scans of a cohort; return those that can be used, and a table of the others, to be written.
 
     Without ``data.skip_unreadable`` scans that cannot be used are one `DataError`, and the table is empty.
     """
     if not source.skips:
-        source.make_ready(cohort, progress)
+        make_ready(source, cohort, progress)
         return cohort, NONE
     failures, names = source.failures(cohort, progress), cohort.names()
     rows = [(names[row], " ".join(reason.split())) for row, reason in failures.items()]

@@ -61,7 +61,7 @@ def test_rows_without_a_problem_become_a_table_elsewhere(table, tmp_path, capsys
     table.write_text(table.read_text().replace("\t34\t", "\t-34\t").replace("\t33\t", "\t89+\t"))
     good = tmp_path / "mended" / "good.tsv"
     assert run(["check", str(table), "--write-good", str(good), "--set", "data.n_workers=1", "-q"]) == 0
-    assert "the 4 rows without a problem; 2 were left out" in capsys.readouterr().out
+    assert "the 4 rows without a problem; left out: 2." in capsys.readouterr().out
     assert good.read_text().splitlines()[3] == "s3\t../3.nii.gz\t89+\tF\tB\tc"
     assert list(read_cohort(good).table["participant_id"]) == ["s0", "s2", "s3", "s5"]
     assert check(good, n_workers=0).passed

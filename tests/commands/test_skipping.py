@@ -28,6 +28,10 @@ def test_a_run_without_two_scans_is_that_of_a_table_without_them(settings, cohor
     participants, names = damaged
     with pytest.raises(DataError, match="absent"):
         neurocontrast.pretrain(settings(f"data.participants={participants}"), out=tmp_path / "refused")
+    halved = pd.read_csv(participants, sep="\t", dtype=str).drop(index=3)
+    halved.to_csv(tmp_path / "halved.tsv", sep="\t", index=False)
+    with pytest.raises(DataError, match=r"half[^\n]*\n[^\n]*set data.skip_unreadable=true"):
+        neurocontrast.pretrain(settings(f"data.participants={tmp_path / 'halved.tsv'}"), out=tmp_path / "refused")
     without = pd.read_csv(participants, sep="\t", dtype=str)
     without[~without["participant_id"].isin(names)].to_csv(tmp_path / "without.tsv", sep="\t", index=False)
     shorter = neurocontrast.pretrain(

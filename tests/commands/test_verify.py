@@ -23,7 +23,7 @@ def test_a_run_verifies_and_fits_its_own_scans_but_no_others(whole, cohort, tmp_
     voxels[: voxels.shape[0] // 2] = voxels.flat[0]
     nib.save(nib.Nifti1Image(voxels, image.affine), tmp_path / "half.nii.gz")
     doubts = neurocontrast.verify_weights(whole, scan=tmp_path / "half.nii.gz").doubts
-    assert any("T1-weighted scan of your scan comes to" in doubt and "learned from" in doubt for doubt in doubts)
+    assert any("what is not background in your scan: " in doubt and "learned from" in doubt for doubt in doubts)
     with pytest.raises(DataError, match="absent"):
         neurocontrast.verify_weights(whole, scan=tmp_path / "absent.nii.gz")
     with pytest.raises(DataError, match="scan: the encoder takes 1 files a scan, got 2"):

@@ -137,6 +137,9 @@ def _lines(error: ValidationError, model: type[BaseModel]) -> list[str]:
             allowed = "" if tuple(keys) in offered else f" Allowed keys: {one_of(keys)}."
             lines[f"{where}: unknown key.{near}{allowed}"] = None
             offered.add(tuple(keys))
+        elif each["type"] == "missing" and isinstance(each["loc"][-1], int):  # of a list with a fixed length
+            key = ".".join(map(str, each["loc"][:-1]))
+            lines[f"{key}: more values are needed, found {_shown(each['input'])}."] = None
         elif each["type"] != "too_short" or each["loc"] not in above:  # a list whose items are wrong counts as empty
             lines[f"{where}: {_rule(each)}"] = None
     return list(lines)

@@ -135,6 +135,7 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path, text, message):
             "data: must be a section with the key 'kind', which is one of 'volumes', 'images', 'measures', found 5",
         ),
         ("data.shape=[1,2]", "data.shape.0: must be greater than or equal to 8, found 1."),
+        ("data.shape=[32,36]", "data.shape: more values are needed, found [32, 36]."),
         ("data.shape=32", "data.shape: must be a list, found 32."),
         ("augment.blur.sigma_voxels=[1,0.5]", "augment.blur.sigma_voxels: a range is [lowest, highest]."),
         ("encoder.name=resnt18", "'lenet5' or 'mlp', found 'resnt18'. Did you mean 'resnet18'?"),

@@ -105,9 +105,11 @@ class Objective(Configurable, nn.Module):
         if isinstance(learnt, Tensor):
             if learnt.numel() != 1:
                 raise ConfigError(f"temperature must be one number, got a tensor of shape {tuple(learnt.shape)}.")
+            if learnt.requires_grad and not isinstance(learnt, nn.Parameter):
+                raise ConfigError("temperature: a tensor that learns must be a torch.nn.Parameter, or 'learnable'.")
             keywords["temperature"] = float(learnt.detach())
         self.configure(*arguments, **keywords)
-        if isinstance(learnt, Tensor):
+        if isinstance(learnt, nn.Parameter):
             del self.temperature
             self.temperature = learnt
         elif learnt == _LEARNABLE:

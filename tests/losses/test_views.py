@@ -174,6 +174,9 @@ def test_a_temperature_of_several_numbers_or_none_is_refused():
     for wrong in (torch.ones(2), torch.tensor(-1.0), torch.tensor(torch.nan)):
         with pytest.raises(ConfigError, match="temperature must be"):
             losses.NTXent(temperature=torch.nn.Parameter(wrong))
+    with pytest.raises(ConfigError, match=r"must be a torch\.nn\.Parameter"):
+        losses.NTXent(temperature=torch.tensor(0.1, requires_grad=True))
+    assert losses.NTXent(temperature=torch.tensor(0.5)).tau == 0.5
 
 
 def test_no_digit_is_lost_near_zero():

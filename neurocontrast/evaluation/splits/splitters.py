@@ -337,11 +337,12 @@ def check_class_sizes(target: Target, subjects: npt.ArrayLike, n_folds: int) -> 
     short = {name: n for name, n in counts.items() if n < n_folds or n - -(-n // n_folds) < 2}
     if short:
         n = min(counts.values())
-        hint = f"Set n_folds={n} (--n-folds {n})" if 3 <= n < n_folds else "Evaluate more subjects"
+        hint = f"Set n_folds={n}" if 3 <= n < n_folds else "Evaluate more subjects"
+        hint += ", or leave a class out with where" if len(counts) > 2 else ""
         few = ", ".join(f"'{name}' has {n}" for name, n in short.items())
         raise ConfigError(
             f"n_folds: every class of '{target.name}' needs at least as many subjects as the {n_folds} folds, and two "
-            f"in every training fold; {few}. {hint}, or leave a class out with where."
+            f"in every training fold; {few}. {hint}."
         )
 
 

@@ -78,7 +78,9 @@ def test_the_distributions_hold_the_package_and_a_page_whose_links_lead_somewher
         names = archive.namelist()
         about = message_from_bytes(archive.read(next(name for name in names if name.endswith("/METADATA"))))
     assert {name.split("/")[0].split("-")[0] for name in names} == {"neurocontrast"}
-    assert not any(name.endswith((".nii.gz", ".tsv")) for name in names)
+    known = "neurocontrast/weights/brain-maps-lda/answer/"
+    scans = {name for name in names if name.endswith((".nii.gz", ".tsv"))}
+    assert scans == {f"{known}{tissue}.nii.gz" for tissue in ("gm", "wm", "csf")}, "maps of one person, under CC0"
     with tarfile.open(source) as archive:
         assert {"tests", "sample"}.isdisjoint(Path(name).parts[1] for name in archive.getnames()[1:])
     (repository,) = [url.split(", ")[1] for url in about.get_all("Project-URL") if url.startswith("Repository, ")]

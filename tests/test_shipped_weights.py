@@ -34,7 +34,7 @@ def test_this_installation_gives_the_stated_answer_and_scans_are_compared_in_wor
     said = capsys.readouterr().out
     assert said.count("PASS") == 3
     assert "DOUBT" not in said
-    assert "grey matter of your scan comes to 0." in said
+    assert "grey matter in your scan: 0." in said
     swapped = neurocontrast.verify_weights(NAME, scan=[maps[1], maps[2], people["path"][3]])
     assert swapped.passed
     assert any(doubt.startswith("fluid of your scan comes to") for doubt in swapped.doubts)

@@ -37,7 +37,7 @@ def test_this_installation_gives_the_stated_answer_and_scans_are_compared_in_wor
     assert "grey matter in your scan: 0." in said
     swapped = neurocontrast.verify_weights(NAME, scan=[maps[1], maps[2], people["path"][3]])
     assert swapped.passed
-    assert any(doubt.startswith("fluid of your scan comes to") for doubt in swapped.doubts)
+    assert any(doubt.startswith("fluid in your scan: ") for doubt in swapped.doubts)
 
 
 @pytest.mark.parametrize(("key", "wrong"), [("features", [8.4]), ("predictions", {"age": 50.0}), ("features", [])])

@@ -134,7 +134,7 @@ def texts_of(
         Percentile of training scans' distances beyond which a scan is outside.
     """
     found = {} if evaluation is None else evaluation.metrics
-    metrics = {name: each.mean if each.pooled is None else each.pooled for name, each in found.items()}
+    metrics = {name: each.value for name, each in found.items()}
     steps = list(samples.steps)
     # Half precision is what the encoder was trained on, where the run's cache had it.
     if contract.get("cache_dtype", "float32") == "float16":

@@ -206,7 +206,7 @@ def evaluation_result(folder: Path) -> Result:
     read = result.record
     metric = next(iter(read.metrics), "")
     found: dict[str, dict[str, Any]] = {
-        name: {"value": each.mean if each.pooled is None else each.pooled, "interval": each.interval}
+        name: {"value": each.value, "interval": each.interval}
         for name, metrics in result.models.items()
         if (each := metrics.get(metric)) is not None
     }

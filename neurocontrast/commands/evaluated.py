@@ -58,7 +58,7 @@ class EvaluationResult(os.PathLike[str]):
         if name.startswith("_") or name in ("folder", "record"):
             raise AttributeError(name)
         if name in self.record.metrics:
-            return _value(self.record.metrics[name])
+            return self.record.metrics[name].value
         if hasattr(self.folder, name):
             return getattr(self.folder, name)
         raise AttributeError(f"an evaluation has no attribute '{name}'; its metrics: {one_of(self.record.metrics)}.")
@@ -82,7 +82,7 @@ class EvaluationResult(os.PathLike[str]):
         for model, metrics in self.models.items():
             for name, metric in metrics.items():
                 low, high = metric.interval or (None, None)
-                row = {"model": model, "metric": name, "value": _value(metric), "low": low, "high": high}
+                row = {"model": model, "metric": name, "value": metric.value, "low": low, "high": high}
                 rows.append({**row, "mean": metric.mean, "sd": metric.sd})
         return pd.DataFrame(rows)
 
@@ -102,7 +102,3 @@ class EvaluationResult(os.PathLike[str]):
         return (
             f"<p><b>{title}</b></p>{self.table.to_html(index=False, float_format='{:.3f}'.format, na_rep='–')}{notes}"
         )
-
-
-def _value(metric: Metric) -> float | None:
-    return metric.mean if metric.pooled is None else metric.pooled

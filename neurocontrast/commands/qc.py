@@ -16,7 +16,7 @@ from PIL import Image
 from threadpoolctl import threadpool_limits
 
 from neurocontrast.data.cohort import Cohort, read_cohort
-from neurocontrast.data.columns import no_column
+from neurocontrast.data.columns import matching_columns
 from neurocontrast.data.listing import read_sheet, read_text_table, write_rows
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.problems import Problems, shown
@@ -127,17 +127,16 @@ def qc(
 def _ratings_of(cohort: Cohort, ratings: str | Path) -> list[str]:
     """Return the rating of each scan, n/a for one without; refuse ratings of scans that the table does not have."""
     sheet, needed = read_sheet(Path(ratings)), ("participant_id", "qc_rating")
-    for column in needed:
-        if column not in sheet.columns:
-            raise DataError(no_column(sheet.source.name, column, sheet.columns))
+    matching_columns(needed, list(sheet.columns), where=sheet.source.name)
     people, rated = (sheet.columns[column] for column in needed)
     sessions = sheet.columns.get("session", [""] * len(people))
     problems = Problems(sheet.source.name)
     scans = list(zip(cohort.table["participant_id"], cohort.table["session"], strict=True))
+    known = set(scans)
     found: dict[tuple[str, str], str] = {}
     for line, name, session, rating in zip(sheet.lines, people, sessions, rated, strict=True):
         scan = name, "" if session == "n/a" else session
-        if scan not in scans or scan in found:
+        if scan not in known or scan in found:
             why = "is rated twice" if scan in found else f"is no scan of {cohort.source.name}"
             problems.add(why, line=line, name=" ".join(scan).strip())
         found[scan] = rating or "n/a"

@@ -94,6 +94,11 @@ class Metric(Section):
     n_folds_defined: StrictInt | None = None
     reason: str | None = None
 
+    @property
+    def value(self) -> float | None:
+        """The value of all predictions together, or the mean over folds of a metric that has none."""
+        return self.mean if self.pooled is None else self.pooled
+
 
 class Increment(Section):
     """A metric of the embedding minus that of another model."""

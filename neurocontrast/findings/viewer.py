@@ -6,7 +6,6 @@ import base64
 import io
 from typing import Any
 
-import jinja2
 import nibabel as nib
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from neurocontrast.embedding.table import Embeddings, read_embeddings
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import digest_of_file, files_near
 from neurocontrast.findings.folder import EvaluationFolder
+from neurocontrast.page.blocks import html_templates
 from neurocontrast.page.style import PALETTE, thin_rows
 from neurocontrast.progress import SILENT, Progress
 
@@ -50,7 +50,8 @@ def render_viewer(files: EvaluationFolder, *, progress: Progress = SILENT) -> st
     table = thin_rows(read.table.assign(row=np.arange(len(read.table))))
     maps = _project(read.features[table["row"].to_numpy()])
     slices = _slices(table, progress)
-    return _TEMPLATE.render(
+    template = html_templates("neurocontrast.findings").get_template("viewer.html.j2")
+    return template.render(
         title=files.target,
         simulated=files.summary.simulated,
         n=len(table),
@@ -142,12 +143,3 @@ def _picture(path: str) -> str:
     buffer = io.BytesIO()
     strip.save(buffer, format="JPEG", quality=75)
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
-
-
-_TEMPLATE = jinja2.Environment(
-    loader=jinja2.PackageLoader("neurocontrast.findings", "templates"),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-).get_template("viewer.html.j2")

@@ -37,7 +37,7 @@ FEWEST = 8
 """Smallest number of samples whose views are the anchors of a block."""
 
 EMPTY = -1e30
-"""The logarithm of a sum over nothing: a finite stand-in for −∞, which would give NaN gradients."""
+"""The logarithm of a sum over nothing: a finite number in place of −∞, which would give NaN gradients."""
 
 _ALL = slice(None)
 

@@ -195,6 +195,21 @@ class Citations:
         return [(number, text) for text, number in self._numbers.items()]
 
 
+def html_templates(package: str, **options: Any) -> jinja2.Environment:
+    """Return the templates of a package for pages: values are escaped, and a name that is not given is an error.
+
+    `options` are further ones of Jinja's environment.
+    """
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader(package, "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        **options,
+    )
+
+
 def render(
     sections: Sequence[Section],
     *,
@@ -221,13 +236,8 @@ def render(
     script : str, optional
         Name of a script among the templates; the page allows no other.
     """
-    templates = jinja2.Environment(
-        loader=jinja2.PackageLoader("neurocontrast.page", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: bare_text(value) if type(value) is str else value,
+    templates = html_templates(
+        "neurocontrast.page", finalize=lambda value: bare_text(value) if type(value) is str else value
     )
     # The style sheet and the script of this package are the only things on the page that are not escaped.
     own = resources.files("neurocontrast.page").joinpath("templates")

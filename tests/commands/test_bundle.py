@@ -361,10 +361,6 @@ def test_a_bundle_of_measures_predicts_from_their_tables(measured, tmp_path):
     np.testing.assert_allclose(np.stack(found["features"]), features, atol=1e-5 * np.abs(features).max())
 
 
-def known_to(run: Path) -> list[str]:
-    return json.loads((run / "encoder.json").read_text())["preprocessing"]["columns"]
-
-
 def test_the_card_of_a_bundle_of_measures_speaks_of_measures(measured, tmp_path):
     run, _, evaluation = measured
     bundle = nc.bundle(run, evaluation, out=tmp_path / "bundle")
@@ -374,7 +370,8 @@ def test_the_card_of_a_bundle_of_measures_speaks_of_measures(measured, tmp_path)
     for text in (card, about):
         assert not any(word in text.lower() for word in ("voxel", "brain mri", "skull", "nifti", "an image"))
     assert json.loads(about)["task"] == "sex from regional measures of the brain"
-    assert json.loads(about)["network_data_format"]["inputs"]["image"]["num_channels"] == len(known_to(run))
+    known = json.loads((run / "encoder.json").read_text())["preprocessing"]["columns"]
+    assert json.loads(about)["network_data_format"]["inputs"]["image"]["num_channels"] == len(known)
 
 
 def test_bad_rows_of_measures_stop_no_other(measured, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from neurocontrast.commands.report import report
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.progress import SILENT
 from tests.findings.show.evaluation_folders import make_binary
 
 
@@ -21,7 +22,7 @@ def folder(evaluation, tmp_path) -> Path:
     return shutil.copytree(evaluation, tmp_path / "evaluation")
 
 
-class Recorder:
+class Recorder(type(SILENT)):
     def __init__(self):
         self.done = {}
 
@@ -40,12 +41,6 @@ class Recorder:
                 recorder.done[description][0] += n
 
         return Task()
-
-    def message(self, text):
-        pass
-
-    def warning(self, text):
-        pass
 
 
 def test_writes_beside_the_evaluation_and_replaces_an_older_report(folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,10 +15,13 @@ from rich.text import Text
 
 from neurocontrast.progress import SILENT, Progress, Task
 
-__all__ = ["as_progress", "console_progress"]
+__all__ = ["as_progress", "console_progress", "sign_of_life"]
 
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_OF_SILENCE = 5.0
 _SECONDS_OF_SPEED = 3600.0
+_HAS_SHOWN = threading.Event()
+"""Set once this process has shown any progress."""
 
 
 def as_progress(given: Progress | bool) -> Progress:
@@ -33,6 +37,23 @@ def console_progress(*, quiet: bool = False) -> Progress:
     return _Bars(console) if console.is_terminal else _Lines(console)
 
 
+@contextmanager
+def sign_of_life() -> Iterator[None]:
+    """Write a line on standard error if nothing else was shown within five seconds, for instance during imports."""
+
+    def speak() -> None:
+        if not _HAS_SHOWN.is_set():
+            Console(stderr=True, highlight=False).print("Working …")
+
+    timer = threading.Timer(_SECONDS_OF_SILENCE, speak)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _shown(figures: Mapping[str, float | str]) -> str:
     texts = {name: value if isinstance(value, str) else f"{value:.4g}" for name, value in figures.items()}
     return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items())
@@ -43,9 +64,11 @@ class _Messages:
         self._console = console
 
     def message(self, text: str) -> None:
+        _HAS_SHOWN.set()
         self._console.print(text, markup=False, soft_wrap=True)
 
     def warning(self, text: str) -> None:
+        _HAS_SHOWN.set()
         self._console.print(Text("warning: ", style="bold yellow") + Text(text), soft_wrap=True)
 
 
@@ -86,6 +109,7 @@ class _Bars(_Messages):
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
+        _HAS_SHOWN.set()
         is_outer = not self._display.tasks
         task = _BarTask(self._display, description, total, unit)
         if is_outer:
@@ -115,9 +139,10 @@ class _Lines(_Messages):
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
-        if not self._has_begun:
+        _HAS_SHOWN.set()
+        if not self._has_begun and total != 0:
             self._console.print(f"{description} …", markup=False, soft_wrap=True)
-        self._has_begun = True
+            self._has_begun = True
         task = _LineTask(self._console, description, total, unit)
         yield task
         task.finish()
@@ -126,7 +151,7 @@ class _Lines(_Messages):
 class _LineTask:
     def __init__(self, console: Console, description: str, total: int | None, unit: str) -> None:
         self._console, self._description, self._total, self._unit = console, description, total, unit
-        self._done, self._last_done, self._start = 0, -1, time.monotonic()
+        self._done, self._last_done, self._start = 0, 0 if total == 0 else -1, time.monotonic()
         self._last_line = self._start
         self._figures: dict[str, float | str] = {}
 

@@ -32,6 +32,7 @@ __all__ = [
     "digest_of_file",
     "files_near",
     "files_of",
+    "relative_path",
     "sweep",
     "sweep_files",
     "write_json",
@@ -60,6 +61,12 @@ def files_near(place: Path, name: str) -> Iterator[Path]:
     for folder in dict.fromkeys([*place.resolve().parents[:2], Path.cwd()]):
         for above in ("", "*/", "*/*/"):
             yield from sorted(folder.glob(f"{above}{escape(name)}"))
+
+
+def relative_path(path: Path, start: Path) -> Path:
+    """Return an absolute path relative to a folder; as given where ``..`` would leave a linked folder elsewhere."""
+    relative = Path(os.path.relpath(path, start))
+    return relative if os.path.realpath(start / relative) == os.path.realpath(path) else path
 
 
 @contextlib.contextmanager
@@ -121,7 +128,8 @@ def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str
     """
     sweep(folder)
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise ConfigError(f"out: '{folder}' must be a folder, and is something else. Give another path.")
+        what_it_is = f"a link to {folder.readlink()}" if folder.is_symlink() else "a file"
+        raise ConfigError(f"out: '{folder}' is {what_it_is}, and must be a folder itself. Give another path.")
     check_writable(folder)
     if not folder.is_dir() or not any(folder.iterdir()):
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +14,9 @@ import typer
 from typer.models import OptionInfo
 
 from neurocontrast.cli.output import Result, show_result
-from neurocontrast.display import console_progress
+from neurocontrast.display import console_progress, sign_of_life
 from neurocontrast.exceptions import NeurocontrastError
+from neurocontrast.parallel.devices import launched
 
 if TYPE_CHECKING:
     from neurocontrast.config import Config
@@ -125,7 +127,8 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
     def run(**options: Any) -> None:
         given = kind(**{name: options.pop(name) for name in shared})
         try:
-            result = function(given, **options)
+            with nullcontext() if given.quiet or launched().rank else sign_of_life():
+                result = function(given, **options)
         except NeurocontrastError as error:
             error.args = (in_flags(str(error), own | shared, _SECTIONS.get(function.__name__, "")), *error.args[1:])
             raise

@@ -39,11 +39,9 @@ from neurocontrast.transforms.grids import Grid
 
 __all__ = ["explain"]
 
-_MAP, _RANKING, _DESCRIPTION = "saliency.nii.gz", "regions.tsv", "explain.json"
-_SURFACE = "surface.png"
+_MAP, _RANKING, _SURFACE, _DESCRIPTION = "saliency.nii.gz", "regions.tsv", "surface.png", "explain.json"
 _N_RESAMPLES, _N_TOP = 1000, 10
 _PEAKS_APART_MM = 20.0
-_MNI_CODE, _ALIGNED_CODE = 4, 2
 
 
 class _Readout(NamedTuple):
@@ -127,8 +125,10 @@ def explain(
     source = brains_of_run(run, contract, settings.data, what="explain maps where in a brain an encoder looks")
     _check_encoder(probe, contract, run, progress)
     evaluated, chosen_by = _read_evaluated(evaluation), settings.explanation
-    table = _find_table(evaluation, evaluated, source, images_root) if participants is None else participants
-    given = source.read_cohort(table, images_root=images_root)
+    if participants is None:
+        given = _find_cohort(evaluation, evaluated, source, images_root)
+    else:
+        given = source.read_cohort(participants, images_root=images_root)
     chosen_by = _for_measures(chosen_by, len(evaluated)) if isinstance(source, RegionalMeasures) else chosen_by
     cohort, truths = _choose(given, evaluated, probe, chosen_by)
     source.make_ready(cohort, progress)
@@ -157,8 +157,8 @@ def _find_run(evaluation: Path, probe: FittedProbe) -> Path:
     raise ConfigError(f"run: {what} made the embeddings, and no run near {evaluation} has it. Give the run: run=RUN.")
 
 
-def _find_table(evaluation: Path, evaluated: pd.DataFrame, source: Brains, images_root: Any) -> Path:
-    """Return the table near an evaluation that has the recorded name and digest, not a table of the same people."""
+def _find_cohort(evaluation: Path, evaluated: pd.DataFrame, source: Brains, images_root: Any) -> Cohort:
+    """Return the scans of the table near an evaluation that has the recorded name and digest, not of any such table."""
     made_of = read_evaluation(evaluation).embeddings
     name = made_of.cohort_source or "participants.tsv"
     scans = set(zip(evaluated["participant_id"], evaluated["session"], strict=True))
@@ -170,7 +170,7 @@ def _find_table(evaluation: Path, evaluated: pd.DataFrame, source: Brains, image
             # Scans that `embed` left out are in the table, and not in the digest.
             known = made_of.cohort_digest in (None, cohort.digest(), cohort.subset(rows).digest())
             if len(rows) == len(scans) and known:
-                return path
+                return cohort
     raise ConfigError(
         f"participants: no '{name}' near {evaluation} holds the evaluated scans as they were embedded. Give the table "
         "that was embedded: participants=TABLE."
@@ -250,7 +250,7 @@ def _explain_scans(
 
     def save(folder: Path) -> None:
         # A header of its own: those of scans can name people.
-        image, code = nib.Nifti1Image(share, grid.affine), _MNI_CODE if grid.is_mni else _ALIGNED_CODE
+        image, code = nib.Nifti1Image(share, grid.affine), "mni" if grid.is_mni else "aligned"
         image.set_sform(grid.affine, code=code)
         image.set_qform(grid.affine, code=code)
         image.header.set_xyzt_units("mm")

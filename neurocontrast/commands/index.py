@@ -13,7 +13,7 @@ import pandas as pd
 from neurocontrast.data.indexing import Index, SiteFrom, index_scans
 from neurocontrast.data.measures.reading import BESIDE, rows_of
 from neurocontrast.exceptions import ConfigError, DataError, printable
-from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
+from neurocontrast.files import check_writable, digest_of_file, relative_path, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
@@ -52,8 +52,8 @@ def index(
     layout : str, default="auto"
         ``bids``, ``fmriprep``, ``cat12``, ``freesurfer``, ``caps``, ``openbhb``, ``brainprep`` or ``ixi``;
         ``measures`` for people with regional measures, whose images are not wanted;
-        ``auto`` is the only one whose images are there (FreeSurfer's give way to another layout's), or ``measures``
-        where no images are.
+        ``auto`` is the only one whose images are there (raw images come before those of derivatives, and
+        FreeSurfer's last), or ``measures`` where no images are.
     phenotypes : sequence of path
         Further tables of people: ``.tsv``, ``.csv`` or ``.xlsx``.
     id_column : str, optional
@@ -99,7 +99,7 @@ def index(
     )
     given = [Path(path).expanduser().absolute() for path in phenotypes]
     _check_not_read(target, [*given, *(folder / name for name in found.tables)])
-    table, base = found.table.loc[:, (found.table != "").any()].copy(), _seen_from(target.parent, folder)
+    table, base = found.table.loc[:, (found.table != "").any()].copy(), relative_path(folder, target.parent)
     for name in table.columns.intersection(["path", "mask_path", "gm", "wm", "csf"]):
         table[name] = [(base / path).as_posix() if path else "" for path in table[name]]
     measured = _measures_of(found, beside)
@@ -179,12 +179,3 @@ def _problem_of_header(path: Path) -> str:
     except DataError as error:
         return str(error).removeprefix(f"{path}: ")
     return ""
-
-
-def _seen_from(start: Path, folder: Path) -> Path:
-    """Return a folder relative to another; absolute on another drive, or where ``..`` would leave a link elsewhere."""
-    try:
-        relative = os.path.relpath(folder, start)
-    except ValueError:
-        return folder
-    return Path(relative) if os.path.realpath(start / relative) == os.path.realpath(folder) else folder

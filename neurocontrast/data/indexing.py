@@ -136,12 +136,19 @@ def _scans(
 ) -> tuple[str, list[FoundScan], list[str]]:
     """Return the only layout that is there with its scans: images, or regional measures where no images are.
 
-    FreeSurfer's images give way to those of one other layout, which they were made from; a note says so.
+    Raw images of a BIDS tree come before those of its derivatives, and those of one other layout before FreeSurfer's;
+    notes say so.
     """
+    others = [name for name in found if name != "freesurfer"]
+    first = "bids" if "bids" in found else others[0] if len(others) == 1 else None
     notes = []
-    if len(found) == 2 and (left := found.get("freesurfer")):
-        found = {name: scans for name, scans in found.items() if name != "freesurfer"}
-        notes = [f"{len(left)} images of FreeSurfer are left out; --layout freesurfer takes them instead."]
+    if first is not None:
+        notes = [
+            f"{len(scans)} images of the layout {name} are left out; --layout {name} takes them instead."
+            for name, scans in found.items()
+            if name != first
+        ]
+        found = {first: found[first]}
     if len(found) == 1:
         return *next(iter(found.items())), notes
     if found:

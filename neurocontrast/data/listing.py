@@ -14,7 +14,7 @@ import pandas as pd
 from neurocontrast.data.columns import text_of
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, suggestion
-from neurocontrast.files import write_table
+from neurocontrast.files import relative_path, write_table
 from neurocontrast.reading import read_bytes
 from neurocontrast.tables import read_parquet, read_workbook
 
@@ -131,7 +131,7 @@ def _seen_from(start: Path, root: Path, cell: str) -> str:
     """Return a cell, and a relative path of a file as it is from another folder."""
     path, number, image = cell.partition("#")
     is_path = "." in path and not Path(path).is_absolute() and (root / path).is_file()
-    return f"{os.path.relpath(root / path, start)}{number}{image}" if is_path else cell
+    return f"{relative_path((root / path).absolute(), start)}{number}{image}" if is_path else cell
 
 
 def _decode(source: Path) -> str:

@@ -2,6 +2,8 @@
 
 import io
 import re
+import threading
+import time
 
 import pytest
 from rich.console import Console
@@ -36,6 +38,23 @@ def test_plain_lines_stay_few_when_the_work_is_quick():
             for _ in range(1000):
                 task.advance()
     assert len(console.file.getvalue().splitlines()) == 3  # the first says before it begins that there is work
+
+
+def test_work_without_units_says_nothing():
+    console = _console(terminal=False)
+    with module._Lines(console).task("scans", 0, "scans"):
+        pass
+    assert console.file.getvalue() == ""
+
+
+def test_silence_ends_with_a_sign_of_life_and_only_silence(monkeypatch, capsys):
+    monkeypatch.setattr(module, "_SECONDS_OF_SILENCE", 0.01)
+    monkeypatch.setattr(module, "_HAS_SHOWN", threading.Event())
+    for _ in range(2):
+        with module.sign_of_life():
+            time.sleep(0.2)
+        module.console_progress().message("begun")
+    assert capsys.readouterr().err.split() == ["Working", "…", "begun", "begun"]
 
 
 @pytest.mark.parametrize("total", [3, None])

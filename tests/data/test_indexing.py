@@ -280,19 +280,29 @@ def test_numbers_of_rows_are_not_taken_for_people(bids, tmp_path):
         made(bids, tmp_path, phenotypes=[tmp_path / "sheet.csv"])
 
 
-def test_several_layouts_are_told_apart(bids, tmp_path):
-    put(bids, "derivatives/fmriprep/sub-01/ses-1/anat/sub-01_ses-1_desc-preproc_T1w.nii.gz")
-    with pytest.raises(DataError, match=r"several layouts are there: bids \(3 images\), fmriprep \(1 images\)"):
-        made(bids, tmp_path)
-    found, _ = made(bids, tmp_path, layout="fmriprep")
-    assert found["sub-01", "1"]["age"] == 30.5
+FMRIPREP = "derivatives/fmriprep/sub-01/ses-1/anat/sub-01_ses-1_desc-preproc_T1w.nii.gz"
+FREESURFER = "derivatives/freesurfer/sub-01_ses-1/mri/brainmask.mgz"
 
 
-def test_raw_images_come_before_those_of_freesurfer_beside_them(bids, tmp_path):
-    put(bids, "derivatives/freesurfer/sub-01_ses-1/mri/brainmask.mgz")
+@pytest.mark.parametrize("derivatives", [[FREESURFER], [FMRIPREP], [FREESURFER, FMRIPREP]])
+def test_raw_images_come_before_those_of_derivatives(bids, tmp_path, derivatives):
+    for path in derivatives:
+        put(bids, path)
     found, record = made(bids, tmp_path)
     assert (record["layout"], len(found)) == ("bids", 3)
-    assert "--layout freesurfer" in record["notes"][0]
+    assert [note.split()[-5:-3] for note in record["notes"]] == [
+        ["--layout", path.split("/")[1]] for path in sorted(derivatives)
+    ]
+    other = derivatives[-1].split("/")[1]
+    found, _ = made(bids, tmp_path, layout=other, overwrite=True)
+    assert [row["age"] for row in found.values()] == [30.5]
+
+
+def test_two_layouts_without_raw_images_are_told_apart(tmp_path):
+    put(tmp_path, f"bids/{FMRIPREP}")
+    put(tmp_path, "bids/cat12/mri/mwp1sub-01_T1w.nii")
+    with pytest.raises(DataError, match=r"several layouts are there: fmriprep \(1 images\), cat12 \(1 images\)"):
+        made(tmp_path / "bids", tmp_path)
 
 
 def test_a_person_without_image_is_a_note(bids, tmp_path):

@@ -117,7 +117,6 @@ def index(
         option("Of several images: run=first, run=all, acq=…; of measures: atlas=aparc, measure=all."),
     ] = None,
     keep: Annotated[list[str] | None, option("Another column of the tables to copy; may be repeated.")] = None,
-    check_headers: Annotated[bool, option("Read the header of every image.", "--check-headers")] = False,
     skip: Annotated[bool, option("Leave out scans with a problem, and list them in index.json.", "--skip")] = False,
     overwrite: Overwrite = False,
 ) -> Result:
@@ -136,7 +135,6 @@ def index(
         site_from=site_from,
         choose=choose or (),
         keep=keep or (),
-        check_headers=check_headers,
         skip=skip,
         overwrite=overwrite,
         progress=given.progress,

@@ -12,7 +12,7 @@ import pandas as pd
 
 from neurocontrast.data.indexing import Index, SiteFrom, index_scans
 from neurocontrast.data.measures.reading import BESIDE, rows_of
-from neurocontrast.exceptions import ConfigError, DataError, printable
+from neurocontrast.exceptions import ConfigError, printable
 from neurocontrast.files import check_writable, digest_of_file, relative_path, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
@@ -32,7 +32,6 @@ def index(
     site_from: SiteFrom = "column",
     choose: Sequence[str] = (),
     keep: Sequence[str] = (),
-    check_headers: bool = False,
     skip: bool = False,
     overwrite: bool = False,
     progress: Progress = SILENT,
@@ -66,8 +65,6 @@ def index(
         ``atlas=aparc``, ``measure=area`` or ``measure=all``.
     keep : sequence of str
         Further columns of the tables to take over.
-    check_headers : bool, default=False
-        Whether the header of every image is read.
     skip : bool, default=False
         Whether scans with a problem are left out and named in ``index.json``, instead of being an error.
     overwrite : bool, default=False
@@ -94,7 +91,6 @@ def index(
         choose=choose,
         keep=keep,
         skip=skip,
-        check_image=_problem_of_header if check_headers else None,
         progress=progress,
     )
     given = [Path(path).expanduser().absolute() for path in phenotypes]
@@ -168,14 +164,3 @@ def _measures_of(found: Index, target: Path) -> tuple[pd.DataFrame, dict[str, An
         ],
     }
     return table.replace("", np.nan).fillna("n/a"), about
-
-
-def _problem_of_header(path: Path) -> str:
-    """Return why a header is not that of a scan, or ""."""
-    from neurocontrast.transforms.loading import read_scan_header
-
-    try:
-        read_scan_header(path)
-    except DataError as error:
-        return str(error).removeprefix(f"{path}: ")
-    return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan, nan
 from pathlib import Path
@@ -66,13 +66,9 @@ def index_scans(
     choose: Sequence[str] = (),
     keep: Sequence[str] = (),
     skip: bool = False,
-    check_image: Callable[[Path], str] | None = None,
     progress: Progress = SILENT,
 ) -> Index:
-    """Find the scans below a folder and join what tables say of them; see `neurocontrast.index`.
-
-    `check_image`, given the path of each chosen image, returns what is wrong with it, or "".
-    """
+    """Find the scans below a folder and join what tables say of them; see `neurocontrast.index`."""
     rules, keep = _rules(choose), [name for name in dict.fromkeys(keep) if name not in COLUMNS]
     if not root.is_dir():
         raise DataError(f"{root}: there is no such folder.")
@@ -84,7 +80,7 @@ def index_scans(
     problems = Problems(str(root))
     people = PeopleTables(tree, problems, phenotypes, id_column, keep)
     chosen = _choose(scans, rules, index, problems)
-    _check_files(chosen, tree, check_image, problems, progress)
+    _check_files(chosen, tree, problems, progress)
     known = [people.known_of(scan) for scan in chosen]
     _compare_with_tables(chosen, known, {scan.person for scan in scans}, people, index, problems)
     of_session = Counter((scan.person, scan.session) for scan in chosen)
@@ -255,20 +251,12 @@ def _ambiguous(candidates: Sequence[FoundScan]) -> str:
     return f"{len(names)} images: {', '.join(names[:_N_SHOWN])}{more}; decide with {decide}"
 
 
-def _check_files(
-    scans: Sequence[FoundScan],
-    tree: Tree,
-    check_image: Callable[[Path], str] | None,
-    problems: Problems,
-    progress: Progress,
-) -> None:
+def _check_files(scans: Sequence[FoundScan], tree: Tree, problems: Problems, progress: Progress) -> None:
     if not any(scan.path for scan in scans):
         return
     with progress.task("Looking at images", total=len(scans), unit="scan") as task:
         for scan in scans:
-            path = tree.root / scan.path
-            wrong = problem_of_path(scan.path) or problem_of_file(path) or (check_image(path) if check_image else "")
-            if wrong:
+            if wrong := problem_of_path(scan.path) or problem_of_file(tree.root / scan.path):
                 problems.add(f"{scan.path}: {wrong}", name=scan.name)
             task.advance(1)
     spaces = Counter(scan.space for scan in scans)

@@ -251,12 +251,6 @@ def test_an_excel_sheet_is_a_table_of_people(bids, tmp_path):
         made(bids, tmp_path, phenotypes=[tmp_path / "people.xlsx"], overwrite=True)
 
 
-def test_headers_are_read_only_when_asked_for(bids, tmp_path):
-    made(bids, tmp_path)
-    with pytest.raises(DataError, match=r"sub-02_T1w.nii.gz: this is not a NIfTI image, though its name says so"):
-        made(bids, tmp_path, check_headers=True, overwrite=True)
-
-
 def test_wrong_options_are_named(bids, tmp_path):
     out = tmp_path / "out" / "participants.tsv"
     for options, expected in (

@@ -79,7 +79,7 @@ def load_sample(path: str | os.PathLike[str] | None = None) -> Sample:
             "sample/ of the package's source repository, and not in wheels: clone the repository, and name its folder "
             f"by load_sample(path) or the environment variable {VARIABLE}."
         )
-    files = pd.DataFrame(read_text_table(folder / FILES).columns)
+    files = read_text_table(folder / FILES).reset_index(drop=True)
     if missing := {"file", "sha256"}.difference(files):
         raise DataError(f"{folder / FILES}: there is no column {one_of(sorted(missing))}; copy the folder again.")
     problems = Problems(str(folder / FILES))

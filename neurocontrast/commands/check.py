@@ -185,12 +185,12 @@ def _place_of_good(good: Path, participants: str | Path, overwrite: bool) -> Pat
 
 def _write_good(good: Path, inspection: Inspection) -> None:
     """Write the rows that no problem names; refuse where a problem is of no single row, or every row has one."""
-    bad, listing = {problem.line for problem in inspection.problems.found}, read_text_table(inspection.cohort.source)
-    rows = [row for row, line in enumerate(listing.lines) if line not in bad]
-    if None in bad or not rows:
+    bad, table = {problem.line for problem in inspection.problems.found}, read_text_table(inspection.cohort.source)
+    kept = table[~table.index.isin(bad - {None})]
+    if None in bad or kept.empty:
         why = "a problem is not of single rows" if None in bad else "no row is without a problem"
         raise DataError(f"{inspection.problems.to_text()}\nwrite_good: nothing was written, since {why}.")
-    write_rows(good, listing, rows, root=inspection.cohort.root)
+    write_rows(good, kept, root=inspection.cohort.root)
 
 
 def _holds_images(cohort: Cohort) -> bool:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from neurocontrast.config import Config
 from neurocontrast.data.columns import is_missing, no_column, number_in
-from neurocontrast.data.listing import Listing, read_text_table
+from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import read_embeddings
@@ -209,16 +209,16 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLik
     """Return the truth of each scan that a table gives one of, as a number, and NaN for the others."""
     if calibrate is None:
         return None
-    listing, problems = _labels(fitted, tidy, Path(calibrate)), Problems(Path(calibrate).name)
-    cells = listing.columns
+    labels, problems = _labels(fitted, tidy, Path(calibrate)), Problems(Path(calibrate).name)
     codes = {name: float(code) for code, name in enumerate(fitted.classes)}
     truths, rows = np.full(len(tidy), np.nan), tidy.groupby("participant_id").indices
     line_of: dict[int, tuple[int, str]] = {}
-    for position, (name, cell) in enumerate(zip(cells["participant_id"], cells[fitted.target], strict=True)):
-        where: dict[str, Any] = {"line": listing.lines[position], "name": name}
+    for line, row in zip(labels.index, labels.to_dict("records"), strict=True):
+        name, cell = row["participant_id"], row[fitted.target]
+        where: dict[str, Any] = {"line": line, "name": name}
         of_scan = rows.get(name, np.array([], dtype=int))
-        if "session" in cells:
-            session = "" if is_missing(cells["session"][position]) else cells["session"][position]
+        if "session" in row:
+            session = "" if is_missing(row["session"]) else row["session"]
             of_scan = of_scan[(tidy["session"].fillna("").iloc[of_scan] == session).to_numpy()]
         value = number_in(fitted.target, cell) if fitted.kind == "continuous" else codes.get(cell)
         if not len(of_scan):
@@ -234,21 +234,21 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLik
             )
         else:
             truths[of_scan] = value
-            line_of |= dict.fromkeys(of_scan, (listing.lines[position], cell))
+            line_of |= dict.fromkeys(of_scan, (line, cell))
     problems.raise_if_any()
     return truths
 
 
-def _labels(fitted: FittedProbe, tidy: pd.DataFrame, path: Path) -> Listing:
+def _labels(fitted: FittedProbe, tidy: pd.DataFrame, path: Path) -> pd.DataFrame:
     if fitted.kind == "multiclass":
         raise ConfigError("calibrate: is for numbers and for two classes; this probe predicts several classes.")
     if tidy["site"].isna().all():
         raise DataError("calibrate: no scan has a site, and a bias is that of a site.")
-    listing = read_text_table(path)
+    labels = read_text_table(path)
     for column in ("participant_id", fitted.target):
-        if column not in listing.columns:
-            raise DataError(no_column(path.name, column, listing.columns))
-    return listing
+        if column not in labels:
+            raise DataError(no_column(path.name, column, labels))
+    return labels
 
 
 def _doubts(

@@ -119,22 +119,21 @@ def qc(
     write_table(target / "qc.tsv", table.astype(object).where(table.notna() & (table != ""), "n/a"))
     rated = None
     if given is not None:
-        rated, listing = target / "participants.tsv", read_text_table(cohort.source)
-        write_rows(rated, listing, range(len(cohort)), root=cohort.root, added={"qc_rating": given})
+        rated = target / "participants.tsv"
+        write_rows(rated, read_text_table(cohort.source).assign(qc_rating=given), root=cohort.root)
     return Quality(table, target / "qc.html", len(unreadable), rated)
 
 
 def _ratings_of(cohort: Cohort, ratings: str | Path) -> list[str]:
     """Return the rating of each scan, n/a for one without; refuse ratings of scans that the table does not have."""
-    sheet, needed = read_sheet(Path(ratings)), ("participant_id", "qc_rating")
-    matching_columns(needed, list(sheet.columns), where=sheet.source.name)
-    people, rated = (sheet.columns[column] for column in needed)
-    sessions = sheet.columns.get("session", [""] * len(people))
-    problems = Problems(sheet.source.name)
+    sheet, needed, problems = read_sheet(Path(ratings)), ("participant_id", "qc_rating"), Problems(Path(ratings).name)
+    matching_columns(needed, list(sheet.columns), where=problems.source)
+    people, rated = (sheet[column] for column in needed)
+    sessions = sheet.get("session", [""] * len(people))
     scans = list(zip(cohort.table["participant_id"], cohort.table["session"], strict=True))
     known = set(scans)
     found: dict[tuple[str, str], str] = {}
-    for line, name, session, rating in zip(sheet.lines, people, sessions, rated, strict=True):
+    for line, name, session, rating in zip(sheet.index, people, sessions, rated, strict=True):
         scan = name, "" if session == "n/a" else session
         if scan not in known or scan in found:
             why = "is rated twice" if scan in found else f"is no scan of {cohort.source.name}"

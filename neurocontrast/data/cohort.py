@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.columns import text_of
-from neurocontrast.data.listing import AnyTable, read_text_table
+from neurocontrast.data.listing import AnyTable, place_of, read_text_table
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.data.selection import matching_rows
 from neurocontrast.data.validation import convert
@@ -164,12 +164,7 @@ def read_cohort(
     check_images : bool
         Whether every image file must be there. The images are not opened.
     """
-    inspection = inspect_cohort(
-        participants,
-        images_root=images_root,
-        channels=channels,
-        check_images=check_images,
-    )
+    inspection = inspect_cohort(participants, images_root=images_root, channels=channels, check_images=check_images)
     inspection.problems.raise_if_any()
     return inspection.cohort
 
@@ -182,21 +177,13 @@ def inspect_cohort(
     check_images: bool = True,
 ) -> Inspection:
     """Read a table as `read_cohort` does, and return bad rows instead of raising them."""
-    listing = read_text_table(participants)
-    root = Path(images_root).expanduser() if images_root is not None else listing.source.parent
+    cells, source = read_text_table(participants), place_of(participants)
+    root = Path(images_root).expanduser() if images_root is not None else source.parent
     if images_root is not None and not root.is_dir():
         raise DataError(f"images_root: there is no folder {shown(root, 200)}.")
-    root, problems = root.absolute(), Problems(listing.source.name)
-    columns = columns_of(channels)
-    table, warnings = convert(
-        listing,
-        root=root,
-        channels=columns,
-        check_images=check_images,
-        problems=problems,
-    )
-    cohort = Cohort(table, listing.source, root, tuple(warnings), columns)
-    return Inspection(cohort, problems, listing.lines)
+    root, problems, columns = root.absolute(), Problems(source.name), columns_of(channels)
+    table, warnings = convert(cells, root=root, channels=columns, check_images=check_images, problems=problems)
+    return Inspection(Cohort(table, source, root, tuple(warnings), columns), problems, cells.index.tolist())
 
 
 def _below(root: Path, paths: Iterable[str]) -> list[str]:

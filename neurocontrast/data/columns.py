@@ -51,7 +51,7 @@ def number_of(cell: str) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def is_numeric(cells: Sequence[str]) -> bool:
+def is_numeric(cells: Iterable[str]) -> bool:
     """Say whether a column holds numbers: every known cell is one and none has leading zeros (`007` is a name)."""
     known = {cell for cell in cells if not is_missing(cell)}
     return bool(known) and all(number_of(cell) is not None and not _LEADING_ZERO.match(cell) for cell in known)
@@ -103,9 +103,9 @@ def text_of(value: object) -> str:
     return "" if value is None or value is pd.NA else str(value)
 
 
-def first_of(columns: Iterable[str], names: Sequence[str]) -> str:
+def first_of(columns: Iterable[object], names: Sequence[str]) -> str:
     """Return the first column with one of the names, in any case and without codes in brackets, or ""."""
-    by_name = {CODES_IN_NAME.sub("", column).strip().lower(): column for column in reversed(list(columns))}
+    by_name = {CODES_IN_NAME.sub("", column).strip().lower(): column for column in reversed([*map(str, columns)])}
     return next((by_name[name] for name in names if name in by_name), "")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -18,7 +16,7 @@ from neurocontrast.files import relative_path, write_table
 from neurocontrast.reading import read_bytes
 from neurocontrast.tables import read_parquet, read_workbook
 
-__all__ = ["AnyTable", "Listing", "read_sheet", "read_text_table", "write_rows"]
+__all__ = ["AnyTable", "place_of", "read_sheet", "read_text_table", "write_rows"]
 
 _NOT_TEXT = {
     b"PK\x03\x04": "an Excel workbook or zip archive",
@@ -30,41 +28,27 @@ _NOT_TEXT = {
 _Row = tuple[int, list[str]]
 
 
-@dataclass(frozen=True)
-class Listing:
-    """A table as text: stripped cells, with their place in the file.
-
-    Parameters
-    ----------
-    source : Path
-        File that was read; messages begin with its name.
-    columns : dict of str to list of str
-        Cells by column.
-    lines : list of int
-        Line of the file for each row.
-    """
-
-    source: Path
-    columns: dict[str, list[str]]
-    lines: list[int]
-
-
 AnyTable = str | os.PathLike[str] | pd.DataFrame
 """A table as a file or a DataFrame."""
 
 
-def read_text_table(path: AnyTable) -> Listing:
+def place_of(table: AnyTable) -> Path:
+    """Return the file of a table, ``DataFrame`` for one in memory; messages begin with its name."""
+    return Path("DataFrame") if isinstance(table, pd.DataFrame) else Path(table).expanduser()
+
+
+def read_text_table(path: AnyTable) -> pd.DataFrame:
     """Read a ``.tsv`` (tabs) or ``.csv`` (commas or semicolons) file, or a DataFrame, as text.
 
+    Every cell of the result is text, "" where there was nothing, and the index is the line of each row in the file.
     A byte order mark, Windows line ends, blank lines and spaces around a cell are removed. Rows of a DataFrame count
     from line 2, as below a header.
     """
     if isinstance(path, pd.DataFrame):
         if not len(path) or not path.columns.is_unique:
             raise DataError("DataFrame: needs at least one row, and a column of each name only once.")
-        texts = {str(name).strip(): [text_of(value).strip() for value in path[name]] for name in path}
-        return Listing(Path("DataFrame"), texts, list(range(2, len(path) + 2)))
-    source = Path(path).expanduser()
+        return _as_text(path)
+    source = place_of(path)
     rows = [(line, cells) for line, cells in _split(source, _decode(source)) if any(cells)]
     if not rows:
         raise DataError(f"{source.name}: the table is empty; it needs a header line and one row for each scan.")
@@ -86,44 +70,28 @@ def read_text_table(path: AnyTable) -> Listing:
         if len(cells) != len(header):
             problems.add(f"the row has {len(cells)} cells and the header {len(header)}", line=line, name=cells[0])
     problems.raise_if_any()
-    columns = {name: [cells[position] for _, cells in body] for position, name in enumerate(header)}
-    return Listing(source, columns, [line for line, _ in body])
+    return pd.DataFrame([cells for _, cells in body], [line for line, _ in body], header, dtype=object)
 
 
-def read_sheet(path: Path) -> Listing:
-    """Read a table as text: ``.tsv`` or ``.csv``, an Excel workbook (``.xlsx``), or ``.parquet``."""
+def read_sheet(path: Path) -> pd.DataFrame:
+    """Read a table as `read_text_table` does: ``.tsv`` or ``.csv``, an Excel workbook (``.xlsx``), or ``.parquet``."""
     ending = path.suffix.lower()
     if ending == ".parquet":
         table = read_parquet(path)
-        table = table if isinstance(table.index, pd.RangeIndex) else table.reset_index()
-    elif ending in (".xlsx", ".xls"):
-        table = read_workbook(path)
-    else:
-        return read_text_table(path)
-    columns = {str(name).strip(): [text_of(cell).strip() for cell in table[name]] for name in table}
-    return Listing(path, columns, list(range(2, len(table) + 2)))
+        return _as_text(table if isinstance(table.index, pd.RangeIndex) else table.reset_index())
+    return _as_text(read_workbook(path)) if ending in (".xlsx", ".xls") else read_text_table(path)
 
 
-def write_rows(
-    target: Path, listing: Listing, rows: Sequence[int], *, root: Path, added: Mapping[str, Sequence[str]] = {}
-) -> None:
-    """Write rows of a table as ``.tsv``, with paths that lead from the new table to the same files.
+def _as_text(table: pd.DataFrame) -> pd.DataFrame:
+    texts = {str(name).strip(): [text_of(cell).strip() for cell in table[name]] for name in table}
+    return pd.DataFrame(texts, range(2, len(table) + 2), dtype=object)
 
-    Parameters
-    ----------
-    target : Path
-        Table to write.
-    listing : Listing
-        Table of the rows.
-    rows : sequence of int
-        Places of the rows in `listing`.
-    root : Path
-        Folder that relative paths of `listing` start from.
-    added : mapping of str to sequence of str
-        Further columns, one cell for each row of `listing`; they replace columns of the same name.
+
+def write_rows(target: Path, table: pd.DataFrame, *, root: Path) -> None:
+    """Write a table of text as ``.tsv``, with paths that lead from the new file to the same files.
+
+    `root` is the folder that relative paths of `table` start from.
     """
-    columns = {**listing.columns, **added}
-    table = pd.DataFrame({name: [cells[row] for row in rows] for name, cells in columns.items()})
     write_table(target, table.map(lambda cell: _seen_from(target.absolute().parent, root, cell)))
 
 

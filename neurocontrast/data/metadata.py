@@ -161,13 +161,13 @@ def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
 
 def _read_table(path: Path) -> pd.DataFrame:
     """Return a file of vectors; a column of a text file is numeric by the rule of ``participants.tsv``."""
-    if path.suffix != ".parquet":
-        cells = read_text_table(path).columns
-        ids = {"participant_id": cells.pop("participant_id")} if "participant_id" in cells else {}
-        values = {name: [None if is_missing(cell) else cell for cell in column] for name, column in cells.items()}
-        numeric = {name: [number_of(cell) for cell in cells[name]] for name in cells if is_numeric(cells[name])}
-        return pd.DataFrame({**ids, **values, **numeric})
-    return read_parquet(path)
+    if path.suffix == ".parquet":
+        return read_parquet(path)
+    table = read_text_table(path)
+    for name in table.columns.drop("participant_id", errors="ignore"):
+        cells = table[name]
+        table[name] = cells.map(number_of).astype(float) if is_numeric(cells) else cells.mask(cells.map(is_missing))
+    return table
 
 
 def check_vectors(vectors: Vectors, objective: nn.Module, cohort: Cohort, training_rows: Sequence[int]) -> None:

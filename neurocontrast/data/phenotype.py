@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pandas as pd
 
 from neurocontrast.data.columns import (
     CODES_IN_NAME,
@@ -169,9 +171,8 @@ def read_phenotype(
     row, of a table that holds one subject's sessions; `folder` is that of the files, of a table whose identifiers are
     files. `descriptions` are JSON files with ``Levels`` and ``Units`` in addition to the table's own.
     """
-    listing, phenotype = read_sheet(path), Phenotype(source)
-    table, lines = listing.columns, listing.lines
-    identifiers = [subject] * len(lines) if subject else _identifiers(table, path, id_column)
+    table, phenotype = read_sheet(path), Phenotype(source)
+    identifiers = [subject] * len(table) if subject else _identifiers(table, path, id_column)
     sessions = first_of(table, SESSIONS)
     described: dict[str, object] = {}
     for description in [*descriptions, path.with_suffix(".json")]:
@@ -179,18 +180,18 @@ def read_phenotype(
     columns = {known: name for known, names in _COLUMNS.items() if (name := first_of(table, names))}
     columns |= {name: name for name in keep if name in table}
     line_of: dict[tuple[str, str], int] = {}
-    for row, (line, person) in enumerate(zip(lines, identifiers, strict=True)):
+    for line, person, row in zip(table.index, identifiers, table.to_dict("records"), strict=True):
         if is_missing(person):
             problems.add(f"{source}: found no identifier", line=line)
             continue
-        session = table[sessions][row].removeprefix("ses-") if sessions else ""
+        session = row[sessions].removeprefix("ses-") if sessions else ""
         key = (f"{folder}/{person}" if folder else person, session)
         cells = {}
         for known, name in columns.items():
-            decoded = _decode(known, name, table[name][row], described.get(name))
+            decoded = _decode(known, name, row[name], described.get(name))
             if isinstance(decoded, Refusal):
                 where = f"{source}, sub-{person}, column '{name}'"
-                problems.add(f"{where}: found {shown(table[name][row])}; {decoded.rule}", line=line)
+                problems.add(f"{where}: found {shown(row[name])}; {decoded.rule}", line=line)
                 for hint in filter(None, (decoded.hint, _other_ages(table, name, source) if known == "age" else "")):
                     problems.hint(hint)
             elif decoded:
@@ -210,9 +211,9 @@ def read_phenotype(
     return phenotype
 
 
-def _other_ages(table: Mapping[str, list[str]], column: str, source: str) -> str:
+def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
     """Return a hint at another column that holds numbers and is named after ages, or ""."""
-    named = (name for name in table if name != column and "age" in re.split("[^a-z]+", name.lower()))
+    named = (name for name in table.columns if name != column and "age" in re.split("[^a-z]+", name.lower()))
     found = next((name for name in named if is_numeric(table[name])), "")
     return f"{source}: '{found}' holds numbers; name that column 'age' to use it." if found else ""
 
@@ -222,8 +223,8 @@ def _ages_differ(first: str, second: str) -> bool:
     return isinstance(one, float) and isinstance(other, float) and abs(one - other) > _AGE_DIFFERENCE
 
 
-def _identifiers(table: Mapping[str, list[str]], path: Path, id_column: str | None) -> list[str]:
-    column = identifier_column(list(table), source=path.name, id_column=id_column)
+def _identifiers(table: pd.DataFrame, path: Path, id_column: str | None) -> list[str]:
+    column = identifier_column(list(table.columns), source=path.name, id_column=id_column)
     if column.lower() == "ixi_id":
         return [f"IXI{cell.zfill(3)}" if cell.isdigit() else cell for cell in table[column]]
     return [cell.removeprefix("sub-") for cell in table[column]]

@@ -54,11 +54,12 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
     Returns how many fields were found, and how many files could not be read.
     """
     n_before, n_unread = len(problems.found), 0
-    for column, cells in read_text_table(table).columns.items():
+    text = read_text_table(table)
+    for column in text.columns:
         if _COLUMNS.fullmatch(column.strip().lower().replace(" ", "_")):
             problems.add("the column could identify patients; drop it from the table", column=column)
         if column.lower() == "age":
-            n = sum(age > TOP_AGE for cell in cells if (age := number_in("age", cell)) is not None)
+            n = sum(age > TOP_AGE for cell in text[column] if (age := number_in("age", cell)) is not None)
             if n:
                 problems.add(f"{n} ages are above {TOP_AGE:g} years; write 89+ instead", column=column)
     for image in images:

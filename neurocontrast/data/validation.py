@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.columns import RULES, Refusal, is_missing, is_numeric, number_of
-from neurocontrast.data.listing import Listing
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
@@ -26,62 +26,56 @@ _TEXT = pd.Series(["text"]).dtype
 
 @dataclass(frozen=True)
 class _Rows:
-    """The text of each column with, for messages, line and participant of each row."""
+    """Cells as text, indexed by their line in the file, and the problems of the table."""
 
-    cells: dict[str, list[str]]
-    lines: Sequence[int]
+    cells: pd.DataFrame
     problems: Problems
 
     def add(self, position: int, text: str, column: str) -> None:
-        name = self.cells["participant_id"][position]
-        self.problems.add(text, column=column, line=self.lines[position], name=name)
+        name = self.cells["participant_id"].iloc[position]
+        self.problems.add(text, column=column, line=int(self.cells.index[position]), name=name)
 
-    def missing(self, column: str, rule: str) -> list[bool]:
+    def missing(self, column: str, rule: str) -> npt.NDArray[np.bool_]:
         """Return which cells are missing; each of them is a problem."""
-        missing = [is_missing(cell) for cell in self.cells[column]]
+        missing = self.cells[column].map(is_missing).to_numpy(dtype=bool)
         for position in np.flatnonzero(missing).tolist():
-            self.add(position, f"found {shown(self.cells[column][position])}; {rule}", column)
+            self.add(position, f"found {shown(self.cells[column].iloc[position])}; {rule}", column)
         return missing
 
 
 def convert(
-    listing: Listing,
-    *,
-    root: Path,
-    channels: tuple[str, ...],
-    check_images: bool,
-    problems: Problems,
+    table: pd.DataFrame, *, root: Path, channels: tuple[str, ...], check_images: bool, problems: Problems
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the table that `Cohort` describes, and warnings; bad cells become problems."""
-    rows = _Rows(_with_known_names(listing), listing.lines, problems)
-    _check_columns(listing.source.name, rows.cells, channels)
+    """Return the table that `Cohort` describes, and warnings; bad cells become problems.
+
+    `table` is one of text, indexed by lines (`neurocontrast.data.listing.read_text_table`).
+    """
+    rows = _Rows(_with_known_names(table, problems.source), problems)
+    _check_columns(problems.source, list(rows.cells.columns), channels)
     values: dict[str, object] = _identity(rows)
     if "path" not in rows.cells:
-        rows.cells["path"] = rows.cells[channels[0]] if channels else [""] * len(rows.lines)
+        rows.cells["path"] = rows.cells[channels[0]] if channels else ""
     for column in dict.fromkeys(("path", *channels)):
         values[column] = _paths(rows, column, root, check=check_images, is_used=column in channels)
-    for column, cells in rows.cells.items():
+    for column in rows.cells.columns:
         if column not in values:
-            values[column] = _column(rows, column, cells)
+            values[column] = _column(rows, column, rows.cells[column].tolist())
     return pd.DataFrame(values), _warnings(rows.cells)
 
 
-def _with_known_names(listing: Listing) -> dict[str, list[str]]:
-    """Return the columns, those with a fixed meaning in lower case however the file writes them."""
-    renamed: dict[str, list[str]] = {}
-    for column, cells in listing.columns.items():
-        known = column.lower() if column.lower() in (*_IDENTITY, *RULES) else column
-        if known in renamed:
-            raise DataError(f"{listing.source.name}: the header names the column '{known}' twice, in different cases.")
-        renamed[known] = cells
-    return renamed
+def _with_known_names(table: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Return the table with columns of a fixed meaning in lower case, however the file writes them."""
+    known = table.rename(columns={name: name.lower() for name in table.columns if name.lower() in (*_IDENTITY, *RULES)})
+    if len(twice := known.columns[known.columns.duplicated()]):
+        raise DataError(f"{source}: the header names the column '{twice[0]}' twice, in different cases.")
+    return known
 
 
-def _check_columns(source: str, cells: dict[str, list[str]], channels: tuple[str, ...]) -> None:
+def _check_columns(source: str, cells: list[str], channels: tuple[str, ...]) -> None:
     for column in cells:
         if _RESERVED.fullmatch(column):
             raise DataError(f"{source}: the column name '{column}' is kept for embeddings; rename the column.")
-    has = f"It has: {one_of(list(cells)[:30])}."
+    has = f"It has: {one_of(cells[:30])}."
     if "participant_id" not in cells:
         raise DataError(f"{source}: column 'participant_id' is needed.{suggestion('participant_id', cells)} {has}")
     for column in channels:
@@ -99,53 +93,52 @@ def _check_columns(source: str, cells: dict[str, list[str]], channels: tuple[str
 def _identity(rows: _Rows) -> dict[str, object]:
     cells = rows.cells
     nameless = rows.missing("participant_id", "every row needs an identifier")
-    participants = pd.Series(cells["participant_id"])
-    subjects = participants
+    participants = subjects = cells["participant_id"]
     if "subject_id" in cells:
-        subjects = pd.Series(cells["subject_id"])
+        subjects = cells["subject_id"]
         rows.missing("subject_id", "every row needs one, or leave the column out where it is the participant_id")
-    sessions = pd.Series(["" if is_missing(cell) else cell for cell in cells.get("session", [""] * len(participants))])
-    lines = pd.Series(rows.lines)
+    given, lines = cells.get("session", pd.Series("", cells.index)), cells.index.to_series()
+    sessions = given.mask(given.map(is_missing), "")
     before = lines.groupby([participants, sessions]).transform("first")
-    for position in np.flatnonzero((before != lines) & ~np.array(nameless)).tolist():
-        session = sessions[position]
+    for position in np.flatnonzero((before != lines) & ~nameless).tolist():
+        session = sessions.iloc[position]
         what = f"session {shown(session)} of this participant" if session else "this participant"
-        rows.add(position, f"{what} is on line {before[position]} already", "participant_id")
+        rows.add(position, f"{what} is on line {before.iloc[position]} already", "participant_id")
         if "session" not in cells:
             rows.problems.hint("Several scans of one participant need a column 'session'.")
     above = subjects.groupby(participants).transform("first")
     for position in np.flatnonzero(above != subjects).tolist():
-        rows.add(position, f"found {shown(subjects[position])}, but {shown(above[position])} above", "subject_id")
+        rows.add(
+            position, f"found {shown(subjects.iloc[position])}, but {shown(above.iloc[position])} above", "subject_id"
+        )
     return {"participant_id": participants.tolist(), "subject_id": subjects.tolist(), "session": sessions.tolist()}
 
 
 def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) -> list[str]:
     """Return the absolute paths of a column; a column that `is_used` needs a path of its own in every row."""
-    missing = rows.missing(column, "every scan needs an image") if is_used else []
     paths: list[str] = []
     for cell in rows.cells[column]:
         place = os.path.join(root, os.path.expanduser(cell))  # noqa: PTH111, PTH118
         paths.append("" if not is_used and is_missing(cell) else os.path.normpath(place))
     if not is_used:
         return paths
+    missing = rows.missing(column, "every scan needs an image")
     if check:
         _check_files(rows, column, paths, missing)
     first: dict[str, int] = {}
     for position, path in enumerate(paths):
         before = first.setdefault(path, position)
         if before != position:
-            rows.add(position, f"{shown(path, 200)} is the image of line {rows.lines[before]} already", column)
+            rows.add(position, f"{shown(path, 200)} is the image of line {rows.cells.index[before]} already", column)
     return paths
 
 
-def _check_files(rows: _Rows, column: str, paths: Sequence[str], missing: Sequence[bool]) -> None:
-    from neurocontrast.data.natural.store import (
-        Located,
-        is_image_path,
-    )  # not at the top: tables are read without images
+def _check_files(rows: _Rows, column: str, paths: Sequence[str], missing: npt.NDArray[np.bool_]) -> None:
+    # Not at the top: tables are read without images.
+    from neurocontrast.data.natural.store import Located, is_image_path
 
     n_absent, located = 0, Located()
-    for position in np.flatnonzero(~np.array(missing)).tolist():
+    for position in np.flatnonzero(~missing).tolist():
         path = paths[position]
         if is_image_path(path):
             problem = located.add(path)
@@ -188,10 +181,10 @@ def _column(rows: _Rows, column: str, cells: list[str]) -> object:
     return pd.Series(values, dtype="float64" if column == "age" else _TEXT)
 
 
-def _warnings(cells: dict[str, list[str]]) -> list[str]:
+def _warnings(cells: pd.DataFrame) -> list[str]:
     warnings = []
     for column, meant in _OTHER_NAMES.items():
-        if meant not in cells and column in {name.lower() for name in cells}:
+        if meant not in cells and column in {name.lower() for name in cells.columns}:
             warnings.append(f"column '{column}' is kept as it is; rename it '{meant}' if that is what it holds")
     n_top_coded = sum(cell.endswith("+") for cell in cells.get("age", ()))
     if n_top_coded:

@@ -23,7 +23,7 @@ def column_of(size: int, seed: int) -> str:
 
 def read_participants(path: str | Path, *, target: str) -> pd.DataFrame:
     """Return a table of scans as text, refusing one without the column to predict or the columns of scans."""
-    table = pd.DataFrame(read_text_table(path).columns)
+    table = read_text_table(path).reset_index(drop=True)
     for name in ("participant_id", target):
         if name not in table:
             raise DataError(

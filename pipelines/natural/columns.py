@@ -78,7 +78,7 @@ def join_attributes(names: Sequence[str], table: Path, *, key: str, taken: Seque
     The column `key` of the table holds the `names`: whole, or, where no whole name is found, the last part of each if
     these are unique. Columns that are `taken`, and images without a row, are refused.
     """
-    cells = pd.DataFrame(read_text_table(table).columns).map(_plain)
+    cells = read_text_table(table).reset_index(drop=True).map(_plain)
     if key not in cells:
         near = suggestion(key, cells.columns)
         raise DataError(f"{table.name} has no column '{key}'.{near} It has: {one_of(list(cells.columns)[:30])}.")

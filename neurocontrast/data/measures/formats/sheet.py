@@ -81,11 +81,13 @@ class Table:
 
 def by_identifier(path: Path) -> Sheet:
     """Return a table as a sheet; a JSON file of the same name may name ``parcellation`` and ``software``."""
-    listing = read_sheet(path)
-    cells = listing.columns
-    found, session = identifier_column(list(cells), source=path.name, names=_IDENTIFIERS), first_of(cells, SESSIONS)
+    table = read_sheet(path)
+    found, session = (
+        identifier_column(list(table.columns), source=path.name, names=_IDENTIFIERS),
+        first_of(table, SESSIONS),
+    )
     about = read_json(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
     atlas, software = (str(about.get(name, "")) for name in ("parcellation", "software"))
-    rest = {name: column for name, column in cells.items() if name not in (found, session)}
-    sessions = cells[session] if session else ()
-    return Sheet(path, cells[found], rest, listing.lines, sessions, atlas=atlas, software=software)
+    cells = {str(name): column.tolist() for name, column in table.items()}
+    people, sessions = cells.pop(found), cells.pop(session) if session else ()
+    return Sheet(path, people, cells, table.index.tolist(), sessions, atlas=atlas, software=software)

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,6 +64,8 @@ class Given:
 
     as_json: Annotated[bool, option("Print the result as JSON, for programs.", "--json")] = False
     quiet: Annotated[bool, option("Show no progress: errors and the result only.", "--quiet", "-q")] = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The command's own options by name: the arguments of the function of Python that does its work."""
 
     @property
     def progress(self) -> Progress:
@@ -122,10 +124,11 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
     own = dict(inspect.signature(function, eval_str=True).parameters)
     kind = own.pop("given").annotation
     shared = dict(inspect.signature(kind, eval_str=True).parameters)
+    del shared["options"]
     last = Configured.__dataclass_fields__
 
     def run(**options: Any) -> None:
-        given = kind(**{name: options.pop(name) for name in shared})
+        given = kind(**{name: options.pop(name) for name in shared}, options=options)
         try:
             with nullcontext() if given.quiet or launched().rank else sign_of_life():
                 result = function(given, **options)
@@ -151,9 +154,9 @@ def in_flags(message: str, parameters: Mapping[str, inspect.Parameter], section:
     left alone.
     """
     for name, parameter in parameters.items():
-        flag = f"--{name.replace('_', '-')}"
-        is_option = any(isinstance(each, OptionInfo) for each in getattr(parameter.annotation, "__metadata__", ()))
-        if is_option and flag not in message:
+        options = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, OptionInfo)]
+        flag = [*(options[0].param_decls or () if options else ()), f"--{name.replace('_', '-')}"][0].partition("/")[0]
+        if options and flag not in message:
             # Without a file and --set, a value of the configuration was given by its flag.
             message = re.sub(rf"^(configuration: \w+\.)?{name}(?=: )", flag, message, flags=re.MULTILINE)
             message = re.sub(rf"(?<![\w.]){name}=[Tt]rue\b", flag, message)

@@ -87,17 +87,7 @@ def convert(
 
     Each folder must hold one series. All problems are listed at once (exit code 2), and then nothing is written.
     """
-    tree = neurocontrast.convert(
-        root,
-        out,
-        series=series,
-        metadata_from_dicom=metadata_from_dicom,
-        skip=skip,
-        show_names=show_names,
-        n_workers=n_workers,
-        overwrite=overwrite,
-        progress=given.progress,
-    )
+    tree = neurocontrast.convert(**given.options, progress=given.progress)
     notes = ["These images hold faces; the images of `prepare` do not."]
     return Result({"tree": str(tree)}, "A BIDS tree.", notes=notes, next=("index", tree), path=tree)
 
@@ -109,7 +99,9 @@ def index(
     layout: Annotated[
         str, option("bids, fmriprep, cat12, freesurfer, caps, openbhb, brainprep, ixi, measures.")
     ] = "auto",
-    phenotype: Annotated[list[Path] | None, option("Table of people (.tsv, .csv, .xlsx); may be repeated.")] = None,
+    phenotypes: Annotated[
+        list[Path] | None, option("Table of people (.tsv, .csv, .xlsx); may be repeated.", "--phenotype")
+    ] = None,
     id_column: Annotated[str | None, option("Column of identifiers in the tables of --phenotype.")] = None,
     site_from: Annotated[Literal["column", "folder", "scanner"], option("Where the site is read from.")] = "column",
     choose: Annotated[
@@ -126,20 +118,8 @@ def index(
     the JSON files next to them. Tables of regional measures become measures.tsv, next to the table. All problems are
     listed at once (exit code 2), and then nothing is written.
     """
-    found = neurocontrast.index(
-        root,
-        out,
-        layout=layout,
-        phenotypes=phenotype or (),
-        id_column=id_column,
-        site_from=site_from,
-        choose=choose or (),
-        keep=keep or (),
-        skip=skip,
-        overwrite=overwrite,
-        progress=given.progress,
-    )
-    return _index_result(found)
+    options = {name: value for name, value in given.options.items() if value is not None}
+    return _index_result(neurocontrast.index(**options, progress=given.progress))
 
 
 def _index_result(found: Index) -> Result:
@@ -193,20 +173,7 @@ def prepare(
     """
     from neurocontrast.commands.prepare import prepare as prepare_scans
 
-    table = prepare_scans(
-        participants,
-        out,
-        images_root=images_root,
-        protocol=protocol,
-        spacing_mm=spacing_mm,
-        bias=bias,
-        registration=registration,
-        tissue=tissue,
-        imitations=imitations,
-        skip=skip,
-        n_workers=n_workers,
-        progress=given.progress,
-    )
+    table = prepare_scans(**given.options, progress=given.progress)
     notes = ["Raw inputs hold faces; the images that were written do not."]
     following = ("qc", table, "--out", out / "qc")
     return Result({"participants": str(table)}, "Brains in MNI space.", notes=notes, next=following, path=table)
@@ -227,9 +194,7 @@ def qc(
     No scan is dropped. qc.html shows every scan with its measures and flags, the worst first, and takes your ratings.
     The same command continues one that was interrupted.
     """
-    found = neurocontrast.qc(
-        participants, out, images_root=images_root, ratings=ratings, n_workers=n_workers, progress=given.progress
-    )
+    found = neurocontrast.qc(**given.options, progress=given.progress)
     flagged = found.table[found.table["n_flags"] > 0]
     facts = {"n_scans": len(found.table), "n_flagged": len(flagged), "flagged": flagged["participant_id"].tolist()}
     notes = [f"{name}: {flags}" for name, flags in zip(flagged["participant_id"], flagged["flags"], strict=True)]

@@ -45,13 +45,8 @@ def join(
     """Join embeddings of the same scans by several encoders into one table with one block of features per encoder."""
     from neurocontrast.embedding.table import read_embeddings
 
-    path = neurocontrast.join(
-        embeddings,
-        out=out,
-        names=None if names is None else names.split(","),
-        overwrite=overwrite,
-        progress=given.progress,
-    )
+    listed_names = None if names is None else names.split(",")
+    path = neurocontrast.join(embeddings, out=out, names=listed_names, overwrite=overwrite, progress=given.progress)
     read = read_embeddings(path)
     blocks = {name: block["n_features"] for name, block in read.info["run"]["blocks"].items()}
     listed = ", ".join(f"{name} {n:,}" for name, n in blocks.items())
@@ -122,19 +117,9 @@ def predict(
 
     A bad scan stops no other; the exit code is then 1. The same command continues after a kill.
     """
-    path = neurocontrast.predict(
-        probe,
-        embeddings,
-        out=out,
-        run=run,
-        images_root=images_root,
-        config=None if run is None else given.resolve(),
-        calibrate=calibrate,
-        outside_percentile=outside_percentile,
-        overwrite=overwrite,
-        on_scan=print_line if jsonl else None,
-        progress=given.progress,
-    )
+    options = {name: value for name, value in given.options.items() if name != "jsonl"}
+    options |= {"config": None if run is None else given.resolve(), "on_scan": print_line if jsonl else None}
+    path = neurocontrast.predict(**options, progress=given.progress)
     about = read_json(path.with_suffix(".json"))
     outside, n_failed = about["outlyingness"], about.get("scans", {}).get("n_failed", 0)
     if jsonl:
@@ -200,7 +185,7 @@ def compare(
 
 def evaluation_result(folder: Path) -> Result:
     """Return the first metric of an evaluation for each model, and the number of warnings."""
-    from neurocontrast.commands.evaluated import EvaluationResult
+    from neurocontrast.commands.evaluate import EvaluationResult
 
     result = EvaluationResult(folder)
     read = result.record

@@ -67,7 +67,6 @@ def find_weights(
     """Print the folder of weights that ship with the package; other commands take it as RUN."""
     from neurocontrast.weights import load
 
-    del given
     weights = load(name)
     return Result({"probes": {key: str(path) for key, path in weights.probes.items()}}, path=weights.path)
 
@@ -76,7 +75,6 @@ def list_weights(given: Given) -> Result:
     """List the weights that ship with the package, and what their probes predict."""
     from neurocontrast.weights import load, names
 
-    del given
     found = {name: load(name) for name in names()}
     facts = {name: {"path": str(each.path), "probes": sorted(each.probes)} for name, each in found.items()}
     notes = [
@@ -94,7 +92,6 @@ def verify_weights(
     ] = None,
 ) -> Result:
     """Check that this installation gives the features that an encoder states, and whether a scan fits it."""
-    del given
     found = neurocontrast.verify_weights(weights, scan=scan or None)
     lines = [f"{'PASS' if passed else 'FAIL'}  {text}" for passed, text in found.checks]
     lines += [*(f"      {text}" for text in found.facts), *(f"DOUBT {text}" for text in found.doubts)]
@@ -106,7 +103,6 @@ def list_recipes(given: Given) -> Result:
     """List the recipes that come with the package."""
     from neurocontrast.config.load import describe_recipe, list_recipes
 
-    del given
     found = {name: describe_recipe(file) for name, file in list_recipes().items()}
     width = max(map(len, found))
     title = f"{len(found)} recipes: neurocontrast pretrain --config NAME"
@@ -117,7 +113,6 @@ def show_recipe(given: Given, name: Name) -> Result:
     """Print a recipe."""
     from neurocontrast.config.load import find_config
 
-    del given
     text = find_config(name).read_text(encoding="utf-8")
     return Result({"recipe": text}, notes=[text.rstrip()])
 
@@ -130,7 +125,6 @@ def copy_recipe(
     """Copy a recipe to a file to be changed, with the schema by which editors check it."""
     from neurocontrast.config.load import find_config
 
-    del given
     source = find_config(name)
     target = file or Path(source.name)
     schema, made = target.parent / _SCHEMA, _schema()
@@ -146,7 +140,6 @@ def copy_recipe(
 
 def show_schema(given: Given) -> Result:
     """Print the JSON schema of configurations, by which editors complete and check them."""
-    del given
     schema = _schema()
     return Result({"schema": json.loads(schema)}, notes=[schema])
 

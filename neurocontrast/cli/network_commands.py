@@ -110,17 +110,8 @@ def finetune(
     resume: Annotated[bool, option("Continue a fine-tuning that was stopped.", "--resume")] = False,
 ) -> Result:
     """Train a run's encoder end to end on a column in every training fold, and write what `evaluate` writes."""
-    folder = neurocontrast.finetune(
-        run,
-        participants=participants,
-        out=out,
-        from_scratch=from_scratch,
-        images_root=images_root,
-        config=given.resolve_evaluation(),
-        resume=resume,
-        overwrite=given.overwrite,
-        progress=given.progress,
-    )
+    config = given.resolve_evaluation()
+    folder = neurocontrast.finetune(**given.options, config=config, overwrite=given.overwrite, progress=given.progress)
     return evaluation_result(folder)
 
 
@@ -143,17 +134,9 @@ def explain(
     overwrite: Overwrite = False,
 ) -> Result:
     """Map where in the brain a change of the scan changes the prediction, or rank measures, for `report`."""
-    folder = neurocontrast.explain(
-        evaluation,
-        run=run,
-        participants=participants,
-        out=out,
-        images_root=images_root,
-        atlas=atlas,
-        config=given.resolve(explanation={"n_subjects": n_subjects, "patch_mm": patch_mm, "positive": positive}),
-        overwrite=overwrite,
-        progress=given.progress,
-    )
+    of_section = {"n_subjects": n_subjects, "patch_mm": patch_mm, "positive": positive}
+    options = {name: value for name, value in given.options.items() if name not in of_section}
+    folder = neurocontrast.explain(**options, config=given.resolve(explanation=of_section), progress=given.progress)
     about = read_json(folder / "explain.json")
     facts = {key: about[key] for key in ("target", "n_subjects", "quantity", "top_regions")}
     table = pd.DataFrame(about["top_regions"])[:5] if about["top_regions"] else None
@@ -162,7 +145,7 @@ def explain(
 
 
 def bundle(
-    given: Given,  # noqa: ARG001
+    given: Given,
     run: Annotated[Path, argument("RUN", "Run directory of `pretrain`, of scans or measures.")],
     out: Annotated[Path, option("Folder to make.")],
     evaluation: Annotated[Path | None, argument("EVAL", "Evaluation whose probe is included.")] = None,
@@ -173,14 +156,7 @@ def bundle(
     overwrite: Overwrite = False,
 ) -> Result:
     """Write an encoder, and the probe of an evaluation, as a MONAI bundle that runs without neurocontrast."""
-    folder = neurocontrast.bundle(
-        run,
-        evaluation,
-        out=out,
-        licence=licence,
-        outside_percentile=outside_percentile,
-        overwrite=overwrite,
-    )
+    folder = neurocontrast.bundle(**given.options)
     about = read_json(folder / "configs" / "metadata.json")
     note = f"Next, in {folder}: python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir PLACE"
     return Result(

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,30 +15,35 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from lightning_fabric import Fabric
 from monai.transforms import Compose, Transform
 
 from neurocontrast.commands.evaluate import write_evaluation
 from neurocontrast.config import Config, as_config
+from neurocontrast.config.load import changes
+from neurocontrast.data import Cohort
 from neurocontrast.data.batches import Images
 from neurocontrast.data.listing import AnyTable
+from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.display import as_progress
-from neurocontrast.encoders import build_encoder
-from neurocontrast.evaluation import Study
+from neurocontrast.encoders import Encoder, build_encoder, load_encoder
+from neurocontrast.evaluation import EvaluationSettings, Study, plan_study, read_split_file
 from neurocontrast.evaluation.fitting import Prediction, decide_scores
 from neurocontrast.evaluation.models import GivenModel
+from neurocontrast.evaluation.notices import check_duplicates
 from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import validation_split
-from neurocontrast.exceptions import CheckpointError, ConfigError
-from neurocontrast.files import check_output_folder, write_json
+from neurocontrast.exceptions import CheckpointError, ConfigError, one_of
+from neurocontrast.files import check_output_folder, digest_of, write_json
 from neurocontrast.findings import measure
-from neurocontrast.parallel.collectives import Processes
+from neurocontrast.parallel.devices import launched, usable_accelerator
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.runs.finetuning import FinetunePlan, check_machine, choose_settings, plan_finetuning
-from neurocontrast.runs.folder import LOCK, hold, read_json
+from neurocontrast.provenance import version
+from neurocontrast.runs.folder import LOCK, describe_embedded, hold, read_json, warn_of_imitations
+from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.seeds import derive_seed
-from neurocontrast.training import TrainingData
+from neurocontrast.settings import settings_from
+from neurocontrast.training import FinetuneSettings, TrainingData
 from neurocontrast.training.loop import suspending
 from neurocontrast.training.supervised import Labels, fit_supervised
 
@@ -48,6 +53,13 @@ WORK = "finetuning"
 """Folder below the evaluation's, with the folds that are trained, until all are."""
 _STATE, _FINISHED = "state.json", "finished.json"
 _FREE_TO_DIFFER = ("finetune.accelerator", "finetune.checkpoint_minutes", "evaluation.n_jobs")
+_OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "harmonise", "residualise",
+                "n_components")  # fmt: skip
+"""Settings of an evaluation that frozen features alone can have."""
+_OFF = {"confounds": False, "new_site": False, "outlyingness": False}
+"""What an evaluation asks of one table of features, where every fold has a network of its own."""
+_SCRATCH = {"loss": "none", "title": "none: random weights"}
+_NOT_STORED = "every fold has a network of its own, and none is fitted on all scans"
 
 
 def finetune(
@@ -101,25 +113,132 @@ def finetune(
     """
     progress = as_progress(progress)
     settings, folder = as_config({} if config is None else config), Path(out)
-    chosen = choose_settings(settings, options if target is None else {**options, "target": target})
+    chosen = _choose_settings(settings, options if target is None else {**options, "target": target})
     if _is_finished(folder, resume=resume, overwrite=overwrite):
         progress.message(f"{folder}: this evaluation is finished; there is nothing to continue.")
         return folder
-    check_machine(settings.finetune)
+    _check_machine(settings.finetune)
     with suspending():
-        plan = plan_finetuning(
-            Path(run), participants, images_root, settings, chosen, transforms, from_scratch, progress
-        )
+        plan = _plan_folds(Path(run), participants, images_root, settings, chosen, transforms, from_scratch, progress)
         work, state = folder / WORK, plan.state()
-        with _leaving_nothing_empty(folder), hold(work, progress):
-            _open(work, state, resume=resume)
-            study = plan.prepared(progress)
-            write_json(work / _STATE, state)
-            for notice in study.notices:
-                progress.warning(notice.message)
-            folds = _train_folds(plan, study, work, progress)
-            _evaluate(folder, plan, study, folds, progress)
+        try:
+            with hold(work, progress):
+                _open(work, state, resume=resume)
+                study = plan.prepared(progress)
+                write_json(work / _STATE, state)
+                for notice in study.notices:
+                    progress.warning(notice.message)
+                folds = _train_folds(plan, study, work, progress)
+                _evaluate(folder, plan, study, folds, progress)
+        finally:
+            with contextlib.suppress(OSError):
+                folder.rmdir()  # where nothing was written
     return folder
+
+
+def _choose_settings(settings: Config, options: Mapping[str, Any]) -> EvaluationSettings:
+    """Return the settings of the evaluation, or refuse those that belong to frozen features."""
+    given = {**settings.evaluation.model_dump(), **options}
+    chosen = settings_from(EvaluationSettings, given, source="evaluation")
+    usual = EvaluationSettings()
+    found = [name for name in _OF_FEATURES if getattr(chosen, name) != getattr(usual, name)]
+    found += ["probe"] if ":" in chosen.probe else []  # a built-in one is that of the baselines
+    if found:
+        raise ConfigError(
+            f"evaluation: {one_of(found)} {'is' if len(found) == 1 else 'are'} for frozen features (`evaluate`); in "
+            "`finetune` the network itself is trained in every fold. Leave this out."
+        )
+    return chosen.model_copy(update=_OFF)
+
+
+def _check_machine(settings: FinetuneSettings) -> None:
+    """Refuse several processes, and a device or precision that this machine does not have."""
+    if launched().n_processes > 1:
+        raise ConfigError(
+            f"finetune: works in one process, and {launched().by} started {launched().n_processes}. Start it without, "
+            "once for each target."
+        )
+    usable_accelerator(settings.accelerator, section="finetune", training=settings.precision)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is trained and evaluated, before an image is read."""
+
+    settings: Config
+    encoder: Encoder
+    contract: Mapping[str, Any]
+    source: Brains
+    cohort: Cohort
+    study: Study
+    info: Mapping[str, Any]
+    from_scratch: bool
+
+    def state(self) -> dict[str, Any]:
+        """Return what must be the same where folds of two commands belong together."""
+        splits = [(split.repeat, split.fold, split.train.tolist(), split.test.tolist()) for split in self.study.splits]
+        return {
+            "weights": None if self.from_scratch else self.contract["weights"]["sha256"],
+            "encoder": self.encoder.settings.model_dump(mode="json"),
+            "preprocessing": digest_of(self.contract["preprocessing"]),
+            "seed": self.settings.seed,
+            "evaluation": self.study.settings.without_folders(),
+            "finetune": self.settings.finetune.model_dump(mode="json"),
+            "augment": self.settings.augment.model_dump(mode="json") if self.settings.finetune.augment else None,
+            "cohort": self.cohort.digest(),
+            "splits": digest_of(splits),
+            "neurocontrast": version(),
+        }
+
+    def prepared(self, progress: Progress) -> Study:
+        """Return the study with its baseline of voxels, after its scans are preprocessed."""
+        progress.message(self.study.text())
+        self.source.make_ready(self.cohort, progress)
+        images, allowed = self.source.images(self.cohort), self.study.settings.allow_overlap
+        volumes = (images[row]["image"].numpy() for row in range(len(images)))
+        notices = check_duplicates(self.study.table, volumes, allow_overlap=allowed)
+        return with_voxels(self.study.with_notices(notices), self.info, progress)
+
+
+def _plan_folds(
+    run: Path,
+    participants: AnyTable,
+    images_root: str | os.PathLike[str] | None,
+    settings: Config,
+    chosen: EvaluationSettings,
+    transforms: Compose | Sequence[Transform] | None,
+    from_scratch: bool,
+    progress: Progress,
+) -> _Plan:
+    """Check everything that can be before an image is read, and make the folds; see `finetune`."""
+    encoder, contract = load_encoder(run)
+    if encoder.settings.is_linear:
+        raise ConfigError(
+            f"finetune: the encoder of '{run}' is '{encoder.settings.name}', whose components are computed in one pass "
+            "and not trained. Give a run of a network, or `embed` this one and `evaluate` its features."
+        )
+    what, given = "finetune trains on brains", None if transforms is None else Compose(transforms)
+    source = brains_of_run(run, contract, settings.data, what=what, transforms=given)
+    if "augment" not in settings.model_fields_set and contract.get("augment") is not None:
+        of_run = as_config({"augment": contract["augment"]}).augment
+        settings = settings.model_copy(update={"augment": of_run})
+    if settings.finetune.augment:
+        source.views(settings.augment, seed=settings.seed)  # refused before anything is read
+    listed = source.read_cohort(participants, images_root=images_root)
+    for warning in listed.warnings:
+        progress.warning(warning)
+    info = describe_embedded(run, contract, listed, progress)
+    if from_scratch:
+        info |= {"pretraining_subjects": [], "objective": _SCRATCH, "training_metrics": None}
+    folds = None if chosen.split_file is None else read_split_file(chosen.split_file)
+    rows = np.arange(len(listed), dtype=float)[:, None]  # instead of features: the row of each scan in the table
+    study = plan_study(listed.table, rows, settings=chosen, info=info, split_rows=folds)
+    name, weights = ("network from scratch", "random") if from_scratch else ("fine-tuned network", "pretrained")
+    text = f"{encoder.settings.name}, {weights} weights to begin with"
+    study = study.with_model(GivenModel("embedding", name, text, _NOT_STORED))
+    cohort = listed.subset(study.features[:, 0].astype(int))
+    warn_of_imitations(cohort, "evaluation.where", progress)
+    return _Plan(settings, encoder, contract, source, cohort, study, info, from_scratch)
 
 
 def _is_finished(folder: Path, *, resume: bool, overwrite: bool) -> bool:
@@ -137,15 +256,6 @@ def _is_finished(folder: Path, *, resume: bool, overwrite: bool) -> bool:
     return False
 
 
-@contextlib.contextmanager
-def _leaving_nothing_empty(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            folder.rmdir()  # where nothing was written
-
-
 def _open(work: Path, state: Mapping[str, Any], *, resume: bool) -> None:
     """Begin anew, or refuse to continue with other choices than the finished folds'; list every difference."""
     if not resume:
@@ -156,12 +266,7 @@ def _open(work: Path, state: Mapping[str, Any], *, resume: bool) -> None:
                 path.unlink()
     if not (work / _STATE).is_file():
         return
-    before, now = (pd.json_normalize(dict(each)).iloc[0].to_dict() for each in (read_json(work / _STATE), state))
-    found = [
-        f"{key}: was {before.get(key)}, is {now.get(key)}"
-        for key in dict.fromkeys([*before, *now])
-        if str(before.get(key)) != str(now.get(key)) and key not in _FREE_TO_DIFFER
-    ]
+    found = changes(read_json(work / _STATE), state, ignore=_FREE_TO_DIFFER)
     if found:
         lines = "\n".join(f"  {line}" for line in found)
         raise CheckpointError(
@@ -179,9 +284,9 @@ class _Fold:
     about: dict[str, Any]
 
 
-def _train_folds(plan: FinetunePlan, study: Study, work: Path, progress: Progress) -> list[_Fold]:
+def _train_folds(plan: _Plan, study: Study, work: Path, progress: Progress) -> list[_Fold]:
     """Train a network in every fold that is not finished, one after another."""
-    folds, n, engine, images = [], len(study.splits), plan.engine, plan.source.images(plan.cohort)
+    folds, n, images = [], len(study.splits), plan.source.images(plan.cohort)
     with progress.task("Fine-tuning", n, "folds") as task:
         for number, split in enumerate(study.splits):
             folder, title = work / f"fold-{number:03d}", f"Fold {number + 1} of {n}"
@@ -189,7 +294,7 @@ def _train_folds(plan: FinetunePlan, study: Study, work: Path, progress: Progres
                 fold = _Fold(**read_json(folder / _FINISHED))
                 fold = replace(fold, predictions=np.asarray(fold.predictions, dtype=float))
             else:
-                fold = _train(plan, study, split, images, folder, title, engine, progress)
+                fold = _train(plan, study, split, images, folder, title, progress)
                 write_json(folder / _FINISHED, {**vars(fold), "predictions": fold.predictions.tolist()})
                 shutil.rmtree(folder / "checkpoints")
             progress.message(f"{title}: {_fold_text(fold)}")
@@ -207,15 +312,9 @@ def _fold_text(fold: _Fold) -> str:
 
 
 def _train(
-    plan: FinetunePlan,
-    study: Study,
-    split: Split,
-    images: Images,
-    folder: Path,
-    title: str,
-    engine: tuple[Fabric, Processes],
-    progress: Progress,
+    plan: _Plan, study: Study, split: Split, images: Images, folder: Path, title: str, progress: Progress
 ) -> _Fold:
+    """Train the network of a fold, and predict the scans that it has not seen."""
     settings, target = plan.settings, study.target
     seed = derive_seed("finetune", settings.seed, split.repeat, split.fold)
     fitted, tried = validation_split(
@@ -247,7 +346,6 @@ def _train(
         folder=folder,
         view=view,
         title=title,
-        engine=engine,
         progress=progress,
     )
     about = {"repeat": split.repeat, "fold": split.fold, "n_fitted": len(fitted), "n_validation": len(tried)}
@@ -255,7 +353,7 @@ def _train(
     return _Fold(found.predictions, found.metrics, about | {"best_loss": found.best_loss})
 
 
-def _evaluate(folder: Path, plan: FinetunePlan, study: Study, folds: Sequence[_Fold], progress: Progress) -> None:
+def _evaluate(folder: Path, plan: _Plan, study: Study, folds: Sequence[_Fold], progress: Progress) -> None:
     """Write what `evaluate` does, with the predictions of the folds in place of a probe's."""
     predictions = {}
     for fold, split in zip(folds, study.splits, strict=True):

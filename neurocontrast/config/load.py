@@ -31,6 +31,7 @@ from neurocontrast.settings import problems_of
 
 __all__ = [
     "as_config",
+    "changes",
     "describe_recipe",
     "differences",
     "find_config",
@@ -124,7 +125,12 @@ def write_config(path: Path, config: Config) -> None:
 
 def differences(earlier: Config, now: Config, *, ignore: Sequence[str] = ()) -> list[str]:
     """Return one line for each dotted key that differs, but for those that start with one in `ignore`."""
-    old, new = _flat(earlier.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
+    return changes(earlier.model_dump(mode="json"), now.model_dump(mode="json"), ignore=ignore)
+
+
+def changes(earlier: Mapping[str, Any], now: Mapping[str, Any], *, ignore: Sequence[str] = ()) -> list[str]:
+    """Return one line for each dotted key of nested mappings that differs, as `differences` does."""
+    old, new = _flat(earlier), _flat(now)
     return [
         f"{key}: was {json.dumps(old.get(key))}, is {json.dumps(new.get(key))}"
         for key in dict.fromkeys([*old, *new])

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss, softmax
 
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder, ProjectionHead
 from neurocontrast.exceptions import TrainingError
-from neurocontrast.parallel.collectives import Processes
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.training.batchnorm import layers_of
 from neurocontrast.training.checkpoints import newest_checkpoint
@@ -74,43 +72,19 @@ def fit_supervised(
     folder: Path,
     view: View | None = None,
     title: str = "Fine-tuning",
-    engine: tuple[Fabric, Processes] | None = None,
     progress: Progress = SILENT,
 ) -> SupervisedResult:
     """Train an encoder in place with a linear head, and predict other samples with the weights of the best epoch.
 
-    Parameters
-    ----------
-    encoder : Encoder
-        Pretrained, or with random weights.
-    labels : Labels
-        What is predicted.
-    data : TrainingData
-        Samples, those to train on, and those on which the best epoch is chosen; without any it is the last.
-    test_rows : sequence of int
-        Samples to predict.
-    settings : FinetuneSettings
-        How to train.
-    pretrained : bool
-        Whether the encoder's weights are to be kept in reach: rates by block, and statistics of pretraining.
-    seed : int
-        Names the order of the samples.
-    folder : Path
-        Where ``metrics.csv`` and checkpoints are kept; training continues from the newest one there.
-    view : callable, optional
-        Makes the random view that is shown in place of a sample.
-    title : str
-        What progress calls this training.
-    engine : tuple, optional
-        What `launch` returned.
-    progress : Progress
-        Receives progress messages.
+    The best epoch is chosen on the validation rows of `data`; without any it is the last. `pretrained` keeps the
+    weights in reach, by rates for each block and the statistics of pretraining. `seed` names the order of the samples;
+    `view` makes the random view that is shown in place of a sample. Training continues from the newest checkpoint in
+    `folder`, where ``metrics.csv`` is written too.
     """
     head = ProjectionHead(encoder.n_features, [labels.n_classes or 1], norm="batch")
     session = SupervisedSession(
-        ContrastiveModel(encoder, head), labels, data, view=view, settings=settings, pretrained=pretrained, seed=seed,
-        engine=engine,
-    )  # fmt: skip
+        ContrastiveModel(encoder, head), labels, data, view=view, settings=settings, pretrained=pretrained, seed=seed
+    )
     resume = newest_checkpoint(folder / "checkpoints") is not None
     if not resume:
         session.begin()
@@ -152,10 +126,9 @@ class SupervisedSession(BaseSession):
         settings: FinetuneSettings,
         pretrained: bool,
         seed: int,
-        engine: tuple[Fabric, Processes] | None = None,
     ) -> None:
         groups = parameter_groups(model, settings, pretrained=pretrained)
-        super().__init__(model, data, settings=settings.of_loop, seed=seed, engine=engine, groups=groups)
+        super().__init__(model, data, settings=settings.of_loop, seed=seed, groups=groups)
         self.head_layers = list(model.head.children())
         self.labels, self.view, self.patience, self.pretrained = labels, view, settings.patience, pretrained
         self.best: dict[str, Any] | None = None

@@ -12,11 +12,10 @@ import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
 from neurocontrast.data.listing import read_text_table, write_rows
-from neurocontrast.data.natural.checking import inspect_images
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
-from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
+from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_images, inspect_scans
 from neurocontrast.data.settings import SPLITS
 from neurocontrast.data.sources import check_kind
 from neurocontrast.display import as_progress

@@ -41,8 +41,8 @@ def prepare_images(
     --------
     >>> participants = prepare_images("digits", background="random", size=32)  # doctest: +SKIP
     """
-    from neurocontrast.data.natural.checking import RECORD_NAME
     from neurocontrast.data.natural.preparing import write_images
+    from neurocontrast.data.natural.store import RECORD_NAME
 
     given = {} if settings is None else settings.model_dump()
     chosen = settings_from(ImagesSettings, given | changes, source="images")

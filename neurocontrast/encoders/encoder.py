@@ -250,14 +250,13 @@ def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
         )
     if min(shape) >= encoder.smallest_shape:
         return
-    network = f"{name} with norm: instance" if encoder.settings.norm == "instance" else name
     if is_flat:
         raise ConfigError(
-            f"encoder.name: {network} needs at least {encoder.smallest_shape} pixels on each axis, and the images have "
+            f"encoder.name: {name} needs at least {encoder.smallest_shape} pixels on each axis, and the images have "
             f"{list(shape)}. Prepare them larger (images.size), or choose another encoder."
         )
     raise ConfigError(
-        f"data.shape: encoder {network} needs at least {encoder.smallest_shape} voxels on each "
+        f"data.shape: encoder {name} needs at least {encoder.smallest_shape} voxels on each "
         f"axis, got {list(shape)}. Use a larger shape (with a smaller spacing_mm), or another encoder."
     )
 

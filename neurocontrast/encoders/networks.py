@@ -59,7 +59,7 @@ def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     from monai.networks.nets.densenet import DenseNet
 
     n_first, growth, blocks = _DENSENETS[settings.name]
-    norm = {"batch": {}, "group": {"num_groups": growth}, "instance": {"affine": True}}[settings.norm]
+    norm = {"batch": {}, "group": {"num_groups": growth}}[settings.norm]
     network = DenseNet(3, n_channels, 1, n_first, growth, blocks, norm=(settings.norm, norm))
     if not settings.final_norm:
         network.features.norm5 = nn.Identity()
@@ -74,8 +74,7 @@ def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
         blocks=widths,
         n_dims=3,
         n_features=network.class_layers.out.in_features,
-        # Five halvings must leave a voxel, and two where each channel of a volume is normalised over its voxels.
-        smallest_shape=64 if settings.norm == "instance" else 32,
+        smallest_shape=32,  # five halvings must leave a voxel
         # Channels last is quicker where nothing is trained, and slower where it is (benchmarks/training.py).
         inference_layout=torch.channels_last_3d,
     )
@@ -110,15 +109,12 @@ def _resnet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     layers = nn.Sequential(OrderedDict((name, getattr(network, name)) for name in names) | stages)
     if settings.norm != "batch":
         _replace_norms(layers, _norm_layer(settings, width // 2))
-    smallest = 32 if is_flat and has_pool else 8
-    if settings.norm == "instance":  # needs more than one pixel after the last halving
-        smallest = (16 if is_flat else 4) * stride * (1 + has_pool)
     return FeatureMaps(
         layers,
         blocks={} if is_flat else {name: network.in_planes >> (3 - at) for at, name in enumerate(stages)},
         n_dims=2 if is_flat else 3,
         n_features=network.in_planes,
-        smallest_shape=smallest,
+        smallest_shape=32 if is_flat and has_pool else 8,
         layout=torch.channels_last if is_flat else torch.contiguous_format,
         inference_layout=torch.channels_last if is_flat else torch.channels_last_3d,
     )
@@ -150,14 +146,12 @@ def _lenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     norm, layers = _norm_layer(settings, 4), nn.Sequential()
     for n_in, n_out in ((n_channels, 8), (8, 16), (16, 32)):
         layers.extend([nn.Conv3d(n_in, n_out, 3, stride=2, padding=1, bias=False), norm(n_out), nn.ReLU()])
-    # Instance normalisation needs more than one voxel after three halvings.
-    smallest = 16 if settings.norm == "instance" else 8
     return FeatureMaps(
         layers,
         blocks={"2": 8, "5": 16, "8": 32},
         n_dims=3,
         n_features=32,
-        smallest_shape=smallest,
+        smallest_shape=8,
         inference_layout=torch.channels_last_3d,
     )
 
@@ -194,9 +188,6 @@ def _mlp(settings: EncoderSettings, n_measures: int) -> FeatureMaps:
 
 def _norm_layer(settings: EncoderSettings, n_groups: int) -> Callable[[int], nn.Module]:
     """Return what makes a normalisation of a number of channels."""
-    is_flat = settings.n_dims == 2
     if settings.norm == "group":
         return partial(nn.GroupNorm, n_groups)
-    if settings.norm == "instance":
-        return partial(nn.InstanceNorm2d if is_flat else nn.InstanceNorm3d, affine=True)
-    return nn.BatchNorm2d if is_flat else nn.BatchNorm3d
+    return nn.BatchNorm2d if settings.n_dims == 2 else nn.BatchNorm3d

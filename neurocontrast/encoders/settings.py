@@ -103,12 +103,11 @@ class EncoderSettings(Settings):
     """Features of ``pca`` and ``lda``; None: 60."""
     shrinkage: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     """Of ``lda``: how far the covariance within people is moved towards a multiple of the identity; None: 0.3."""
-    norm: Literal["batch", "group", "instance"] = "batch"
+    norm: Literal["batch", "group"] = "batch"
     """What the encoder normalises its feature maps over. ``batch``: the samples that pass together, as published.
     ``group``: groups of channels of one sample (32 of them, Wu & He 2018; 16 in ``densenet_small``, 8 in
-    ``resnet_small``, 4 in ``lenet``, 2 in ``lenet5``); ``instance``: each channel of one sample. With the last two
-    a representation does not depend on the other samples, so micro-batches change nothing but memory. ``instance``
-    takes out each map's mean, which is what is pooled: with DenseNets, set `final_norm` to false."""
+    ``resnet_small``, 4 in ``lenet``, 2 in ``lenet5``): a representation does not depend on the other samples, so
+    micro-batches change nothing but memory."""
     final_norm: bool = True
     """Whether DenseNet normalises its last feature maps before they are pooled."""
     stem: Literal["cifar", "imagenet"] | None = None
@@ -137,8 +136,6 @@ class EncoderSettings(Settings):
                 raise ValueError(
                     f"{key} belongs to {' and '.join(owners)}, and nothing reads it with name: {self.name}; remove it"
                 )
-        if self.name == "mlp" and self.norm == "instance":
-            raise ValueError("norm: instance needs samples with space, and mlp has none; take batch or group")
         if self.centre_input and (self.is_linear or self.n_dims < 3):
             given = f"is given standardised {'colours' if self.n_dims == 2 else 'measures'}"
             why = "centres its input by itself" if self.is_linear else given

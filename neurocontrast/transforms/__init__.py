@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from neurocontrast.transforms.augment import AugmentSettings
+    from neurocontrast.transforms.augment import AugmentSettings, MeasureAugmentSettings, MeasureSettings
     from neurocontrast.transforms.brain import KeepBraind, MarkBraind
     from neurocontrast.transforms.compose import brain_transforms, load_volume
     from neurocontrast.transforms.described import build_transforms
     from neurocontrast.transforms.grids import CheckFieldOfViewd, ResampleByAread
     from neurocontrast.transforms.loading import LoadScand
-    from neurocontrast.transforms.measures.settings import MeasureAugmentSettings, MeasureSettings
-    from neurocontrast.transforms.measures.views import RandMeasureViewd
     from neurocontrast.transforms.natural.settings import ImageAugmentSettings
     from neurocontrast.transforms.natural.views import RandImageViewd
     from neurocontrast.transforms.normalising import CheckVariesd, ScaleByBrainPercentilesd, SmoothByFwhmd
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
         RandTissueShiftd,
     )
     from neurocontrast.transforms.rand_mask import RandMaskEdged, RandTightMaskd
+    from neurocontrast.transforms.rand_measures import RandMeasureViewd
     from neurocontrast.transforms.rand_space import RandCutoutd, RandResizedCropd
     from neurocontrast.transforms.rand_volume import brain_views
     from neurocontrast.transforms.signal import FromSignald, ToSignald
@@ -35,13 +34,11 @@ if TYPE_CHECKING:
 
 # Loaded when asked for: settings need neither torch nor MONAI.
 _PLACES = {
-    "augment": ["AugmentSettings"],
+    "augment": ["AugmentSettings", "MeasureAugmentSettings", "MeasureSettings"],
     "brain": ["KeepBraind", "MarkBraind"],
     "grids": ["CheckFieldOfViewd", "ResampleByAread"],
     "compose": ["brain_transforms", "load_volume"],
     "loading": ["LoadScand"],
-    "measures.settings": ["MeasureAugmentSettings", "MeasureSettings"],
-    "measures.views": ["RandMeasureViewd"],
     "natural.settings": ["ImageAugmentSettings"],
     "natural.views": ["RandImageViewd"],
     "normalising": ["CheckVariesd", "ScaleByBrainPercentilesd", "SmoothByFwhmd"],
@@ -50,6 +47,7 @@ _PLACES = {
         *("RandBlurd", "RandBrainBiasFieldd", "RandBrainRiciand", "RandBrainSharpnessd", "RandNoised"),
         "RandTissueShiftd",
     ],
+    "rand_measures": ["RandMeasureViewd"],
     "rand_mask": ["RandMaskEdged", "RandTightMaskd"],
     "rand_space": ["RandCutoutd", "RandResizedCropd"],
     "rand_volume": ["brain_views"],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # a bundle holds this module, and runs without pandas and pyd
     import pandas as pd
 
     from neurocontrast.data.measures.tables import MeasuresTable
-    from neurocontrast.transforms.measures.settings import MeasureSettings
+    from neurocontrast.transforms.augment import MeasureSettings
 
 __all__ = ["MeasuresContract"]
 
@@ -198,7 +198,7 @@ class MeasuresContract:
             )
         from pydantic import TypeAdapter, ValidationError  # a bundle, which holds this module, has none
 
-        from neurocontrast.transforms.measures.settings import MeasureSettings
+        from neurocontrast.transforms.augment import MeasureSettings
 
         try:
             MeasureSettings.model_validate({name: content.get(name) for name in _CHOSEN})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from neurocontrast.files import atomic_path
 from neurocontrast.reading import DAMAGE, check_place
 
 STORE_NAME = "images.npy"
+RECORD_NAME = "images.json"
 _IMAGE_PATH = re.compile(r"(?P<store>.+\.npy)#(?P<index>[0-9]{1,18})", re.IGNORECASE | re.DOTALL)
 _BYTES_AT_ONCE = 2**22
 
@@ -165,3 +167,21 @@ def write_store(folder: Path, images: Iterable[Pixels], *, n_images: int, shape:
         if n_written != n_images:
             raise DataError(f"{STORE_NAME}: {n_images} images were announced and {n_written} came.")
     return ImageStore.open(target)
+
+
+def doubt_about_copies(images: Iterable[npt.NDArray[np.uint8]], names: Sequence[str], splits: Sequence[str]) -> str:
+    """Say what repeated images mean for an evaluation, or return "" if no image is repeated."""
+    first: dict[bytes, int] = {}
+    n_images, across = 0, []
+    for row, image in enumerate(images):
+        digest = hashlib.blake2b(image.tobytes(), digest_size=16).digest()
+        before = first.setdefault(digest, row)
+        n_images += before != row
+        if splits[before] != splits[row]:
+            across.append(f"{names[row]} and {names[before]}")
+    if across:
+        return (
+            f"{len(across):,} images of validation or test are the same, byte by byte, as one of another split "
+            f"(for instance {across[0]}): figures on them flatter a little."
+        )
+    return f"{n_images:,} images are the same, byte by byte, as another of their split" if n_images else ""

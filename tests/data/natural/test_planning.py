@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from neurocontrast.data.natural.pictures import paint
-from neurocontrast.data.natural.planning import divide, draw_backgrounds, stratified_order
+from neurocontrast.data.natural.preparing import divide, draw_backgrounds, stratified_order
 from neurocontrast.data.settings import ImagesSettings
 from neurocontrast.exceptions import DataError
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.seeds import derive_uniforms
-from neurocontrast.transforms.measures.settings import MeasureAugmentSettings, MeasureCorruption, MeasureSiteShift
+from neurocontrast.transforms.augment import MeasureAugmentSettings, MeasureCorruption, MeasureSiteShift
 from neurocontrast.transforms.views import RandBatchTransform
 
 __all__ = ["RandMeasureViewd"]

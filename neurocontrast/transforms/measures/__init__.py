@@ -1,1 +1,0 @@
-"""Random views of regional measures, a whole batch at once."""

@@ -275,7 +275,8 @@ def epoch_from_cache(
     batches = [range(start, start + options.batch_size) for start in range(0, len(files), options.batch_size)]
     batches = [[row for row in batch if row < len(files)] for batch in batches]
     widened = torch.zeros(options.batch_size, *dataset.cache.shape)
-    memory = np.zeros((options.batch_size, dataset.cache.n_bytes + 4096), dtype=np.uint8)
+    n_bytes = int(np.prod(dataset.cache.shape)) * dataset.cache.dtype.itemsize
+    memory = np.zeros((options.batch_size, n_bytes + 4096), dtype=np.uint8)
     warm: dict[str, Timed] = {
         "plain read of the files, into the memory of a batch": lambda: _plain(files, memory),
         "plain read of the files, each into the same buffer": lambda: _plain(files, memory[:1]),
@@ -287,7 +288,7 @@ def epoch_from_cache(
             dataset, batches, n_readers=1, widened=widened
         ),
     }
-    gib = len(files) * dataset.cache.n_bytes / 2**30
+    gib = len(files) * n_bytes / 2**30
     print(f"\nAn epoch of {len(files)} scans ({gib:.2f} GiB) in batches of {options.batch_size}; wall time")
     _show_rates("from the page cache", in_turn(warm, options.repeats, time.perf_counter), gib)
     cold = {name: _forgetting(files, call) for name, call in warm.items() if "buffer" in name or "reader" in name}

@@ -69,10 +69,7 @@ PLANTED = {
     "training/session.py": ("from neurocontrast.transforms.compose import load_volume", "neurocontrast.transforms"),
     "training/loop.py": ("from neurocontrast.transforms.views import TwoViews", "neurocontrast.transforms.views"),
     "losses/core.py": ("from neurocontrast.encoders.networks import build_network", "neurocontrast.encoders.networks"),
-    "embedding/extract.py": (
-        "from neurocontrast.data.natural.dataset import ImageDataset",
-        "neurocontrast.data.natural.dataset",
-    ),
+    "embedding/extract.py": ("from neurocontrast.data.datasets import ImageDataset", "neurocontrast.data.datasets"),
     "evaluation/metrics.py": ("from neurocontrast.data import CohortDataset", "neurocontrast.data"),
     "training/steps.py": ("from neurocontrast.encoders import build_model", "neurocontrast.encoders"),
     # By way of something that is allowed.

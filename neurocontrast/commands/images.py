@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from neurocontrast.data.natural import ImagesSettings
+from neurocontrast.data.settings import ImagesSettings
 from neurocontrast.files import atomic_folder, check_output_folder
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.settings import settings_from

@@ -8,8 +8,13 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, PlainValidator, ValidationInfo, model_validator
 
-from neurocontrast.data.natural import ImagesSettings
-from neurocontrast.data.settings import AnyDataSettings, DataSettings, ImageDataSettings, MeasureDataSettings
+from neurocontrast.data.settings import (
+    AnyDataSettings,
+    DataSettings,
+    ImageDataSettings,
+    ImagesSettings,
+    MeasureDataSettings,
+)
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders import EncoderSettings

@@ -9,17 +9,17 @@ from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from neurocontrast.data.cache import VolumeCache
-    from neurocontrast.data.datasets import CohortDataset
+    from neurocontrast.data.datasets import CohortDataset, ImageDataset
     from neurocontrast.data.measures.reading import read_measures
 
-__all__ = ["Cohort", "CohortDataset", "Kind", "VolumeCache", "read_cohort", "read_measures"]
+__all__ = ["Cohort", "CohortDataset", "ImageDataset", "Kind", "VolumeCache", "read_cohort", "read_measures"]
 
 # Loaded when asked for: a report needs the cohort, and neither torch nor nibabel.
 __getattr__ = lazy_exports(
     __name__,
     {
         "cache": ["VolumeCache"],
-        "datasets": ["CohortDataset"],
+        "datasets": ["CohortDataset", "ImageDataset"],
         "measures.reading": ["read_measures"],
     },
 )

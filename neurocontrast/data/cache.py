@@ -93,11 +93,6 @@ class VolumeCache:
         self.folder = root / f"{transforms.digest()[:16]}-{dtype}"
         self.shared = shared
 
-    @property
-    def n_bytes(self) -> int:
-        """Size of one volume."""
-        return int(np.prod(self.shape)) * self.dtype.itemsize
-
     def prepare(
         self,
         scans: Sequence[ScanFiles | Path],
@@ -151,16 +146,8 @@ class VolumeCache:
         """Return a scan's volume, (C, D, H, W), in the precision of the cache; one without an entry is made now."""
         return self.read_with_affine(scan)[0]
 
-    def read_into(self, out: npt.NDArray[Any], scan: ScanFiles | Path) -> None:
-        """Read a scan's volume as `read` does, into an array of the cache's shape and dtype."""
-        np.copyto(out, self.read(scan), casting="no")
-
-    def affine_of(self, scan: ScanFiles | Path) -> npt.NDArray[np.float64]:
-        """Return the affine (4, 4) of a scan's volume; a scan without an entry is transformed now."""
-        return self.read_with_affine(scan)[1]
-
     def read_with_affine(self, scan: ScanFiles | Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
-        """Return what `read` and `affine_of` return; a scan without an entry is transformed once."""
+        """Return what `read` returns, and the affine (4, 4) of its voxels."""
         parts = self._entry(as_scan(scan))
         if parts is None:
             parts, source = self._make(as_scan(scan))

@@ -33,7 +33,7 @@ N_VOXELS_MIN = 8
 _N_FILES_LOOKED_AT = 3
 _AGE = re.compile(r"(\d{1,4}(?:\.\d+)?)([YMWD]?)")
 _PER_YEAR = {"Y": 1.0, "M": 12.0, "W": 365.25 / 7, "D": 365.25}
-_OLDEST = 130
+_OLDEST = 120  # as in tables (neurocontrast.data.columns)
 _KNOWN_WORDS = re.compile(
     r"missing images\?|interslice distance varies|unsupported transfer syntax|unable to (?:open|read|decode|find)|"
     r"(?:not a|no) valid dicom|slices? (?:not|stacked)|corrupt|truncated",
@@ -109,7 +109,7 @@ class Series:
             dates = [self.header.get(name) for name in ("PatientBirthDate", "AcquisitionDateTime")]
             born, seen = (pd.to_datetime(str(date or ""), errors="coerce") for date in dates)
             years = 0.0 if pd.isna(born) or pd.isna(seen) else (seen - born).days / 365.25
-        if not 0 < years < _OLDEST:
+        if not 0 < years <= _OLDEST:
             return ""
         return "89+" if years >= 90 else f"{years:.4g}"
 

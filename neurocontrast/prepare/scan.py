@@ -37,6 +37,7 @@ from neurocontrast.prepare.registration import (
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 from neurocontrast.reading import DAMAGE
 from neurocontrast.transforms.augment import AugmentSettings
+from neurocontrast.transforms.images import corners_apart
 from neurocontrast.transforms.loading import read_scan
 from neurocontrast.transforms.rand_volume import brain_views
 from neurocontrast.transforms.views import TwoViews
@@ -203,8 +204,7 @@ def _mask(
         given, where = _canonical(mask_path)
         if given.shape != voxels.shape:
             raise DataError(f"{mask_path}: the mask has the shape {given.shape}, and {source} {voxels.shape}.")
-        corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(voxels.shape) - 1, 1]
-        apart = float(np.abs(corners @ (where - affine).T).max())
+        apart = corners_apart(voxels.shape, where, affine)
         if apart > _MASK_APART_MM:
             raise DataError(f"{mask_path}: its header puts the mask {apart:.1f} mm from {source}.")
         return given > 0, "mask_path"

@@ -111,6 +111,12 @@ def centred(shape: Sequence[int], spacing_mm: Sequence[float]) -> npt.NDArray[np
     return affine
 
 
+def corners_apart(shape: Sequence[int], affine: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float:
+    """Return how far two affines put the corners of a grid from one another at most, in millimetres along an axis."""
+    corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(shape) - 1, 1]
+    return float(np.abs(corners @ (affine - other).T).max())
+
+
 def times(lengths: Any) -> str:
     """Return lengths as an error writes them: "121 × 145 × 121"."""
     return " × ".join(f"{length:g}" for length in lengths)

@@ -22,7 +22,7 @@ from nibabel.affines import voxel_sizes
 from neurocontrast.exceptions import ConfigError, DataError, said
 from neurocontrast.files import files_of
 from neurocontrast.reading import check_place, read_array
-from neurocontrast.transforms.images import EachImage, centred, times, to_image
+from neurocontrast.transforms.images import EachImage, centred, corners_apart, times, to_image
 from neurocontrast.transforms.limits import N_VOXELS_MIN, SPACING_LIMITS_MM
 
 try:
@@ -119,8 +119,7 @@ class LoadScand(EachImage):
                 f"{times(of_first.voxels.shape)}; the channels of a scan must lie on one grid."
             )
         if scan.affine is not None and of_first.affine is not None:
-            corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(scan.voxels.shape) - 1, 1]
-            apart = float(np.abs(corners @ (scan.affine - of_first.affine).T).max())
+            apart = corners_apart(scan.voxels.shape, scan.affine, of_first.affine)
             if apart > _GRIDS_APART * float(voxel_sizes(scan.affine).min()):
                 raise DataError(
                     f"{path}: its header puts it {apart:.1f} mm from {first}; the channels of a scan must lie on one "

@@ -10,8 +10,7 @@ from small_run import metrics, weights
 
 import neurocontrast
 from neurocontrast.config import load_config
-from neurocontrast.data import read_cohort
-from neurocontrast.data.natural import ImageDataset
+from neurocontrast.data import ImageDataset, read_cohort
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError

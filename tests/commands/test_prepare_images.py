@@ -9,8 +9,7 @@ from PIL import Image
 
 from neurocontrast import check, prepare_images
 from neurocontrast.cli import run
-from neurocontrast.data import read_cohort
-from neurocontrast.data.natural import ImageDataset
+from neurocontrast.data import ImageDataset, read_cohort
 from neurocontrast.exceptions import DataError
 from neurocontrast.seeds import derive_generator
 

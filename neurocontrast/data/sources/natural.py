@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from neurocontrast.data.cache import signature_of
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.natural import ImageDataset
+from neurocontrast.data.datasets import ImageDataset
 from neurocontrast.data.natural.store import split_image_path
 from neurocontrast.data.settings import ImageDataSettings
 from neurocontrast.data.sources.source import Source

@@ -161,7 +161,7 @@ class BrainVolumes(Source):
         """Return where the voxels of a scan's volume are, after `make_ready`."""
         if isinstance(self.transforms, Preprocessing):
             return preprocessed_grid(scan, self.transforms)
-        affine = self.cache.affine_of(scan)
+        _, affine = self.cache.read_with_affine(scan)
         return Grid(affine, spacing_of(affine), read_scan_header(files_of(scan)[0]).is_mni)
 
     def built_in_views(self, augment: AugmentSettings) -> Any:

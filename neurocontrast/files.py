@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -20,7 +21,10 @@ from neurocontrast.exceptions import ConfigError
 if TYPE_CHECKING:  # pandas is slow to import, and most of this file does without
     import pandas as pd
 
+    from neurocontrast.progress import Progress
+
 __all__ = [
+    "LOCK",
     "ScanFiles",
     "as_scan",
     "atomic_folder",
@@ -32,6 +36,7 @@ __all__ = [
     "digest_of_file",
     "files_near",
     "files_of",
+    "hold",
     "relative_path",
     "sweep",
     "sweep_files",
@@ -43,6 +48,13 @@ __all__ = [
 
 ScanFiles: TypeAlias = str | tuple[str, ...]
 """The file of a scan, or the files of its channels in their order, as `monai.transforms.LoadImaged` takes them."""
+
+
+LOCK = ".lock"
+"""Name of the file that `hold` locks."""
+_PATIENCE = 5.0
+"""Seconds: the processes of a call that was killed may take a moment to end."""
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 def as_scan(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> ScanFiles:
@@ -208,6 +220,35 @@ def _named(error: OSError, temporary: Path, target: Path) -> OSError:
     if error.errno is not None and (error.filename is None or temporary.name in str(error.filename)):
         error.filename, error.filename2 = str(target), None
     return error
+
+
+@contextlib.contextmanager
+def hold(folder: Path, progress: Progress, *, doing: str = "training") -> Iterator[None]:
+    """Keep every other process from a folder; make it where it is missing, and remove it where nothing was written."""
+    from filelock import FileLock, Timeout  # here: the code of a bundle, which has this file, does without
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=_PATIENCE)
+    except Timeout:
+        raise ConfigError(
+            f"out: another process is {doing} in '{folder}'. Wait for it, stop it, or give another folder."
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        progress.warning(
+            f"{folder}: its file system has no locks ({error.strerror}); see to it yourself that no other process "
+            f"is {doing} in this folder."
+        )
+    try:
+        yield
+    finally:
+        (folder / LOCK).unlink(missing_ok=True)  # still locked: who waits for it begins a new one
+        lock.release()
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # where nothing was written
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

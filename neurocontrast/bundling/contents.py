@@ -1,18 +1,25 @@
-"""The files of a bundle but its weights: configuration, description and model card from templates, and the code."""
+"""The files of a bundle but its weights: configuration, description and model card from templates, and the code.
+
+The code is modules of this package, and all that they import of it, as one flat package ``scripts``.
+"""
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Mapping, Sequence
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import jinja2
 import numpy as np
 import torch
+from monai.transforms import Randomizable
 
-from neurocontrast.bundling.scripts import MODULES, as_target, sources_of
 from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.data.sources import BrainVolumes, RegionalMeasures
@@ -20,12 +27,13 @@ from neurocontrast.encoders import Encoder
 from neurocontrast.evaluation import FittedProbe
 from neurocontrast.evaluation.record import Evaluation
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.provenance import version
 from neurocontrast.transforms.compose import brain_steps
 from neurocontrast.transforms.described import DescribedTransforms, transform_class
 from neurocontrast.transforms.description import TARGET
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["MARKER", "Samples", "probe_state", "texts_of"]
+__all__ = ["MARKER", "MODULES", "Samples", "probe_state", "sources_of", "texts_of"]
 
 MARKER = "configs/metadata.json"
 _TEMPLATES = {
@@ -40,6 +48,13 @@ _JINJA = jinja2.Environment(
     loader=jinja2.PackageLoader("neurocontrast.bundling"), keep_trailing_newline=True, autoescape=False
 )
 _JINJA.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+MODULES = ("neurocontrast.bundling.inference", "neurocontrast.bundling.models")
+"""Modules that the configuration of every bundle names."""
+_INIT = "Code of neurocontrast {} (BSD-3-Clause, docs/license.txt) that reads, prepares, encodes and predicts scans."
+_ROOT = Path(__file__).resolve().parents[1]
+_ALLOWED = {"torch", "monai", "numpy", "scipy", "nibabel", "isal"}
+"""Packages that a bundle may need; without isal it reads compressed scans more slowly."""
+_IMPORT = re.compile(r"^( *)from neurocontrast(?:\.\w+)*\.(\w+) import", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -101,11 +116,11 @@ def _steps(source: BrainVolumes) -> list[dict[str, Any]]:
     """Return the transforms of a run as MONAI's configuration names them."""
     transforms = source.transforms
     if not isinstance(transforms, DescribedTransforms):
-        return [as_target(each, arguments) for each, arguments in brain_steps(transforms, "image")]
+        return [_as_target(each, arguments) for each, arguments in brain_steps(transforms, "image")]
     if transforms.targets is None:
         raise ConfigError("run: its transforms came from Python, and a bundle holds none of these.")
     named = [(transform_class(str(step[TARGET])), step) for step in transforms.targets]
-    return [as_target(each, {key: step[key] for key in step if key != TARGET}) for each, step in named]
+    return [_as_target(each, {key: step[key] for key in step if key != TARGET}) for each, step in named]
 
 
 def texts_of(
@@ -120,18 +135,7 @@ def texts_of(
 ) -> dict[str, str]:
     """Return the text of each file of a bundle, by its name.
 
-    Parameters
-    ----------
-    samples : Samples
-        What the encoder is given.
-    encoder : Encoder
-        The encoder, whose settings are written down with their defaults.
-    contract, provenance : mapping
-        Contents of ``encoder.json`` and ``provenance.json``; the second may be empty.
-    probe, evaluation : FittedProbe, Evaluation, or None
-        What predicts from features, and how well it did.
-    outside_percentile : float
-        Percentile of training scans' distances beyond which a scan is outside.
+    `contract` and `provenance` are the contents of ``encoder.json`` and ``provenance.json``, which may be empty.
     """
     found = {} if evaluation is None else evaluation.metrics
     metrics = {name: each.value for name, each in found.items()}
@@ -175,3 +179,46 @@ def probe_state(probe: FittedProbe) -> dict[str, torch.Tensor]:
         arrays = {name: np.asarray(getattr(probe.distribution, name), dtype=np.float64) for name in names}
         state |= {f"inside_{name}": torch.from_numpy(values.copy()) for name, values in arrays.items()}
     return state
+
+
+def sources_of(modules: Iterable[str]) -> dict[str, str]:
+    """Return the text of each file of ``scripts`` by its name: some modules, and what they import of this package.
+
+    A module that needs a package that a bundle does without is a `ConfigError`.
+    """
+    waiting, found = list(modules), {"__init__.py": f'"""{_INIT.format(version())}"""\n'}
+    seen = set(waiting)
+    while waiting:
+        name = waiting.pop()
+        text = (_ROOT / Path(*name.split(".")[1:])).with_suffix(".py").read_text(encoding="utf-8")
+        for imported in _imports(ast.parse(text)):
+            if imported.startswith("neurocontrast."):
+                waiting += [] if imported in seen else [imported]
+                seen.add(imported)
+            elif imported.partition(".")[0] not in _ALLOWED | sys.stdlib_module_names:
+                raise ConfigError(f"run: it cannot be bundled: {name} needs {imported}, which a bundle does without.")
+        found[f"{name.rpartition('.')[2]}.py"] = _IMPORT.sub(r"\1from scripts.\2 import", text)
+    return dict(sorted(found.items()))
+
+
+def _as_target(transform: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a transform as a configuration of MONAI names it; one of this package is one of ``scripts``."""
+    module = transform.__module__
+    if issubclass(transform, Randomizable):
+        raise ConfigError(f"run: it cannot be bundled: {transform.__name__} is a view of training, no preprocessing.")
+    place = f"scripts.{module.rpartition('.')[2]}" if module.startswith("neurocontrast.") else "monai.transforms"
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in arguments.items()}
+    return {"_target_": f"{place}.{transform.__name__}", **plain}
+
+
+def _imports(node: ast.AST) -> Iterator[str]:
+    """Give the modules that a file imports at its top, except for type checking."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            yield child.module or ""
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        elif not isinstance(child, ast.FunctionDef):
+            yield from _imports(child)

@@ -34,12 +34,12 @@ from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import validation_split
 from neurocontrast.exceptions import CheckpointError, ConfigError, one_of
-from neurocontrast.files import check_output_folder, digest_of, write_json
+from neurocontrast.files import LOCK, check_output_folder, digest_of, hold, write_json
 from neurocontrast.findings import measure
 from neurocontrast.parallel.devices import launched, usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import version
-from neurocontrast.runs.folder import LOCK, describe_embedded, hold, read_json, warn_of_imitations
+from neurocontrast.runs.folder import describe_embedded, read_json, warn_of_imitations
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.seeds import derive_seed
 from neurocontrast.settings import settings_from

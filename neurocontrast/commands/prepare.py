@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pandas as pd
-from filelock import FileLock, Timeout
 
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
-from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
+from neurocontrast.files import check_writable, digest_of_file, hold, write_json, write_table
 from neurocontrast.lazy import require
 from neurocontrast.parallel.workers import map_files
 from neurocontrast.prepare.records import (
@@ -42,8 +40,6 @@ RECORD_NAME = "prepare.json"
 IMITATIONS = "imitations.tsv"
 VOLUMES = ("tiv", "gm_ml", "wm_ml", "csf_ml")
 """Columns of native volumes in mL; ``gm``, ``wm`` and ``csf`` are paths."""
-_PATIENCE = 5.0
-"""Seconds: the processes of a call that was killed may take a moment to end."""
 SPACINGS_MM = (0.5, 8.0)
 
 
@@ -107,7 +103,10 @@ def prepare(
     check_writable(target / RECORD_NAME)
     stems = [name.replace(" session ", "_ses-").replace("/", "-").replace(" ", "-") for name in cohort.names()]
     _refuse_outputs(cohort, target, stems, options)
-    with _held(target, progress):
+    with hold(target, progress, doing="preparing scans"):
+        for left in [*target.glob(".tmp-*"), *target.glob("images/.tmp-*")]:
+            if left.is_file():
+                left.unlink(missing_ok=True)
         _refuse_another_cohort(cohort, target, stems, options)
         _write_record(target, cohort, options, n=None)
         facts = _prepare_all(cohort, target, stems, options, n_workers, progress)
@@ -192,29 +191,6 @@ def _refuse_another_cohort(cohort: Cohort, target: Path, stems: Sequence[str], o
         if problem := problem_of_images(target / "images", stem, source, mask, str(cohort.root), options):
             problems.add(problem, name=name)
     problems.raise_if_any()
-
-
-@contextlib.contextmanager
-def _held(target: Path, progress: Progress) -> Iterator[None]:
-    """Keep other calls from the folder, and remove the temporary files that a killed call left there."""
-    target.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(target / ".prepare.lock")
-    try:
-        lock.acquire(timeout=_PATIENCE)
-    except Timeout:
-        raise ConfigError(f"out: another process is preparing scans in '{target}'. Wait for it.") from None
-    except OSError as error:
-        progress.warning(f"{target}: no lock ({error.strerror}); see to it that no other process writes there.")
-    try:
-        for left in [*target.glob(".tmp-*"), *target.glob("images/.tmp-*")]:
-            if left.is_file():
-                left.unlink(missing_ok=True)
-        yield
-    finally:
-        (target / ".prepare.lock").unlink(missing_ok=True)
-        lock.release()
-        with contextlib.suppress(OSError):
-            target.rmdir()  # where nothing was written
 
 
 def _write_record(target: Path, cohort: Cohort, options: PrepareOptions, *, n: int | None) -> None:

@@ -44,18 +44,9 @@ def describe_processor() -> dict[str, Any]:
 def usable_accelerator(
     asked: str, n_devices: int = 1, *, section: str, training: str = "32-true"
 ) -> Literal["cpu", "cuda"]:
-    """Return 'cpu' or 'cuda', or refuse what this machine cannot do.
+    """Return 'cpu' or 'cuda' for the ``accelerator`` of a section, or refuse what this machine cannot do.
 
-    Parameters
-    ----------
-    asked : {'auto', 'cpu', 'cuda'}
-        Accelerator of the settings.
-    n_devices : int
-        Processes on this machine, each with a GPU of its own.
-    section : str
-        Section of the configuration with the key ``accelerator``, for messages.
-    training : {'32-true', 'bf16-mixed', '16-mixed'}
-        Precision of training.
+    Each of `n_devices` processes needs a GPU of its own; `training` is the precision of training.
     """
     import torch
 

@@ -54,29 +54,9 @@ def joined(
 ) -> Iterator[tuple[Fabric, Processes]]:
     """Start or join the processes of a command, and leave them at its end; what one of them says, no other repeats.
 
-    Parameters
-    ----------
-    accelerator : {'auto', 'cpu', 'cuda'}
-        Device of every process.
-    section : str
-        Section of the configuration with these settings, for messages.
-    devices, num_nodes : int
-        Processes on each machine, and machines. With ``num_nodes=None`` the processes that torchrun or srun has
-        started may be any number.
-    precision : {'32-true', 'bf16-mixed', '16-mixed'}
-        Precision of the network's passes in training.
-
-    Yields
-    ------
-    tuple of Fabric and Processes
-        What puts networks on devices, and what exchanges numbers.
-
-    Raises
-    ------
-    ConfigError
-        Where other processes have been started than the settings ask for.
-    OtherProcessEnded
-        In place of errors that another process shows, and of lost connections.
+    `section` is that of the configuration with these settings, for messages. With ``num_nodes=None`` the processes that
+    torchrun or srun has started may be any number. `OtherProcessEnded` is raised in place of errors that another
+    process shows, and of lost connections.
     """
     fabric, processes = launch(accelerator, section=section, devices=devices, num_nodes=num_nodes, precision=precision)
     try:

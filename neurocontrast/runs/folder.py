@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from filelock import FileLock, Timeout
 
 from neurocontrast import reading
 from neurocontrast.config import Config, differences, load_config, write_config
@@ -18,7 +15,7 @@ from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.sources import AnySource
 from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
-from neurocontrast.files import check_writable, write_json
+from neurocontrast.files import LOCK, check_writable, write_json
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
 from neurocontrast.tables import read_table
@@ -30,7 +27,6 @@ __all__ = [
     "check_new",
     "continue_run",
     "describe_embedded",
-    "hold",
     "is_finished",
     "read_json",
     "read_metrics",
@@ -40,12 +36,8 @@ __all__ = [
     "warn_of_imitations",
 ]
 
-LOCK = ".lock"
 INITIAL = "init"
 """Folder of a run with the weights that it started from, where these were not drawn at random."""
-_PATIENCE = 5.0
-"""Seconds: the processes of a run that was killed may take a moment to end."""
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 _FREE_TO_DIFFER = (
     "data.participants",
     "data.images_root",
@@ -86,34 +78,6 @@ def check_new(folder: Path, *, resume: bool) -> bool:
             f"out: '{folder}' is not empty and is not a run directory (it has no config.yaml). Give another directory."
         )
     return True
-
-
-@contextlib.contextmanager
-def hold(folder: Path, progress: Progress) -> Iterator[None]:
-    """Keep every other process from training in a run directory; make it where it is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK)
-    try:
-        lock.acquire(timeout=_PATIENCE)
-    except Timeout:
-        raise CheckpointError(
-            f"{folder}: another process is training in this run directory. Wait for it, stop it, or give another "
-            "directory."
-        ) from None
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        progress.warning(
-            f"{folder}: its file system has no locks ({error.strerror}); see to it yourself that no other process "
-            "trains in this directory."
-        )
-    try:
-        yield
-    finally:
-        (folder / LOCK).unlink(missing_ok=True)  # still locked: who waits for it begins a new one
-        lock.release()
-        with contextlib.suppress(OSError):
-            folder.rmdir()  # where nothing was written
 
 
 def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> None:

@@ -37,28 +37,16 @@ _BIDS = re.compile(r"sub-(?P<subject>[A-Za-z0-9]+)(?:_ses-(?P<session>[A-Za-z0-9
 
 @dataclass(frozen=True, eq=False)
 class IncomingScans:
-    """Scans of a folder or a table, and the network of the run that embeds them.
-
-    Attributes
-    ----------
-    cohort, tidy : Cohort, DataFrame
-        The scans, one row each; the same rows as an evaluation reads them.
-    info : dict
-        What `encoder_digest` reads, as stored with an embeddings table.
-    finished : FinishedBatches
-        Features of scans that earlier calls embedded, which were killed or had scans that failed.
-    keys : list of str
-        Digest of each scan, under which its features are kept.
-    """
+    """Scans of a folder or a table, and the network of the run that embeds them."""
 
     cohort: Cohort
-    tidy: pd.DataFrame
+    tidy: pd.DataFrame  # the same rows as an evaluation reads them
     network: Encoder | ContrastiveModel
     source: Brains
     settings: Config
-    info: dict[str, Any]
-    finished: FinishedBatches
-    keys: list[str]
+    info: dict[str, Any]  # what `encoder_digest` reads, as stored with an embeddings table
+    finished: FinishedBatches  # features that earlier calls computed, which were killed or had scans that failed
+    keys: list[str]  # digest of each scan, under which its features are kept
 
     def embed(self, progress: Progress) -> tuple[npt.NDArray[np.float32], pd.DataFrame]:
         """Return the features (n, n_features), and a table with ``error`` and ``warnings`` of each scan.
@@ -114,22 +102,9 @@ def open_scans(
     images_root: str | os.PathLike[str] | None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None,
 ) -> IncomingScans:
-    """List scans, and load the network of the run whose features a probe was fitted on.
+    """List scans, and load the network of the run whose features a probe was fitted on; refuse that of another encoder.
 
-    Parameters
-    ----------
-    run : Path
-        Run directory.
-    scans : Path
-        Scan, folder of scans, or table with one row per scan; for a run of measures also a table or folder of these.
-    fitted : FittedProbe
-        The probe; a run of another encoder than the probe's is refused.
-    out : Path
-        Table of predictions to be written; finished features are kept next to it until then.
-    images_root : path, optional
-        Folder that relative paths in the table start from.
-    config : Config, mapping or path, optional
-        Sections `embedding` and `data`.
+    `scans` are what `predict` takes. Finished features are kept next to `out` until the predictions are written.
     """
     settings = as_config({} if config is None else config)
     if settings.embedding.devices > 1:

@@ -17,7 +17,7 @@ from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vec
 from neurocontrast.data.sources import AnySource, source_of
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
-from neurocontrast.files import digest_of_file
+from neurocontrast.files import digest_of_file, hold
 from neurocontrast.losses.prediction import Supervised
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.progress import Progress
@@ -25,7 +25,6 @@ from neurocontrast.runs.folder import (
     check_can_continue,
     check_new,
     continue_run,
-    hold,
     is_finished,
     read_preprocessing,
     read_provenance,

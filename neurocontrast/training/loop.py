@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import signal
 import threading
 import time
@@ -13,12 +12,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
+import pandas as pd
 from lightning_fabric import Fabric
 from lightning_fabric.loggers import Logger
 
 from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.exceptions import TrainingInterrupted, TrainingSuspended
-from neurocontrast.files import atomic_path
+from neurocontrast.files import write_text
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.devices import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress, Task
@@ -266,11 +266,8 @@ def _write_metrics(path: Path, rows: Sequence[Row]) -> None:
 
     Floats are written with all their digits, so that equal runs give equal files.
     """
-    columns = list(dict.fromkeys(name for row in rows for name in row)) or ["epoch"]
-    with atomic_path(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    table = pd.DataFrame(rows, dtype=object) if rows else pd.DataFrame(columns=["epoch"])
+    write_text(path, table.to_csv(index=False, lineterminator="\n"))
 
 
 class Stopped(Exception):

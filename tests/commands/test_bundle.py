@@ -18,7 +18,7 @@ import yaml
 from monai.bundle import ConfigWorkflow
 
 import neurocontrast as nc
-from neurocontrast.bundling.scripts import MODULES, sources_of
+from neurocontrast.bundling.contents import MODULES, sources_of
 from neurocontrast.cli.app import run as neurocontrast
 from neurocontrast.data import read_measures
 from neurocontrast.embedding.table import read_embeddings

@@ -10,12 +10,12 @@ import torch
 from small_run import Listening, metrics, weights
 
 import neurocontrast
+from neurocontrast import files
 from neurocontrast.config import load_config
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
-from neurocontrast.exceptions import CheckpointError, TrainingInterrupted
+from neurocontrast.exceptions import CheckpointError, ConfigError, TrainingInterrupted
 from neurocontrast.progress import SILENT
-from neurocontrast.runs import folder as run_folder
 from neurocontrast.runs.folder import check_can_continue
 
 
@@ -104,10 +104,10 @@ def test_what_changes_no_weight_may_change(whole, settings):
 
 
 def test_a_run_in_use_is_refused(whole, settings, monkeypatch):
-    monkeypatch.setattr(run_folder, "_PATIENCE", 0.1)
+    monkeypatch.setattr(files, "_PATIENCE", 0.1)
     with (
-        run_folder.hold(whole, SILENT),
-        pytest.raises(CheckpointError, match="another process is training in this run directory"),
+        files.hold(whole, SILENT),
+        pytest.raises(ConfigError, match="another process is training in"),
     ):
         neurocontrast.pretrain(settings("training.epochs=3"), out=whole, resume=True)
     assert load_config(whole / "config.yaml").training.epochs == 2

@@ -6,10 +6,10 @@ import time
 import pytest
 from filelock import FileLock
 
-from neurocontrast.exceptions import CheckpointError
+from neurocontrast import files
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.files import hold
 from neurocontrast.progress import SILENT
-from neurocontrast.runs import folder as run_folder
-from neurocontrast.runs.folder import hold
 
 
 def hold_until_killed(folder, held):
@@ -31,8 +31,8 @@ def holder(tmp_path):
 
 
 def test_a_second_process_is_refused(holder, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_folder, "_PATIENCE", 0.2)
-    with pytest.raises(CheckpointError, match="another process is training in this run directory"):
+    monkeypatch.setattr(files, "_PATIENCE", 0.2)
+    with pytest.raises(ConfigError, match="another process is training in"):
         hold(tmp_path / "run", SILENT).__enter__()
 
 
@@ -51,8 +51,8 @@ def test_a_holder_that_is_just_ending_is_waited_for(holder, tmp_path, monkeypatc
             tries.append(self.is_locked)
             holder.kill()
 
-    monkeypatch.setattr(run_folder, "FileLock", KillingLock)
-    monkeypatch.setattr(run_folder, "_PATIENCE", 600.0)
+    monkeypatch.setattr("filelock.FileLock", KillingLock)
+    monkeypatch.setattr(files, "_PATIENCE", 600.0)
     with hold(tmp_path / "run", SILENT):
         holder.join()
         assert holder.exitcode == -signal.SIGKILL

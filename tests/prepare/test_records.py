@@ -1,7 +1,6 @@
 """What `prepare` finds in its folder is trusted only if it was made of the same files by the same recipe, whole."""
 
 import gzip
-import importlib
 import json
 import shutil
 
@@ -12,6 +11,7 @@ from filelock import FileLock
 
 pytest.importorskip("SimpleITK")
 
+from neurocontrast import files
 from neurocontrast.commands.prepare import prepare
 from neurocontrast.data import read_cohort
 from neurocontrast.exceptions import ConfigError, DataError
@@ -219,7 +219,7 @@ def test_what_a_killed_call_left_is_removed_and_a_living_one_is_respected(study,
         path.write_bytes(b"half")
     prepare(study, prepared, **FAST)
     assert not any(path.exists() for path in left)
-    monkeypatch.setattr(importlib.import_module("neurocontrast.commands.prepare"), "_PATIENCE", 0)
-    with FileLock(prepared / ".prepare.lock"), pytest.raises(ConfigError, match="another process is preparing scans"):
+    monkeypatch.setattr("neurocontrast.files._PATIENCE", 0)
+    with FileLock(prepared / files.LOCK), pytest.raises(ConfigError, match="another process is preparing scans"):
         prepare(study, prepared, **FAST)
     assert len(read_cohort(prepared / "participants.tsv")) == 2

@@ -281,7 +281,6 @@ def epoch_from_cache(
         "plain read of the files, into the memory of a batch": lambda: _plain(files, memory),
         "plain read of the files, each into the same buffer": lambda: _plain(files, memory[:1]),
         "`path.read_bytes()`": lambda: _read_and_drop(files),
-        "`read_batches`, in the caller's thread": lambda: _epoch(dataset, batches, n_readers=0),
         "`read_batches`, one reader": lambda: _epoch(dataset, batches, n_readers=1),
         "`read_batches`, two readers": lambda: _epoch(dataset, batches, n_readers=2),
         "`read_batches`, one reader, each batch widened to float32": lambda: _epoch(

@@ -29,7 +29,7 @@ def main() -> None:
         for row in range(len(dataset)):
             dataset[row]
         ways = {
-            "read_batches": lambda: read_batches(dataset, BATCHES, n_readers=0),
+            "read_batches": lambda: read_batches(dataset, BATCHES),
             "DataLoader": lambda: DataLoader(dataset, batch_sampler=BATCHES),
         }
         for _ in range(3):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -55,20 +55,14 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
     """Yield the batches in their order, read by threads while the caller computes on the one before.
 
     Images of `ImagesInPlace` stay in the precision they are kept in (`Encoder` and `TwoViews` widen them on their
-    device). With 0 readers the caller's thread reads.
+    device).
     """
-    if n_readers == 0:
-        for rows in batches:
-            yield _stacked(rows, *_submit(_call, images, rows))
-        return
     pool = ThreadPoolExecutor(n_readers, thread_name_prefix="read")
     upcoming = iter(batches)
     waiting: deque[tuple[Any, ...]] = deque()
     try:
         while True:
-            waiting.extend(
-                (rows, *_submit(pool.submit, images, rows)) for rows in islice(upcoming, _BATCHES_AHEAD - len(waiting))
-            )
+            waiting.extend(_asked(pool, images, rows) for rows in islice(upcoming, _BATCHES_AHEAD - len(waiting)))
             if not waiting:
                 return
             # No name here may refer to the batch while the caller has it: its memory would be kept longer.
@@ -77,21 +71,14 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
         pool.shutdown(cancel_futures=True)
 
 
-def _call(function: Callable[..., Any], *given: Any) -> Future[Any]:
-    """Return the result of a call that is made now, as a future."""
-    done: Future[Any] = Future()
-    done.set_result(function(*given))
-    return done
-
-
-def _submit(
-    submit: Callable[..., Future[Any]], images: Images, rows: Sequence[int]
-) -> tuple[npt.NDArray[Any] | None, list[Future[Any]]]:
+def _asked(
+    pool: ThreadPoolExecutor, images: Images, rows: Sequence[int]
+) -> tuple[Sequence[int], npt.NDArray[Any] | None, list[Future[Any]]]:
     """Ask for the volumes of a batch: straight into its memory, or one by one to be stacked."""
     if not isinstance(images, ImagesInPlace):
-        return None, [submit(images.__getitem__, int(row)) for row in rows]
+        return rows, None, [pool.submit(images.__getitem__, int(row)) for row in rows]
     array = np.empty((len(rows), *images.image_shape), images.image_dtype)
-    return array, [submit(images.read_into, part, int(row)) for part, row in zip(array, rows, strict=True)]
+    return rows, array, [pool.submit(images.read_into, part, int(row)) for part, row in zip(array, rows, strict=True)]
 
 
 def _stacked(

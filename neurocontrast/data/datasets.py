@@ -203,10 +203,10 @@ class _Items(Sequence[dict[str, Any]]):
 
 def _n_deterministic(transform: Compose) -> int:
     """Return how many transforms come before the first that is random, or none of MONAI's; as in MONAI."""
-    for n, each in enumerate(transform.transforms):
-        if isinstance(each, RandomizableTrait) or not isinstance(each, Transform):
-            return n
-    return len(transform)
+    n = transform.get_index_of_first(
+        lambda each: isinstance(each, RandomizableTrait) or not isinstance(each, Transform)
+    )
+    return len(transform) if n is None else n
 
 
 def deterministic_part(transform: Compose, scan: ScanFiles) -> DescribedTransforms:

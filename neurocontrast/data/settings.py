@@ -43,7 +43,7 @@ class _TableSettings(Settings):
     takes all that match), or a ``.tsv``, ``.csv`` or ``.parquet`` file with ``participant_id`` and numbers. Relative to
     the folder of the table."""
     val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Fraction of subjects, at each site, that only measure; 0 for none."""
+    """Fraction of subjects, at each site, who are held out for validation; 0 for none."""
 
 
 class DataSettings(ScanSettings, Replaceable, _TableSettings):

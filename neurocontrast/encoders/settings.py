@@ -121,8 +121,8 @@ class EncoderSettings(Settings):
     the weights."""
     projection: tuple[Annotated[int, Field(ge=1)], ...] = (512, 128)
     """Sizes of the projection head's layers after the encoder's features; the last is the size of the embedding
-    that the loss sees. Evaluation uses the features before the head, and what the loss makes the embedding forget,
-    such as the site, they may keep: with ``[]`` there is no head, and the loss sees the features."""
+    that the loss sees. Evaluation uses the features before the head, which may keep what the loss makes the embedding
+    forget, such as the site. With ``[]`` there is no head, and the loss sees the features."""
     projection_norm: Literal["batch", "layers", "none"] = "batch"
     """``batch``: the head standardises the features over the batch first, which lets short trainings learn sooner;
     the y-Aware authors' head does not. ``layers``: batch normalisation after each layer but the last, before its

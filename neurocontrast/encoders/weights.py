@@ -131,7 +131,7 @@ def load_tensors(path: Path, *, place: object = None, remedy: str = "") -> dict[
 
 
 def misfits(tensors: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> list[str]:
-    """Return a line for each tensor that a module needs and has not, that it does not know, or of another shape."""
+    """Return a line for each tensor of a module that is missing, unknown, or of another shape."""
     problems = [f"'{name}' is missing" for name in expected if name not in tensors]
     unknown = [name for name in tensors if name not in expected]
     # With more names than these, suggestions take long and help nobody.

@@ -208,7 +208,7 @@ def _dilated(brain: sitk.Image, margin_mm: float) -> sitk.Image:
 
 
 def _without_shears(fixed: sitk.Image, mask: sitk.Image, moving: sitk.Image, before: Registration) -> Registration:
-    """Register with nine degrees of freedom, from an affine map: its rotation stays ahead, scales and a turn are found.
+    """Register with nine degrees of freedom: an affine map's rotation is kept, and scales and a small turn are found.
 
     ITK has no map that first scales and then turns. Its nearest one adds the scales to the rotation's diagonal, which
     is the same as long as the turn that is left to find is small.

@@ -89,7 +89,7 @@ def features_of(network: Encoder | ContrastiveModel, source: Brains, sample: Any
         cohort = sample if isinstance(sample, Cohort) else source.cohort_of(sample, Path(scratch))
         source.make_ready(cohort, SILENT)
         features: npt.NDArray[np.float32] = extract_features(
-            network, source.images(cohort), settings=EmbeddingSettings(accelerator="cpu"), n_readers=0
+            network, source.images(cohort), settings=EmbeddingSettings(accelerator="cpu")
         )[0]
     return features
 

@@ -82,7 +82,7 @@ class IncomingScans:
         with tempfile.TemporaryDirectory(prefix="neurocontrast-scan-") as scratch:
             source = self.source.kept_in(getattr(self.source.data, "cache_dir", None) or Path(scratch))
             images = source.images(self.cohort.subset([row]))
-            features = extract_features(self.network, images, settings=self.settings.embedding, n_readers=0)[0]
+            features = extract_features(self.network, images, settings=self.settings.embedding)[0]
         if not np.isfinite(features).all():
             raise DataError(f"{self.cohort.names()[row]}: its features are not finite.")
         return features

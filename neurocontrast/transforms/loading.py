@@ -130,7 +130,7 @@ class LoadScand(EachImage):
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """One scan as it is stored: float32 voxels, and the header's affine, which a ``.npy`` array has not."""
+    """One scan as it is stored: float32 voxels, and the header's affine, None for a ``.npy`` array."""
 
     voxels: npt.NDArray[np.float32]
     affine: npt.NDArray[np.float64] | None

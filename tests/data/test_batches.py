@@ -45,7 +45,7 @@ def test_batches_are_even_and_lose_nothing(n, size, expected):
     assert [row for batch in batches for row in batch] == list(range(n))
 
 
-@pytest.mark.parametrize("n_readers", [0, 1, 3])
+@pytest.mark.parametrize("n_readers", [1, 3])
 def test_batches_come_in_order_with_their_rows(n_readers):
     given = [[3, 1], [8, 0, 2], [5]]
     read = list(read_batches(Images(), given, n_readers=n_readers))
@@ -65,13 +65,12 @@ def test_reading_stays_a_little_ahead_and_ends_when_closed():
 
 
 @pytest.mark.parametrize("images", [Images, ImagesInPlace])
-@pytest.mark.parametrize("n_readers", [0, 2])
-def test_an_error_of_reading_reaches_the_caller(n_readers, images):
+def test_an_error_of_reading_reaches_the_caller(images):
     with pytest.raises(OSError, match="no such scan"):
-        list(read_batches(images(broken=4), [[1, 2], [3, 4]], n_readers=n_readers))
+        list(read_batches(images(broken=4), [[1, 2], [3, 4]], n_readers=2))
 
 
-@pytest.mark.parametrize("n_readers", [0, 1, 3])
+@pytest.mark.parametrize("n_readers", [1, 3])
 def test_batches_read_in_place_keep_their_precision_and_stay_while_they_are_held(n_readers):
     given = [[3, 1], [8, 0, 2], [5], [7, 6, 4]]
     read = list(read_batches(ImagesInPlace(), given, n_readers=n_readers))

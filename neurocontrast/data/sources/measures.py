@@ -150,11 +150,6 @@ class RegionalMeasures(Source):
         assert cohort.measures is not None
         return self.known.apply(cohort.measures.values, cohort.names(), source=cohort.source.name)
 
-    def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return nothing: the digest of the cohort is that of its measures too."""
-        del cohort
-        return []
-
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
         """Return the tables of measures, and the files of vectors."""
         assert cohort.measures is not None

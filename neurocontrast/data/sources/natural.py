@@ -51,11 +51,6 @@ class NaturalImages(Source):
     known: ImageContract | None = None  # of a run, or fitted
     n_channels = 3
 
-    def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
-        """Return the source itself."""
-        del cohort, rows
-        return self
-
     def fitted(self, cohort: Cohort, rows: Sequence[int], progress: Progress) -> Self:
         """Return the source with the size of the images, and colours' mean and deviation over the training rows."""
         images, standardise = self.images(cohort), self.data.standardise

@@ -98,7 +98,8 @@ class Source:
 
         Without a cohort, what it would have to be learned from is refused.
         """
-        raise NotImplementedError
+        del cohort, rows
+        return self
 
     def fitted(self, cohort: Cohort, rows: Sequence[int], progress: Progress) -> Self:
         """Return the source with what is learned by reading the samples of the rows of training."""
@@ -139,8 +140,9 @@ class Source:
         return cohort.table
 
     def signatures(self, cohort: Cohort) -> list[tuple[int, ...]]:
-        """Return the signatures by which a change of the files that samples are read from is seen."""
-        raise NotImplementedError
+        """Return the signatures by which a change of the files is seen that samples are read from one by one."""
+        del cohort
+        return []
 
     def set_up(self, encoder: Encoder) -> None:
         """Give a new network the part of the preprocessing that the network does."""

@@ -12,12 +12,11 @@ from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFo
 from neurocontrast.evaluation.splits.given import read_split_file
 from neurocontrast.evaluation.stored_probe import FittedProbe, load_probe, save_probe
 from neurocontrast.evaluation.study import StudyResult, run_study
-from neurocontrast.evaluation.transformers import BlockScaler, ComBat, CovariateEncoder, Residualiser, SiteRecentring
+from neurocontrast.evaluation.transformers import BlockScaler, ComBat, Residualiser, SiteRecentring, covariate_encoder
 
 __all__ = [
     "BlockScaler",
     "ComBat",
-    "CovariateEncoder",
     "Evaluation",
     "EvaluationSettings",
     "FittedProbe",
@@ -28,6 +27,7 @@ __all__ = [
     "SiteStratifiedGroupKFold",
     "Study",
     "StudyResult",
+    "covariate_encoder",
     "load_probe",
     "plan_study",
     "read_evaluation",

@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
-from neurocontrast.evaluation.arrays import Floats, Rows
+from neurocontrast.evaluation.rows import Floats, Rows
 from neurocontrast.evaluation.transformers import BlockScaler, SideColumnTransformer
 from neurocontrast.exceptions import DataError
 

@@ -18,10 +18,9 @@ from scipy import stats
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.decomposition import PCA
 
-from neurocontrast.evaluation.arrays import Floats, Rows, Texts
 from neurocontrast.evaluation.distances import LEVELS, TrainingDistribution
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.rows import NO_SITE, cell_texts, draw_subjects
+from neurocontrast.evaluation.rows import NO_SITE, Floats, Rows, Texts, cell_texts, draw_subjects
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.seeds import derive_generator, derive_seed
 

@@ -20,10 +20,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
-from neurocontrast.evaluation.arrays import Floats, Labels, Rows, Texts
 from neurocontrast.evaluation.designs import Design, FeatureDesign, Matrices, scaler_of, standardised
 from neurocontrast.evaluation.metrics import LOG_FLOOR
 from neurocontrast.evaluation.probes import Probe
+from neurocontrast.evaluation.rows import Floats, Labels, Rows, Texts
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import Pairs
 from neurocontrast.evaluation.target import Target

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-from neurocontrast.evaluation.arrays import Floats, Texts
+from neurocontrast.evaluation.rows import Floats, Texts
 
 MIN_SHOTS = 5
 """A site with fewer labelled subjects is left as it is: their mean error is mostly themselves."""

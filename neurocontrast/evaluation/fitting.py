@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.arrays import Floats, Rows, Texts
 from neurocontrast.evaluation.designs import Design, one_thread
 from neurocontrast.evaluation.estimators import (
     EstimatorError,
@@ -22,6 +21,7 @@ from neurocontrast.evaluation.estimators import (
 )
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.probes import PROBES, Probe
+from neurocontrast.evaluation.rows import Floats, Rows, Texts
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import Pairs, penalty_folds

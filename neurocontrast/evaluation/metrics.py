@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit
 
-from neurocontrast.evaluation.arrays import Floats, Labels, Rows
+from neurocontrast.evaluation.rows import Floats, Labels, Rows
 
 Kind = Literal["binary", "multiclass", "continuous"]
 

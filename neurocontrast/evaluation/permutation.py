@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neurocontrast.evaluation.arrays import Labels, Texts
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER
 from neurocontrast.evaluation.models import Model, cross_validate
+from neurocontrast.evaluation.rows import Labels, Texts
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target

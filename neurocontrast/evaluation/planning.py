@@ -36,8 +36,15 @@ from neurocontrast.evaluation.splits import (
     parts_of,
     stratified,
 )
-from neurocontrast.evaluation.splits.by_column import check_fixed, fixed_split, look_at_fixed, look_at_twins
-from neurocontrast.evaluation.splits.given import describe_splitter, splits_from_cv, splits_from_table
+from neurocontrast.evaluation.splits.given import (
+    check_fixed,
+    describe_splitter,
+    fixed_split,
+    look_at_fixed,
+    look_at_twins,
+    splits_from_cv,
+    splits_from_table,
+)
 from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
 from neurocontrast.evaluation.uncertainty import Units, choose_units
 from neurocontrast.exceptions import ConfigError

@@ -13,6 +13,14 @@ from neurocontrast.data.columns import matching_columns
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.seeds import derive_generator
 
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.generic]
+"""Codes of classes, or numbers: what is predicted."""
+Rows = npt.NDArray[np.intp]
+"""Positions in a table."""
+Texts = npt.NDArray[np.object_]
+"""Subjects or sites, one a scan."""
+
 NO_SITE = "(no site)"
 """How scans without a site are called in tables; they form a group of their own."""
 

@@ -11,8 +11,8 @@ import pandas as pd
 from scipy import stats
 from scipy.special import expit, logit
 
-from neurocontrast.evaluation.arrays import Floats
 from neurocontrast.evaluation.metrics import finite_or_none
+from neurocontrast.evaluation.rows import Floats
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, ValidationError, model_validator
 from scipy.special import expit, softmax
 
-from neurocontrast.evaluation.arrays import Floats
 from neurocontrast.evaluation.designs import Block
 from neurocontrast.evaluation.distances import TrainingDistribution
 from neurocontrast.evaluation.estimators import FittedModel
@@ -20,6 +19,7 @@ from neurocontrast.evaluation.fitting import Prediction, fit_probe, value_range
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import FILE, read_evaluation
+from neurocontrast.evaluation.rows import Floats
 from neurocontrast.evaluation.target import Kind
 from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.files import atomic_path, digest_of_file, write_json

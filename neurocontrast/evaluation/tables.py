@@ -12,13 +12,12 @@ from scipy.stats import norm
 from sklearn.decomposition import PCA
 from sklearn.metrics import confusion_matrix
 
-from neurocontrast.evaluation.arrays import Floats, Rows, Texts
 from neurocontrast.evaluation.designs import scaler_of
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import POOLED_ONLY, compute_metrics, finite_or_none
 from neurocontrast.evaluation.notices import MAX_MAP_SCANS
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.rows import NO_SITE
+from neurocontrast.evaluation.rows import NO_SITE, Floats, Rows, Texts
 from neurocontrast.evaluation.splits import Split, parts_of
 from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.target import Target

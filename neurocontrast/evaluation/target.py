@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.arrays import Floats, Labels, Rows
 from neurocontrast.evaluation.metrics import OF_PROBABILITIES, Kind, metric_names
-from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number
+from neurocontrast.evaluation.rows import IDENTIFIERS, Floats, Labels, Rows, cell_texts, is_number
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 CONTROL_NAMES = frozenset(

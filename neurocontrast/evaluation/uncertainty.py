@@ -12,10 +12,10 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import norm
 
-from neurocontrast.evaluation.arrays import Floats, Labels, Rows, Texts
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import RANKED, compute_metrics
 from neurocontrast.evaluation.record import Notice
+from neurocontrast.evaluation.rows import Floats, Labels, Rows, Texts
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_generator

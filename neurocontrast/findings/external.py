@@ -36,7 +36,7 @@ from neurocontrast.evaluation.rows import (
 )
 from neurocontrast.evaluation.significance import delong_interval, delong_test
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.splits.by_column import look_at_twins
+from neurocontrast.evaluation.splits.given import look_at_twins
 from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target, encode_target
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, choose_units, count_resamples

@@ -77,7 +77,7 @@ def _table(file: str, *columns: str) -> Any:
 class EvaluationFolder(Results):
     """Content of an evaluation folder; a table is None if it is absent or empty.
 
-    `summary` is ``evaluation.json``, `probe` is ``probe/probe.json``, `explanation` comes from the folder of that name,
+    `summary` is ``evaluation.json``, `explanation` comes from the folder of that name,
     `origin` is the ``images.json`` next to the evaluated images, `show_ids` allows identifiers in the report, and
     `findings` are those that the report is made of.
     """
@@ -101,7 +101,6 @@ class EvaluationFolder(Results):
     new_sites: pd.DataFrame | None = _table("new_sites.tsv", "site", "model", "n")
     outlyingness: pd.DataFrame | None = _table("outlyingness.tsv", "site", "outside")
     external_outlyingness: pd.DataFrame | None = _table("external_outlyingness.tsv", "site", "outside")
-    probe: Mapping[str, Any] | None = None
     explanation: Explanation | None = None
     config_text: str | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
@@ -203,12 +202,11 @@ def read_folder(folder: str | os.PathLike[str], *, show_ids: bool = False) -> Ev
     if tables["predictions"] is None:
         raise DataError(f"{root / 'predictions.tsv'}: no predictions in it. {_REMEDY}")
     tables |= {name: pd.DataFrame() for name in ("folds", "sites") if tables[name] is None}
-    config, probe = root / "config.yaml", root / "probe" / "probe.json"
+    config = root / "config.yaml"
     files = EvaluationFolder(
         folder=root,
         summary=summary,
         **tables,
-        probe=read_json(probe, remedy=_REMEDY) if probe.is_file() else None,
         explanation=_read_explanation(root / "explanation"),
         config_text=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else None,
         show_ids=show_ids,

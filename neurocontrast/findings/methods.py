@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import dataset_name, permutation_result, probe_details, template_of, write_paragraphs
-from neurocontrast.page.blocks import Block, Citations, Code, Facts, Items, Numbered, Paragraph, Section, note
+from neurocontrast.page.blocks import Block, Citations, Code, Items, Numbered, Paragraph, Section, note
 from neurocontrast.page.wording import flatten, join_words, lower_first, shorten_paths, value_text
 
 _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
@@ -66,35 +67,22 @@ def list_silences(files: EvaluationFolder) -> list[tuple[str, str]]:
     return write_paragraphs("silences.j2", files)
 
 
-_MAX_LENGTH = 300
+_RECORDED = (
+    "format", "seed", "splits", "splits_digest", "n_folds", "n_repeats", "allow_overlap", "n_overlap", "bootstrap",
+    "permutation", "probe", "threshold", "embeddings", "objective", "run", "simulation", "environment",
+)  # fmt: skip
+"""What Provenance shows of ``evaluation.json``."""
 _SKIPPED = ("training_metrics", "pretraining_subjects", "participant_digests", "view", "p_values", "observed")
 """Written in full elsewhere in the report, lists of people, or a packed mask."""
 
 
 def show_provenance(files: EvaluationFolder) -> Section:
     """Return what was recorded of evaluation, embeddings, pretraining and environment, and the configuration."""
-    s = files.summary.content()
-    bootstrap = dict(s.get("bootstrap") or {})
-    if bootstrap.get("unit") == "subject":
-        bootstrap["unit"] = files.words.unit
-    # Coefficients and names of features are in the file.
-    short = {k: v for k, v in (files.probe or {}).items() if not isinstance(v, dict | list | tuple) or len(v) <= 8}
-    groups: dict[str, Mapping] = {
-        "Evaluation": {"format": s["format"], "seed": s.get("seed"), "splits": s["splits"], "folds": s.get("n_folds"),
-                       "repeats": s.get("n_repeats"), "overlap allowed": s.get("allow_overlap"),
-                       "digest of the splits": s.get("splits_digest"),
-                       f"{files.words.units} also in pretraining": s.get("n_overlap"),
-                       "bootstrap": bootstrap or None, "permutation": s.get("permutation"), "probe": s.get("probe"),
-                       "threshold": s.get("threshold")},
-        f"Probe on all {files.words.items} (probe/probe.json)": short,
-        "Embeddings": s.get("embeddings") or {},
-        "Objective": s.get("objective") or {},
-        "Encoder and preprocessing contract": {k: v for k, v in files.run.items() if k != "objective"},
-        "Simulation": s.get("simulation") or {},
-        "Environment": s.get("environment") or {},
-    }  # fmt: skip
-    items, shown = files.words.items, {title: content for title, content in groups.items() if content}
-    blocks: list[Block] = [Facts(_facts(content, items), title=title) for title, content in shown.items()]
+    content = files.summary.content()
+    recorded = {key: content[key] for key in _RECORDED if content.get(key) is not None}
+    if files.words.kind == "images" and "bootstrap" in recorded:
+        recorded["bootstrap"] = recorded["bootstrap"] | {"unit": files.words.unit}
+    blocks: list[Block] = [record_block("Record (evaluation.json)", recorded)]
     if files.config_text:
         blocks.append(Code("Resolved configuration (config.yaml)", shorten_paths(files.config_text)))
     else:
@@ -102,10 +90,10 @@ def show_provenance(files: EvaluationFolder) -> Section:
     return Section("provenance", "Provenance", blocks)
 
 
-def _facts(content: Mapping, items: str) -> list[tuple[str, str]]:
+def record_block(title: str, content: Mapping[str, Any]) -> Code:
+    """Return a nested record as folded text, a value a line under its dotted name, without lists of people."""
     leaves = [(name, text) for name, text in flatten(content) if not set(name.split(".")) & set(_SKIPPED)]
-    shown = [(name.replace(".", ", ").replace("_", " ").replace("scans", items), text) for name, text in leaves]
-    return [(name, text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…") for name, text in shown]
+    return Code(title, "\n".join(f"{name}: {textwrap.shorten(text, 300)}" for name, text in leaves))
 
 
 METHODS = Finding("methods", show_methods)

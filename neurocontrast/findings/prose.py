@@ -210,9 +210,7 @@ def threshold_text(files: EvaluationFolder) -> str:
     if rule in (None, "half") or isinstance(rule, int | float):
         return f"at the threshold {rule if isinstance(rule, int | float) else 0.5:g}"
     spread = f" ({min(values):.2f} to {max(values):.2f} over folds)" if values else ""
-    aim, _, share = str(rule).partition("=")
-    reach = f"on inner folds of the training fold to reach a {aim} of {share}" if share else aim
-    return f"at the threshold of each fold{spread}, set {_NAMES['rules'].get(str(rule), reach)}"
+    return f"at the threshold of each fold{spread}, set to the share of positives in the training fold"
 
 
 def permutation_result(files: EvaluationFolder, metric: str | None) -> dict[str, Any] | None:

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.evaluation.adjustment import choose_covariates
-from neurocontrast.evaluation.arrays import Floats, Rows
 from neurocontrast.evaluation.estimators import EstimatorError
 from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel
 from neurocontrast.evaluation.notices import look_at_covariates
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.transformers import CovariateEncoder
+from neurocontrast.evaluation.rows import Floats, Rows
+from neurocontrast.evaluation.transformers import covariate_encoder
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation.planning import Study
@@ -34,7 +34,7 @@ class CovariateDesign:
         if not self.names:
             return np.zeros((len(train), 1)), np.zeros((len(test), 1))
         table = self.table[list(self.names)]
-        encoder = CovariateEncoder()
+        encoder = covariate_encoder()
         return encoder.fit_transform(table.iloc[train]), encoder.transform(table.iloc[test])
 
 

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.arrays import Texts
 from neurocontrast.evaluation.designs import Design
 from neurocontrast.evaluation.estimators import EstimatorError, describe_built_in, describe_own
 from neurocontrast.evaluation.fitting import OutOfFold, Prediction, constant_prediction, fit_probe, gather
 from neurocontrast.evaluation.probes import PROBES, Probe
 from neurocontrast.evaluation.record import Notice
+from neurocontrast.evaluation.rows import Texts
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.decomposition import KernelPCA
 
-from neurocontrast.evaluation.arrays import Floats, Rows
 from neurocontrast.evaluation.designs import one_thread
 from neurocontrast.evaluation.models.model import ProbeModel, Rival
 from neurocontrast.evaluation.probes import default_probe
+from neurocontrast.evaluation.rows import Floats, Rows
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation.planning import Study

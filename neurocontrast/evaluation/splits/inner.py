@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from neurocontrast.evaluation.arrays import Labels, Rows, Texts
-from neurocontrast.evaluation.rows import NO_SITE
+from neurocontrast.evaluation.rows import NO_SITE, Labels, Rows, Texts
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.splitters import deal_subjects, group_sites, stratified, subject_values
 from neurocontrast.evaluation.target import Target

@@ -13,8 +13,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state, column_or_1d, indexable
 from sklearn.utils.multiclass import type_of_target
 
-from neurocontrast.evaluation.arrays import Floats, Labels, Rows, Texts
-from neurocontrast.evaluation.rows import NO_SITE, cell_texts
+from neurocontrast.evaluation.rows import NO_SITE, Floats, Labels, Rows, Texts, cell_texts
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of
 from neurocontrast.seeds import derive_generator

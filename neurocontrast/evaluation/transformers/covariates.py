@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -11,37 +11,32 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import is_string_dtype
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
 
-from neurocontrast.evaluation.arrays import Floats, Texts
-from neurocontrast.evaluation.rows import cell_texts, is_number
+from neurocontrast.evaluation.rows import Floats, Texts, cell_texts, is_number
 from neurocontrast.exceptions import suggestion
 
 Column = str | int
 """A name in a DataFrame, or a position in an array of numbers."""
 
 
-class CovariateEncoder(TransformerMixin, BaseEstimator):
-    """Encode age, sex, site and other covariates as a matrix of numbers.
+def covariate_encoder() -> ColumnTransformer:
+    """Return a transformer that encodes age, sex, site and other columns of a DataFrame as a matrix of numbers.
 
     A column of numbers stays one column, missing and infinite values filled with the training mean, and gets another
-    one that marks them, if there are any in training (`SimpleImputer`).
-    Any other column becomes one column for each value seen in training (`OneHotEncoder`), all zero for a value not
-    seen. Columns of numbers come first.
-
-    Attributes
-    ----------
-    numbers_, texts_ : list
-        Columns of numbers, and the others, which `imputer_` and `one_hot_` encode.
+    one that marks them, if there are any in training (`SimpleImputer`). Any other column becomes one column for each
+    value seen in training (`OneHotEncoder`), all zero for a value not seen. Columns of numbers come first.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> from neurocontrast.evaluation import CovariateEncoder
+    >>> from neurocontrast.evaluation import covariate_encoder
     >>> table = pd.DataFrame({"age": [20.0, 40.0, None], "sex": ["F", "M", "F"]})
-    >>> encoder = CovariateEncoder().fit(table)
+    >>> encoder = covariate_encoder().fit(table)
     >>> encoder.transform(table)
     array([[20.,  0.,  1.,  0.],
            [40.,  0.,  0.,  1.],
@@ -49,55 +44,29 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
     >>> encoder.get_feature_names_out().tolist()
     ['age', 'missingindicator_age', 'sex_F', 'sex_M']
     """
+    numbers = [FunctionTransformer(_finite, feature_names_out="one-to-one"),
+               SimpleImputer(add_indicator=True, keep_empty_features=True)]  # fmt: skip
+    texts = [FunctionTransformer(_as_text, feature_names_out="one-to-one"),
+             OneHotEncoder(handle_unknown="ignore", sparse_output=False)]  # fmt: skip
+    parts = [("numbers", make_pipeline(*numbers), _numbers), ("texts", make_pipeline(*texts), _others)]
+    return ColumnTransformer(parts, verbose_feature_names_out=False)
 
-    def fit(self, X: Any, y: Any = None) -> CovariateEncoder:  # noqa: ARG002
-        """Learn the means and the values of the columns of a DataFrame or array (n, q)."""
-        table = self._read(X, reset=True)
-        self._columns = list(table)
-        self.numbers_ = [name for name in table if is_number(table[name])]
-        self.texts_ = [name for name in table if name not in self.numbers_]
-        self.imputer_ = SimpleImputer(add_indicator=True, keep_empty_features=True)
-        self.one_hot_ = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-        for encoder, values in self._parts(table):
-            encoder.fit(values)
-        return self
 
-    def transform(self, X: Any) -> Floats:
-        """Return the covariates as numbers (n, n columns)."""
-        check_is_fitted(self)
-        table = self._read(X, reset=False)
-        encoded = [encoder.transform(values) for encoder, values in self._parts(table)]
-        return np.hstack([np.zeros((len(table), 0)), *encoded])
+def _numbers(table: pd.DataFrame) -> list[Any]:
+    return [name for name in table if is_number(table[name])]
 
-    def get_feature_names_out(self, input_features: Any = None) -> Texts:
-        """Return a name for each column of the matrix."""
-        check_is_fitted(self)
-        name_of = dict(zip(self._columns, _check_feature_names_in(self, input_features), strict=True))
-        parts = [(self.imputer_, self.numbers_), (self.one_hot_, self.texts_)]
-        found = [encoder.get_feature_names_out([name_of[name] for name in names]) for encoder, names in parts if names]
-        return np.concatenate([np.array([], dtype=object), *found])
 
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that text and missing values are welcome."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
-        return tags
+def _others(table: pd.DataFrame) -> list[Any]:
+    return [name for name in table if not is_number(table[name])]
 
-    def _read(self, X: Any, *, reset: bool) -> pd.DataFrame:
-        if isinstance(X, pd.DataFrame):
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            return X
-        array = validate_data(self, X, dtype=None, ensure_all_finite="allow-nan", reset=reset)
-        return pd.DataFrame(array).infer_objects()
 
-    def _parts(self, table: pd.DataFrame) -> Iterator[tuple[Any, npt.NDArray[Any]]]:
-        """Yield each encoder with the values of its columns; no encoder without columns."""
-        if self.numbers_:
-            numbers = table[self.numbers_].to_numpy(dtype=np.float64, na_value=np.nan)
-            yield self.imputer_, np.where(np.isfinite(numbers), numbers, np.nan)
-        if self.texts_:
-            texts = np.array([cell_texts(table[name]) for name in self.texts_], dtype=object)
-            yield self.one_hot_, texts.T.reshape(len(table), len(self.texts_))
+def _finite(table: pd.DataFrame) -> Floats:
+    numbers = table.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def _as_text(table: pd.DataFrame) -> Texts:
+    return np.array([cell_texts(table[name]) for name in table], dtype=object).T
 
 
 class SideColumnTransformer(TransformerMixin, BaseEstimator):
@@ -140,7 +109,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
 
     def learn_covariates(self, side: pd.DataFrame, columns: Sequence[Column]) -> Floats:
         """Fit `encoder_` on some of the side columns, and return these as numbers."""
-        self.encoder_ = CovariateEncoder().fit(side[list(map(str, columns))])
+        self.encoder_ = covariate_encoder().fit(side[list(map(str, columns))])
         return self.encode_covariates(side, columns)
 
     def encode_covariates(self, side: pd.DataFrame, columns: Sequence[Column]) -> Floats:
@@ -199,7 +168,7 @@ class Residualiser(SideColumnTransformer):
     ----------
     covariates : sequence of str or int, default=()
         Side columns whose effect is taken out: numbers, or text that becomes one column a value
-        (`CovariateEncoder`). Never what is to be predicted.
+        (`covariate_encoder`). Never what is to be predicted.
 
     Attributes
     ----------

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.utils._param_validation import StrOptions
 
-from neurocontrast.evaluation.arrays import Floats, Rows
+from neurocontrast.evaluation.rows import Floats, Rows
 from neurocontrast.evaluation.transformers.covariates import Column, SideColumnTransformer
 
 MIN_SITE_SCANS = 3

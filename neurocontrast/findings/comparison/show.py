@@ -11,13 +11,12 @@ import pandas as pd
 
 from neurocontrast.findings.folder import Results
 from neurocontrast.findings.learning import draw_learning
-from neurocontrast.findings.prose import design_text, folds_text, pretraining_text, write_paragraphs
+from neurocontrast.findings.methods import record_block
+from neurocontrast.findings.prose import design_text, folds_text, write_paragraphs
 from neurocontrast.page.blocks import (
     Block,
     Citations,
-    Code,
     Column,
-    Facts,
     Items,
     Numbered,
     Paragraph,
@@ -33,12 +32,10 @@ from neurocontrast.page.wording import (
     Words,
     count_text,
     describe_metric,
-    flatten,
     interval_text,
     is_error,
     join_words,
     number_text,
-    shorten_paths,
     words_of,
 )
 
@@ -287,20 +284,14 @@ def _build_silences(files: Comparison) -> Section:
 
 
 def _build_provenance(files: Comparison) -> Section:
-    blocks: list[Block] = []
-    for model in files.summary.get("models") or []:
-        embeddings = model.get("embeddings") or {}
-        facts = [
-            ("Objective", pretraining_text(model.get("run") or {}, model.get("objective"))),
-            ("Embeddings", shorten_paths(str(embeddings.get("file") or "not recorded"))),
-            ("Digest", str(embeddings.get("digest") or "not recorded")),
-            (f"{files.words.units.capitalize()} also in pretraining", str(model.get("n_overlap"))),
-        ]
-        blocks.append(Facts(facts, title=str(model.get("name"))))
-    environment = {key: value for key, value in (files.summary.get("environment") or {}).items() if key != "command"}
-    lines = "\n".join(f"{name}: {text}" for name, text in flatten(environment))
-    blocks.append(Code("Environment", lines))
-    return Section("provenance", "Provenance", blocks)
+    """Return what was recorded of each model's pretraining and embeddings, and of the environment, folded away."""
+    keys, s = ("run", "objective", "embeddings", "n_overlap", "simulated"), files.summary
+    blocks = [
+        record_block(str(model.get("name")), {key: model[key] for key in keys if model.get(key) is not None})
+        for model in s.get("models") or []
+    ]
+    environment = {key: value for key, value in (s.get("environment") or {}).items() if key != "command"}
+    return Section("provenance", "Provenance", [*blocks, record_block("Environment", environment)])
 
 
 def _build_new_sites(files: Comparison) -> Section | None:

@@ -59,7 +59,7 @@ def _keys(summary: dict, metric: str, n: int) -> dict:
     return {
         "metrics": metrics,
         "probe": {"name": "ridge" if summary["kind"] == "continuous" else "logistic"},
-        "threshold": {"rule": "sensitivity=0.9", "values": [0.31, 0.35, 0.4, 0.33, 0.36]},
+        "threshold": {"rule": "prevalence", "values": [0.31, 0.35, 0.4, 0.33, 0.36]},
         "permutation": {"n": 999, "unit": "subject", "within_site": True, "p_values": {metric: 0.004}, "seconds": 3.0},
         "external": {
             "file": "other.parquet", "digest": "ef" * 16, "n": {"scans": n, "subjects": n, "sites": 1},

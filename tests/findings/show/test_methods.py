@@ -47,7 +47,8 @@ def test_the_p_value_is_named(written, full_folder):
 def test_the_text_follows_the_run(written):
     text = " ".join(text for _, text in written[0])
     for words in (
-        "DenseNet121", "y-Aware", "sensitivity of 0.9", "ComBat", "external test set of 120 scans", "DeLong",
+        "DenseNet121", "y-Aware", "share of positives in the training fold", "ComBat",
+        "external test set of 120 scans", "DeLong",
         "raised to the power of 0.3", "Patches of 16 mm", "40 subjects", "scikit-learn 1.9.0",
         "20, 40, 80 and 160 training", "internal–external cross-validation", "Mahalanobis distance",
         "without its own subject",

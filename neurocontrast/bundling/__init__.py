@@ -1,4 +1,4 @@
 """MONAI bundles: a run and its probe as a folder that needs PyTorch, MONAI, NumPy, SciPy and nibabel, not this package.
 
-`models` and `inference` are copied into a bundle with all they import; `contents` copies them.
+`inference` and `measures` are copied into a bundle with all they import; `contents` copies them.
 """

@@ -48,7 +48,7 @@ _JINJA = jinja2.Environment(
     loader=jinja2.PackageLoader("neurocontrast.bundling"), keep_trailing_newline=True, autoescape=False
 )
 _JINJA.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
-MODULES = ("neurocontrast.bundling.inference", "neurocontrast.bundling.models")
+MODULES = ("neurocontrast.bundling.inference",)
 """Modules that the configuration of every bundle names."""
 _INIT = "Code of neurocontrast {} (BSD-3-Clause, docs/license.txt) that reads, prepares, encodes and predicts scans."
 _ROOT = Path(__file__).resolve().parents[1]

@@ -1,35 +1,38 @@
-"""The run of a bundle: every scan is read, encoded and predicted, and its result is one line of JSON."""
+"""The run of a bundle: every scan is read, encoded and predicted, and its result is one line of JSON.
+
+Encoder and probe are built from the plain settings that the bundle's configuration holds.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import torch
 from monai.transforms import Compose
 from torch import nn
 
+from neurocontrast.encoders.encoder import Encoder
+from neurocontrast.encoders.networks import build_network
+from neurocontrast.evaluation.distances import TrainingDistribution
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path, files_of
 from neurocontrast.transforms.images import apply
 from neurocontrast.transforms.loading import read_scan_header, scans_below
 
-__all__ = ["Inference", "list_scans"]
+__all__ = ["Inference", "Probe", "build_encoder", "list_scans", "load_probe"]
 
 
 def list_scans(place: str | os.PathLike[str], columns: Sequence[str]) -> list[dict[Hashable, Any]]:
-    """Return items of a dataset: of one scan, of the scans in a folder, or of the rows of a table.
+    """Return items of a dataset: of one scan, of the scans at any depth of a folder, or of the rows of a table.
 
-    Parameters
-    ----------
-    place : path
-        Scan, folder of scans (at any depth), or table (``.tsv``, ``.csv``).
-    columns : sequence of str
-        Columns of the table with the files of a scan, one a channel; relative paths start from the table's folder.
+    `columns` of the table (``.tsv``, ``.csv``) have the files of a scan, one a channel, from the table's folder on.
     """
     path = Path(place)
     if path.suffix.lower() in (".tsv", ".csv"):
@@ -58,22 +61,9 @@ def _rows(path: Path, columns: Sequence[str]) -> list[dict[Hashable, Any]]:
 
 
 class Inference:
-    """Encode and predict scans, one after the other; a bad one stops no other.
+    """Encode and predict scans, one after the other, into a file of JSON lines; a bad one stops no other.
 
-    Parameters
-    ----------
-    scans : sequence of dict
-        Items with an ``"image"``: its path, or a tuple of those of its channels.
-    preprocessing : Compose
-        Transforms from path to image.
-    network : torch.nn.Module
-        Encoder.
-    device : torch.device
-        Where it runs.
-    output : path
-        File of JSON lines to write.
-    probe : Probe, optional
-        What predicts from features.
+    Items of `scans` have an ``"image"``: its path, or a tuple of those of its channels.
     """
 
     def __init__(
@@ -125,3 +115,97 @@ class Inference:
         """Return what the header of a scan warns of."""
         first = files_of(item["image"])[0]
         return [] if first.lower().endswith(".npy") else list(read_scan_header(first).warnings)
+
+
+def build_encoder(
+    settings: Mapping[str, Any], weights: str | os.PathLike[str], *, n_channels: int = 1, n_voxels: int = 0
+) -> Encoder:
+    """Build the encoder from its settings, load its weights without running code from them; in evaluation mode.
+
+    A linear encoder looks at `n_voxels` voxels of a volume.
+    """
+    read_out = _ReadOut(settings["read_out"]["blocks"], tuple(settings["read_out"]["grid"]))
+    is_linear = settings["name"] in ("pca", "lda")
+    known = cast(Any, SimpleNamespace(**{**settings, "read_out": read_out, "is_linear": is_linear, "n_dims": 3}))
+    encoder = Encoder(build_network(known, n_channels, n_voxels), known, n_channels=n_channels)
+    encoder.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
+    return encoder.eval()
+
+
+class _ReadOut:
+    """Blocks and grid that features are read out at, which were checked when the encoder was trained."""
+
+    def __init__(self, blocks: Any, grid: tuple[int, ...]) -> None:
+        self.blocks, self.grid = None if blocks is None else tuple(blocks), grid
+        self.n_cells = math.prod(grid)
+
+    def check(self, name: str) -> None:
+        """Find nothing to refuse."""
+        del name
+
+
+class Probe(nn.Module):
+    """Predict from features: standardisation and coefficients as one linear layer in float64, and its link.
+
+    `kind` is ``binary``, ``multiclass`` or ``continuous``; of two classes the last is positive, from a probability of
+    `threshold` on, which of several classes is ``half`` or ``prevalence``. Predicted numbers are kept within `limits`.
+    Scans beyond `outside_percentile` of the training scans' distances are outside.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        *,
+        kind: str,
+        classes: Sequence[str] = (),
+        threshold: float | str = 0.5,
+        outside_percentile: float = 97.5,
+        limits: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        self.kind, self.classes, self.threshold = kind, list(classes), threshold
+        self.outside_percentile, self.limits = outside_percentile, limits
+        self.linear = nn.Linear(n_features, len(classes) if kind == "multiclass" else 1, dtype=torch.float64)
+        self.register_buffer("shares", torch.ones(len(classes), dtype=torch.float64))
+        self.distribution: TrainingDistribution | None = None
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """Map features (n, n_features) to probabilities of the positive class, or numbers (n,), or (n, n_classes)."""
+        margins = self.linear(features.double())
+        if self.kind == "multiclass":
+            return torch.softmax(margins, dim=1)
+        if self.kind == "binary":
+            return torch.sigmoid(margins[:, 0])
+        return margins[:, 0] if self.limits is None else margins[:, 0].clamp(*self.limits)
+
+    @torch.no_grad()
+    def describe(self, features: torch.Tensor) -> dict[str, Any]:
+        """Return what is predicted for one scan (1, n_features), as JSON has it."""
+        scores = self(features)[0]
+        if self.kind == "continuous":
+            found: dict[str, Any] = {"y_score": float(scores), "y_pred": float(scores)}
+        elif self.kind == "binary":
+            found = {"y_score": float(scores), "y_pred": self.classes[int(float(scores) >= float(self.threshold))]}
+        else:
+            found = {f"score_{name}": float(score) for name, score in zip(self.classes, scores, strict=True)}
+            relative = scores / self.shares if self.threshold == "prevalence" else scores
+            found["y_pred"] = self.classes[int(relative.argmax())]
+        if self.distribution is None:
+            return found
+        distances, percentiles = self.distribution.percentiles(features.double().numpy())
+        outside = bool(percentiles[0] > self.outside_percentile)
+        place = {"mahalanobis": float(distances[0]), "mahalanobis_percentile": float(percentiles[0])}
+        return found | place | {"outside": outside}
+
+
+def load_probe(weights: str | os.PathLike[str], **settings: Any) -> Probe:
+    """Build a probe and load its numbers; the file is read without running what a pickle may hold."""
+    arrays = torch.load(weights, map_location="cpu", weights_only=True)
+    probe = Probe(arrays["linear.weight"].shape[1], **settings)
+    geometry = {name.removeprefix("inside_"): arrays.pop(name) for name in list(arrays) if name.startswith("inside_")}
+    probe.load_state_dict(arrays)
+    if geometry:
+        found = {name: values.numpy() for name, values in geometry.items()}
+        found["remainder"] = float(found["remainder"])
+        probe.distribution = TrainingDistribution(tuple(map(str, range(len(found["centres"])))), **found)
+    return probe.eval()

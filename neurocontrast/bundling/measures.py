@@ -34,13 +34,7 @@ def _read_contract(path: str | os.PathLike[str]) -> MeasuresContract:
 def list_rows(place: str | os.PathLike[str], contract: str | os.PathLike[str]) -> list[dict[Hashable, Any]]:
     """Return the rows of a table of measures, or of a folder of tables joined by their identifiers.
 
-    Parameters
-    ----------
-    place : path
-        Table with one row a scan, or folder of such tables: identifiers in ``participant_id`` (and ``session``), or in
-        the first column as FreeSurfer writes them.
-    contract : path
-        File of the measures that are read.
+    Identifiers are in ``participant_id`` (and ``session``), or in the first column as FreeSurfer writes them.
     """
     folder, known = Path(place), _read_contract(contract)
     tables = sorted(path for path in folder.iterdir() if path.suffix in _TABLES) if folder.is_dir() else [folder]
@@ -75,13 +69,7 @@ def _add(table: Path, known: MeasuresContract, rows: dict[tuple[str, str], dict[
 
 
 class StandardiseMeasuresd:
-    """Turn the cells of a row into standardised measures (n_measures, 1).
-
-    Parameters
-    ----------
-    contract : path
-        File of the measures that are read, and of what they are standardised by.
-    """
+    """Turn the cells of a row into measures (n_measures, 1), standardised by the contract in a file."""
 
     def __init__(self, contract: str | os.PathLike[str]) -> None:
         self.contract = _read_contract(contract)

@@ -120,15 +120,7 @@ class _Note(NamedTuple):
 
 
 class _Notes:
-    """Notes on series that are left out and on problems; details that can hold names are shown on request only.
-
-    Parameters
-    ----------
-    source : Path
-        The folder that the user gave.
-    show_names : bool
-        Whether folders, descriptions and words of dcm2niix are shown.
-    """
+    """Notes on series that are left out and on problems; details that can hold names are shown on request only."""
 
     def __init__(self, source: Path, show_names: bool) -> None:
         self.source, self.show_names = source, show_names

@@ -27,7 +27,7 @@ from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.parallel.launch import after_first, joined
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
-from neurocontrast.runs.skipping import leave_out, without, write_skipped
+from neurocontrast.runs.parts import leave_out, without, write_skipped
 
 __all__ = ["embed"]
 

@@ -29,12 +29,7 @@ __all__ = ["FinishedBatches", "extract_features"]
 class FinishedBatches:
     """Features of batches, or of scans, a file each in a hidden folder next to a table, for a call that goes on.
 
-    Parameters
-    ----------
-    target : Path
-        Table that is to be written.
-    key : str
-        Digest of all that the features depend on; folders of another one are not used.
+    `key` is a digest of all that the features depend on; folders of another one are not used.
     """
 
     def __init__(self, target: Path, key: str) -> None:

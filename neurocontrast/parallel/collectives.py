@@ -115,15 +115,6 @@ class Processes:
         if self.size > 1:
             dist.all_reduce(torch.from_numpy(values.view(np.int32)), group=self.group)
 
-    def gather(self, values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-        """Return every process's array, all of one shape, in the order of ranks; every process must call."""
-        if self.size == 1:
-            return [values]
-        own = torch.from_numpy(values)
-        received = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(received, own, group=self.group)
-        return [each.numpy() for each in received]
-
     def largest(self, number: int) -> int:
         """Return the largest of the processes' numbers; every process must call."""
         found = torch.tensor([number])

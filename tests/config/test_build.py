@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from neurocontrast import kernels, losses
-from neurocontrast.config import build_kernel, build_objective, load_config
+from neurocontrast.config import build_objective, load_config
+from neurocontrast.kernels.factors import build_kernel
 from neurocontrast.losses.registry import LOSSES
 
 KERNEL = "kernel: [{column: age, type: gaussian, sigma: 5}, {column: sex, type: categorical}]"

@@ -50,14 +50,7 @@ _CONTRAST_LOSS = 0.15  # of white over grey matter, between 20 and 80 years
 def render_scan(settings: SimulationSettings, person: Person, scanner: Scanner | None = None) -> NDArray[np.int16]:
     """Return the skull-stripped T1-weighted volume of a person, in MNI space, RAS.
 
-    Parameters
-    ----------
-    settings : SimulationSettings
-        Cohort that the person is of.
-    person : Person
-        Person to scan.
-    scanner : Scanner, optional
-        Machine to scan with, instead of that of the person's site.
+    The scanner is that of the person's site, unless another one is given.
     """
     anatomy = load_anatomy(settings.spacing_mm)
     scanner = draw_scanner(settings, person.site) if scanner is None else scanner

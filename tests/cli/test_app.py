@@ -31,8 +31,6 @@ def test_version(capsys):
         (["pretrian"], "pretrain"),
         (["pretrain", "--ou", "x"], "--out"),
         (["simulate"], "Missing argument"),
-        (["simulate", "x", "--n-subjects", "many"], "--n-subjects"),
-        (["report"], "Missing argument"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_says_why(arguments, said, capsys):

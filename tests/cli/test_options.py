@@ -63,17 +63,8 @@ def test_every_option_sets_its_key(given, command):
 
 def test_an_option_is_above_set_and_set_above_the_file(given, tmp_path):
     (tmp_path / "c.yaml").write_text("evaluation: {target: sex, n_folds: 3, n_repeats: 2, seed: 4}\n")
-    arguments = [
-        "evaluate",
-        "e.parquet",
-        "--out",
-        "E",
-        "--config",
-        tmp_path / "c.yaml",
-        "--set",
-        "evaluation.n_folds=6",
-    ]
-    settings = next(each for each in given("evaluate", *arguments, "--n-repeats", "5") if hasattr(each, "n_repeats"))
+    command = f"evaluate e.parquet --out E --config {tmp_path / 'c.yaml'} --set evaluation.n_folds=6 --n-repeats 5"
+    settings = next(each for each in given("evaluate", *command.split()) if hasattr(each, "n_repeats"))
     assert (settings.target, settings.n_folds, settings.n_repeats, settings.seed) == ("sex", 6, 5, 4)
 
 

@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pyarrow
@@ -39,10 +36,6 @@ def test_table_features_and_description_survive(tmp_path):
     assert read.table["participant_id"].tolist() == ["001", "002", "003"]
     np.testing.assert_array_equal(read.table["age"], [20.5, np.nan, 71.0])
     assert read.table["sex"].isna().tolist() == [False, True, False]
-
-
-def test_columns_are_identifiers_metadata_then_features(tmp_path):
-    write_embeddings(tmp_path / "e.parquet", table(), FEATURES, INFO)
     names = pyarrow.parquet.read_schema(tmp_path / "e.parquet").names
     assert names[:4] == ["participant_id", "subject_id", "session", "path"]
     assert names[-4:] == ["feature_0000", "feature_0001", "feature_0002", "feature_0003"]
@@ -87,14 +80,3 @@ def test_other_format_and_damaged_description_are_refused(tmp_path):
         pyarrow.parquet.write_table(changed, tmp_path / "c.parquet")
         with pytest.raises(DataError, match=message):
             read_embeddings(tmp_path / "c.parquet")
-
-
-def test_the_table_is_read_without_torch(tmp_path):
-    write_embeddings(tmp_path / "e.parquet", table(), FEATURES, INFO)
-    program = (
-        "import sys, neurocontrast\n"
-        "from neurocontrast.embedding import read_embeddings\n"
-        f"read_embeddings({str(tmp_path / 'e.parquet')!r})\n"
-        "assert 'torch' not in sys.modules and 'monai' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)

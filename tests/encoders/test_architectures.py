@@ -23,6 +23,14 @@ def imported(path, name):
     return convert(read_state(path, ARCHITECTURES[name]), ARCHITECTURES[name], path=path)
 
 
+def assert_same(model, network, volumes=VOLUMES, *, projected=False):
+    """Assert that an imported model gives the features, and the embeddings, of its authors' network."""
+    with torch.no_grad():
+        torch.testing.assert_close(model.encoder(volumes), network.pooled(volumes), rtol=1e-5, atol=1e-5)
+        if projected:
+            torch.testing.assert_close(model(volumes), network.projected(volumes), rtol=1e-5, atol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def authors():
     return randomised(DenseNet("encoder"))
@@ -45,9 +53,7 @@ def test_the_y_aware_authors_checkpoint_gives_their_features_and_embeddings(tmp_
     assert sum(each.numel() for each in model.parameters()) == 11_831_040
     assert not model.training
     assert left_out == []
-    with torch.no_grad():
-        torch.testing.assert_close(model.encoder(VOLUMES), network.pooled(VOLUMES), rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(model(VOLUMES), network.projected(VOLUMES), rtol=1e-5, atol=1e-5)
+    assert_same(model, network, projected=True)
 
 
 def test_a_classifier_of_theirs_keeps_its_final_norm_and_loses_its_classifier(tmp_path):
@@ -57,8 +63,7 @@ def test_a_classifier_of_theirs_keeps_its_final_norm_and_loses_its_classifier(tm
     assert left_out == ["classifier.bias", "classifier.weight"]
     assert model.encoder.settings.final_norm
     assert not model.encoder.settings.projection
-    with torch.no_grad():
-        torch.testing.assert_close(model.encoder(VOLUMES), network.pooled(VOLUMES), rtol=1e-5, atol=1e-5)
+    assert_same(model, network)
 
 
 def test_nidl_s_encoder_within_a_lightning_checkpoint(tmp_path):
@@ -67,10 +72,7 @@ def test_nidl_s_encoder_within_a_lightning_checkpoint(tmp_path):
     torch.save({"state_dict": {**state, "projection_head.layers.0.weight": torch.zeros(3)}}, tmp_path / "last.ckpt")
     model, left_out = imported(tmp_path / "last.ckpt", "nidl-densenet121")
     assert left_out == ["projection_head.layers.0.weight"]
-    volumes = VOLUMES.repeat(1, 2, 1, 1, 1)
-    with torch.no_grad():
-        torch.testing.assert_close(model.encoder(volumes), network.pooled(volumes), rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(model(volumes), network.projected(volumes), rtol=1e-5, atol=1e-5)
+    assert_same(model, network, VOLUMES.repeat(1, 2, 1, 1, 1), projected=True)
 
 
 def test_monai_s_densenet_as_safetensors(tmp_path):
@@ -91,8 +93,7 @@ def test_medicalnet_s_resnets(tmp_path, depth):
     torch.save({"state_dict": state, "optimizer": {}}, tmp_path / "resnet.pth")
     model, left_out = imported(tmp_path / "resnet.pth", f"medicalnet-resnet{depth}")
     assert all(name.startswith("module.conv_seg.") for name in left_out)
-    with torch.no_grad():
-        torch.testing.assert_close(model.encoder(VOLUMES), network.pooled(VOLUMES), rtol=1e-5, atol=1e-5)
+    assert_same(model, network)
 
 
 def test_everything_that_does_not_fit_is_listed_at_once(tmp_path, authors):
@@ -158,10 +159,7 @@ def test_a_file_that_is_cut_short_or_none_is_refused(tmp_path, name):
     [
         ([torch.zeros(2)], r"no tensor is named .*Found: list"),
         ({"a": {"features.conv0.weight": 1}, "b": {"x.features.conv0.weight": 2}}, r"several state dicts \(a, b\)"),
-        (
-            {"q.features.conv0.weight": torch.zeros(1), "k.features.conv0.weight": torch.zeros(1)},
-            r"several networks \(q\.features\.conv0\.weight, k\.",
-        ),
+        ({f"{key}.features.conv0.weight": torch.zeros(1) for key in "qk"}, r"several networks \(q\.features\.conv0\."),
     ],
 )
 def test_what_is_not_one_state_dict_is_refused(tmp_path, content, said):

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 from neurocontrast.encoders import EncoderSettings, ProjectionHead, build_encoder, check_shape
 from neurocontrast.encoders.settings import NAMES_OF_DIMS
@@ -88,8 +87,6 @@ def test_colours_are_standardised_by_the_encoder():
     [
         ([0.5, 0.5, 0.5], [0.2, 0.0, 0.2]),
         ([0.5, 0.5, float("nan")], [0.2] * 3),
-        ([0.5] * 3, [0.2, float("inf"), 0.2]),
-        ([0.5], [0.2]),
         ([0.5] * 2, [0.2] * 3),
     ],
 )
@@ -109,14 +106,10 @@ def test_volumes_have_no_standardisation():
 def test_encoder_of_another_kind_of_images_is_refused_with_those_there_are():
     with pytest.raises(
         ConfigError,
-        match=r"encoder\.name: 'densenet_small' encodes volumes, and these are images, of shape \[32, 32\] "
-        r"\(data\.kind: images\)\. Choose resnet18, resnet50, resnet_small or lenet5, or set data\.kind to volumes\.",
+        match=r"'densenet_small' encodes volumes, and these are images, .* Choose resnet18, .* or lenet5",
     ):
         check_shape(build("densenet_small"), (32, 32))
-    with pytest.raises(
-        ConfigError,
-        match=r"'lenet5' encodes images, and these are volumes, .*121, densenet_small, .*, pca or lda, or set data",
-    ):
+    with pytest.raises(ConfigError, match=r"'lenet5' encodes images, and these are volumes, .*121, densenet_small"):
         check_shape(build("lenet5"), (32, 32, 32))
 
 
@@ -124,7 +117,6 @@ def test_encoder_of_another_kind_of_images_is_refused_with_those_there_are():
     ("name", "settings", "smallest"),
     [
         ("lenet5", {}, 8),
-        ("resnet_small", {}, 8),
         ("resnet18", {}, 8),
         ("resnet18", {"stem": "imagenet"}, 32),
     ],
@@ -134,9 +126,7 @@ def test_images_too_small_for_the_halvings_are_refused(name, settings, smallest)
     check_shape(encoder, (smallest, smallest))
     with torch.no_grad():
         encoder(torch.rand(2, 3, smallest, smallest))
-    with pytest.raises(
-        ConfigError, match=rf"encoder\.name: '{name}'.* needs at least {smallest} pixels .*images\.size"
-    ):
+    with pytest.raises(ConfigError, match=rf"'{name}'.* needs at least {smallest} pixels .*images\.size"):
         check_shape(encoder, (smallest, smallest - 1))
 
 
@@ -159,12 +149,6 @@ def test_every_norm_is_replaced_and_has_the_same_weights_by_name(name):
     assert other.state_dict().keys() == dict(batch.named_parameters()).keys() | {"mean", "std"}
 
 
-@pytest.mark.parametrize("name", ["densenet_small", "lenet", "resnet_small", "lenet5"])
-def test_a_stem_nothing_reads_is_refused(name):
-    with pytest.raises(ValidationError, match=f"nothing reads it with name: {name}; remove it"):
-        EncoderSettings(name=name, stem="cifar")
-
-
 def test_a_layout_changes_no_features():
     encoder, images = build("resnet_small").eval(), colours()
     assert encoder.layout is torch.channels_last
@@ -179,15 +163,10 @@ def test_a_layout_changes_no_features():
 
 
 def test_the_head_of_simclr_is_normalised_after_each_layer_but_the_last():
-    head = ProjectionHead(2048, [2048, 128], norm="layers")
-    assert [type(layer).__name__ for layer in head] == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
-    assert [(layer.in_features, layer.out_features) for layer in head if isinstance(layer, torch.nn.Linear)] == [
-        (2048, 2048),
-        (2048, 128),
-    ]
-    assert head[0].bias is None  # normalisation would take it out
-    assert head[3].bias is not None
-    made = head[1](head[0](torch.randn(64, 2048, generator=torch.Generator().manual_seed(0))))
-    torch.testing.assert_close(made.mean(dim=0), torch.zeros(2048), atol=1e-4, rtol=0)
-    three = ProjectionHead(8, [6, 5, 4], norm="layers")
-    assert [type(layer).__name__ for layer in three] == ["Linear", "BatchNorm1d", "ReLU"] * 2 + ["Linear"]
+    head = ProjectionHead(8, [6, 5, 4], norm="layers")
+    assert [type(layer).__name__ for layer in head] == ["Linear", "BatchNorm1d", "ReLU"] * 2 + ["Linear"]
+    linear = [layer for layer in head if isinstance(layer, torch.nn.Linear)]
+    assert [(layer.in_features, layer.out_features) for layer in linear] == [(8, 6), (6, 5), (5, 4)]
+    assert [layer.bias is None for layer in linear] == [True, True, False]  # normalisation would take a bias out
+    made = head[1](head[0](torch.randn(64, 8, generator=torch.Generator().manual_seed(0))))
+    torch.testing.assert_close(made.mean(dim=0), torch.zeros(6), atol=1e-4, rtol=0)

@@ -158,8 +158,8 @@ def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary folder to fill; on success it takes the place of `path`, on any error it is removed.
 
-    A mount point, and the folder one works in, cannot be exchanged for another: there the temporary folder is inside,
-    and its entries take the place of the earlier ones, which a kill meanwhile can leave incomplete.
+    A mount point, and the current directory, cannot be exchanged for another folder. There the temporary folder is
+    inside, and its entries replace the earlier ones; a kill during that leaves an incomplete folder.
     """
     target = Path(path).absolute()
     sweep(target)
@@ -187,7 +187,7 @@ def _exchange(temporary: Path, target: Path, *, stays: bool) -> None:
         for entry in list(temporary.iterdir()):
             entry.rename(target / entry.name)
     elif target.exists():
-        # The old folder steps aside first, so that a complete one is there except between two renames.
+        # The old folder is renamed first: a complete folder is there at any time but between the two renames.
         target.rename(aside)
         try:
             temporary.rename(target)
@@ -200,7 +200,7 @@ def _exchange(temporary: Path, target: Path, *, stays: bool) -> None:
 
 
 def sweep(path: str | os.PathLike[str]) -> None:
-    """Remove the temporary folders that killed writers of a folder left, and put back what had stepped aside."""
+    """Remove the temporary folders that killed writers of a folder left, and put back a folder they were replacing."""
     target = Path(path).absolute()
     pattern = re.compile(rf"\.tmp-{re.escape(target.name)}-[0-9a-f]{{12}}(-replaced)?")
     for place in (target, target.parent):

@@ -139,7 +139,7 @@ class VolumeCache:
         return n_kept
 
     def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
-        """Return the scans that have no valid entry yet, each once; entries are not read to their end."""
+        """Return the scans without a valid entry, each once; of entries only the header is read."""
         return [scan for scan in dict.fromkeys(map(as_scan, scans)) if self._entry(scan, only_header=True) is None]
 
     def read(self, scan: ScanFiles | Path) -> npt.NDArray[Any]:

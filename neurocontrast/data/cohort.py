@@ -127,7 +127,7 @@ class Cohort:
 
 
 def columns_of(channels: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the column with the files of each channel; "t1", and None, are ``path``; without channels, none."""
+    """Return the column with the files of each channel: ``path`` for "t1"; None means ``["t1"]``."""
     return tuple("path" if name == "t1" else name for name in (("t1",) if channels is None else channels))
 
 

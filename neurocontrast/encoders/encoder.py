@@ -111,7 +111,7 @@ class LinearComponents(nn.Module):
 class Encoder(nn.Module):
     """A network, and its feature maps averaged over the whole or over a grid: one representation a sample.
 
-    Images of two dimensions are standardised here, so that the numbers for it travel with the weights.
+    Images of two dimensions are standardised here, so that mean and standard deviation travel with the weights.
 
     Parameters
     ----------

@@ -21,6 +21,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path, write_json
 from neurocontrast.lazy import require
 from neurocontrast.reading import parse_json, problem_of_place
+from neurocontrast.transforms.limits import N_VOXELS_MIN
 
 __all__ = ["Series", "convert_series", "find_series_folders", "holds_name", "read_series"]
 
@@ -29,7 +30,6 @@ KEPT = (
     *("EchoTime", "RepetitionTime", "InversionTime", "FlipAngle", "SliceThickness"),
 )
 """Fields of the JSON file next to an image: settings of the scanner. dcm2niix would add the hospital and the time."""
-N_VOXELS_MIN = 8
 _N_FILES_LOOKED_AT = 3
 _AGE = re.compile(r"(\d{1,4}(?:\.\d+)?)([YMWD]?)")
 _PER_YEAR = {"Y": 1.0, "M": 12.0, "W": 365.25 / 7, "D": 365.25}
@@ -173,7 +173,7 @@ def convert_series(series: Series, target: Path, scratch: Path) -> None:
     fresh.set_sform(image.affine, code=1)
     fresh.set_qform(image.affine, code=1)
     if not scratch.is_dir():
-        raise DataError("the call that this is done for has ended")
+        raise DataError("convert was stopped while this series was read")
     with atomic_path(target) as temporary_file:
         nib.save(fresh, temporary_file)
     kept = {name: header[name] for name in KEPT if name in header}

@@ -35,7 +35,7 @@ FAINT = 0.02
 FLIPS = {"front-back": (1,), "up-down": (2,), "front-back and up-down": (1, 2)}
 """Flips that the template reveals; it is symmetric, so that left and right cannot be told apart."""
 LEAST_ASYMMETRY = 0.1
-"""Least median correlation of asymmetries, for a contrary one to mean anything."""
+"""Where the median correlation of asymmetries is lower, a negative correlation of a scan says nothing."""
 _N_BINS = 256
 _FFT_SHAPE = (64, 72, 64)
 

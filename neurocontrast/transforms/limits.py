@@ -4,7 +4,7 @@ from __future__ import annotations
 
 SPACING_LIMITS_MM = (0.1, 20.0)  # voxel sizes outside these are taken for a damaged header
 SAME_SPACING = 1e-3  # spacings that differ by less than this part are the same
-N_VOXELS_MIN = 8  # a scan with fewer voxels along an axis is a slice or a thumbnail, not a volume
+N_VOXELS_MIN = 8  # a scan with fewer voxels along an axis is a slice or a thumbnail
 FWHM_PER_SIGMA = 2.3548200450309493
 
 

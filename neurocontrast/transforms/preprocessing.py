@@ -84,7 +84,7 @@ class Preprocessing(ScanSettings):
     def contract(self) -> dict[str, Any]:
         """Return what an encoder's JSON holds: the settings in use, and the transform's version.
 
-        What is switched off is left out, so that contracts (and caches) from before it existed are the same.
+        Settings that are off are left out, so that contracts and caches of versions without them stay valid.
         """
         used = {
             "percentiles": self.normalise == "percentile",

@@ -168,7 +168,7 @@ class MeasuresContract:
         return np.where(np.isnan(head), 0.0, head - self.head)
 
     def _without_head(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the measures after subtracting the part linear in head size."""
+        """Return the measures less the part that is linear in head size."""
         return raw - self._head(raw)[:, None] * np.array(self.slopes)
 
     def _slopes(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

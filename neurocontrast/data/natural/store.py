@@ -84,7 +84,7 @@ class ImageStore:
 
 
 class Located:
-    """Images of paths like ``images.npy#17``: for each its place among `stores`, each opened once, and its index."""
+    """Images named like ``images.npy#17``: for each, the number of its store among `stores`, and its index there."""
 
     def __init__(self) -> None:
         self.stores: list[ImageStore] = []

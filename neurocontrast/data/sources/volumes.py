@@ -170,7 +170,7 @@ class BrainVolumes(Source):
 
 
 def _first_readable(scans: Sequence[ScanFiles]) -> ScanFiles:
-    """Return the first scan whose headers can be read, or the first one where no scan's can."""
+    """Return the first scan whose headers can be read, or the first of all if none can be read."""
     for scan in scans:
         with contextlib.suppress(DataError):
             _ = [read_scan_header(file) for file in files_of(scan)]

@@ -132,6 +132,8 @@ def predict(
     if run is None:
         return Result(facts, title, path=path)
     failed = [f"failed: {each['participant_id']}: {each['error']}" for each in about["scans"]["failed"]]
+    if failed:
+        failed.append("Mend them and repeat the command with --overwrite; the others are kept, and not read again.")
     return Result(facts | {"n_failed": n_failed}, title, notes=failed, path=path, exit_code=1 if n_failed else 0)
 
 

@@ -99,6 +99,8 @@ def prepare(
     progress = as_progress(progress)
     options = _options(protocol, spacing_mm, imitations, bias=bias, registration=registration, tissue=tissue)
     cohort = read_cohort(participants, images_root=images_root)
+    if n := int(cohort.table.get("stage", pd.Series(dtype=str)).eq("tissue").sum()):
+        raise DataError(f"{cohort.source.name}: {n} images are tissue maps, which pretrain takes as they are.")
     target = Path(out).absolute()
     check_writable(target / RECORD_NAME)
     stems = [name.replace(" session ", "_ses-").replace("/", "-").replace(" ", "-") for name in cohort.names()]

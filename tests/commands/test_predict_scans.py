@@ -100,7 +100,9 @@ def test_a_bad_scan_stops_no_other_and_the_exit_code_says_so(whole, evaluation, 
     table = pd.read_csv(out, sep="\t")
     assert table["y_score"].notna().tolist() == [True, False, True]
     assert neurocontrast([*given[:-1], "--overwrite"]) == 1
-    assert "failed: sub-new1: " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "failed: sub-new1: " in said
+    assert "--overwrite; the others are kept" in said
 
 
 def test_a_path_to_no_file_fails_for_that_scan_alone_and_none_is_an_error(whole, others, evaluation, tmp_path):

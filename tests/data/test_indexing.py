@@ -292,6 +292,12 @@ def test_raw_images_come_before_those_of_derivatives(bids, tmp_path, derivatives
     assert [row["age"] for row in found.values()] == [30.5]
 
 
+def test_people_of_whom_no_table_says_anything_are_a_note(bids, tmp_path):
+    assert not made(bids, tmp_path)[1]["notes"]
+    (bids / "participants.tsv").unlink()
+    assert "--phenotype" in made(bids, tmp_path, overwrite=True)[1]["notes"][0]
+
+
 def test_two_layouts_without_raw_images_are_told_apart(tmp_path):
     put(tmp_path, f"bids/{FMRIPREP}")
     put(tmp_path, "bids/cat12/mri/mwp1sub-01_T1w.nii")

@@ -136,6 +136,13 @@ def test_wrong_options_are_named_before_anything_is_done(study, tmp_path, option
     assert not (tmp_path / "out").exists()
 
 
+def test_maps_of_tissue_are_not_prepared_as_heads(study, tmp_path):
+    maps = read_cohort(study[0]).table.assign(stage="tissue")
+    with pytest.raises(DataError, match=r"2 images are tissue maps, which pretrain takes"):
+        prepare(maps, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_imitations_are_sessions_of_their_subjects_and_nothing_real_is_prepared_again(study, tmp_path):
     table, out = study[0], tmp_path / "prepared" / "participants.tsv"
     shutil.copytree(study[1].parent, out.parent)

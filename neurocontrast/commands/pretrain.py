@@ -17,7 +17,7 @@ from neurocontrast.config import Config, as_config
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import AnySource, source_of
 from neurocontrast.display import as_progress
-from neurocontrast.encoders import save_encoder
+from neurocontrast.encoders.weights import SECOND, save_model
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.devices import launched, usable_accelerator
@@ -26,7 +26,7 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.runs.answer import keep_answer
 from neurocontrast.runs.folder import check_new
 from neurocontrast.runs.initial import restore_initial
-from neurocontrast.runs.parts import Parts, contract_of, fit_in_one_pass, follow_run, open_run
+from neurocontrast.runs.parts import Parts, contracts_of, fit_in_one_pass, follow_run, open_run
 from neurocontrast.training import fit
 from neurocontrast.training.loop import suspending
 
@@ -121,7 +121,7 @@ def _resolve(
             "num_nodes to 1."
         )
     given: dict[str, Any] = {"transforms": None if transforms is None else Compose(transforms), "augment": augment}
-    given["frame"] = frame
+    given |= {"frame": frame, "second": settings.second}
     source_of(settings.data, **given)  # refuses transforms for other images
     sections = {"data": transforms, "augment": augment}
     changes = {name: getattr(settings, name).with_given() for name, each in sections.items() if each is not None}
@@ -153,13 +153,13 @@ def _run(
             progress.message(f"{folder}: this run is finished; there is nothing to continue.")
             return
         if settings.training.init is not None:
-            restore_initial(parts.model, folder)
-        contract = contract_of(settings, parts, folder) | fit_in_one_pass(settings, parts, progress)
+            restore_initial(parts.model.halves[0], folder)
+        contracts = contracts_of(settings, parts, folder, fit_in_one_pass(settings, parts, progress))
         if parts.objective is None:
-            _save(folder, parts, contract, progress)
+            _save(folder, parts, contracts, progress)
             return
         # What loggers note of a run: what was chosen, and no path of the user's.
-        sections = {"seed", "augment", "encoder", "objective", "training"}
+        sections = {"seed", "augment", "augment_2", "encoder", "encoder_2", "objective", "training"}
         facts = settings.model_dump(mode="json", include=sections, exclude={"training": {"init"}})
         facts["data"] = settings.data.model_dump(mode="json", exclude=_OF_THE_MACHINE)
         result = fit(
@@ -174,15 +174,18 @@ def _run(
             loggers=loggers,
             facts=facts,
             progress=progress,
-            contract=contract,
+            contracts=contracts,
             engine=engine,
         )
         if engine[1].is_first:
-            _save(folder, parts, {**contract, "batchnorm": result.batchnorm}, progress)
+            _save(folder, parts, contracts, progress, batchnorm=result.batchnorm)
 
 
-def _save(folder: Path, parts: Parts, contract: Mapping[str, Any], progress: Progress) -> None:
-    """Write the known answer of a run's encoder, and then the encoder, with which the run is finished."""
-    keep_answer(folder, parts.model.encoder, parts.source, parts.cohort, parts.data.training_rows, progress)
-    save_encoder(folder, parts.model.encoder, contract, head=None if parts.objective is None else parts.model.head)
+def _save(
+    folder: Path, parts: Parts, contracts: Sequence[Mapping[str, Any]], progress: Progress, **facts: Mapping[str, Any]
+) -> None:
+    """Write the known answer of each of a run's encoders, and then the encoders, with which the run is finished."""
+    for place, half, source in zip((folder, folder / SECOND), parts.model.halves, parts.source.halves, strict=False):
+        keep_answer(place, half.encoder, source, parts.cohort, parts.data.training_rows, progress)
+    save_model(folder, parts.model, contracts, run=folder, heads=parts.objective is not None, **facts)
     progress.message(f"{folder}: finished.")

@@ -48,6 +48,7 @@ _PATHS = (
     ("data", "measures"),
     ("data", "images_root"),
     ("data", "cache_dir"),
+    ("data_2", "measures"),
     ("training", "init"),
     ("images", "source"),
 )
@@ -114,7 +115,7 @@ def write_config(path: Path, config: Config) -> None:
     """Write the resolved configuration: every key, with absolute paths, readable by `load_config`."""
     content = config.model_dump(mode="json")
     for section, key in _PATHS:
-        found = content[section].get(key)
+        found = (content[section] or {}).get(key)
         if found is not None:
             places = [
                 str(Path(each).expanduser().absolute()) for each in ([found] if isinstance(found, str) else found)

@@ -14,6 +14,7 @@ from neurocontrast.data.settings import (
     ImageDataSettings,
     ImagesSettings,
     MeasureDataSettings,
+    MeasureTableSettings,
 )
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.embedding import EmbeddingSettings
@@ -110,8 +111,12 @@ def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
     filled, kind = dict(content), kind_of_section(content.get("data"))
     if kind == "measures" and isinstance(filled.get("data"), Mapping):
         filled["data"] = {**filled["data"], "kind": kind}
-        if isinstance(given := filled["data"].get("measures"), str):
-            filled["data"]["measures"] = [given]
+    for section in ("data", "data_2"):
+        given = filled.get(section)
+        if isinstance(given, Mapping) and isinstance(given.get("measures"), str):
+            filled[section] = {**given, "measures": [given["measures"]]}
+    if isinstance(filled.get("encoder_2"), Mapping):
+        filled["encoder_2"] = {"name": "mlp", **filled["encoder_2"]}
     augment = filled.get("augment")
     stated = augment.get("kind", kind) if isinstance(augment, Mapping) else kind
     if stated != kind:
@@ -149,6 +154,9 @@ class Config(Settings):
         and `evaluation` have their own.
     data, augment, encoder, objective, training
         What `pretrain` reads; `data` and `augment` of one kind.
+    encoder_2, data_2, augment_2
+        A second encoder of `pretrain`, of regional measures of the scans: its network, tables, and views. Participants
+        and everything else are those of `data`.
     simulation, images, embedding, evaluation, finetune, explanation, report
         What `simulate`, `images`, `embed`, `evaluate`, `finetune`, `explain` and `report` read.
     """
@@ -157,6 +165,9 @@ class Config(Settings):
     data: Annotated[Any, PlainValidator(partial(_of_kind, kinds=_DATA))] = DataSettings()
     augment: Annotated[Any, PlainValidator(partial(_of_kind, kinds=_AUGMENT))] = AugmentSettings()
     encoder: EncoderSettings = EncoderSettings()
+    data_2: MeasureTableSettings | None = None
+    augment_2: MeasureAugmentSettings | None = None
+    encoder_2: EncoderSettings | None = None
     objective: Annotated[Any, PlainValidator(_objective)] = Field(default=DEFAULT_OBJECTIVE)
     training: TrainingSettings = TrainingSettings()
     simulation: SimulationSettings = SimulationSettings()
@@ -180,3 +191,32 @@ class Config(Settings):
                 f"'{self.augment.kind}'. Leave augment.kind out, or change data.kind"
             )
         return self
+
+    @model_validator(mode="after")
+    def _two_encoders(self) -> Self:
+        first, second = self.encoder, self.encoder_2
+        if second is None:
+            for section in ("data_2", "augment_2"):
+                if getattr(self, section) is not None:
+                    raise ValueError(f"{section} is for a second encoder. Add encoder_2, or leave {section} out")
+        elif self.data.kind != "volumes":
+            raise ValueError(f"encoder_2 reads measures next to scans (data.kind: volumes), found '{self.data.kind}'")
+        elif second.name != "mlp" or first.is_linear:
+            wrong = f"encoder_2.name must be mlp, found '{second.name}'"
+            raise ValueError(wrong if second.name != "mlp" else f"encoder.name: '{first.name}' has no loss to share")
+        elif not first.projection or first.projection[-1:] != second.projection[-1:]:
+            found = f"encoder.projection {list(first.projection)} and encoder_2.projection {list(second.projection)}"
+            raise ValueError(f"two encoders embed into one space: {found} must end in the same size")
+        return self
+
+    @property
+    def encoders(self) -> tuple[EncoderSettings, ...]:
+        """Return the encoder, or both."""
+        return (self.encoder,) if self.encoder_2 is None else (self.encoder, self.encoder_2)
+
+    @property
+    def second(self) -> tuple[MeasureTableSettings, MeasureAugmentSettings] | None:
+        """Return what the second encoder reads, and its views; None for one encoder."""
+        if self.encoder_2 is None:
+            return None
+        return self.data_2 or MeasureTableSettings(), self.augment_2 or MeasureAugmentSettings()

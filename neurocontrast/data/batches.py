@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -39,6 +40,21 @@ class ImagesInPlace(Protocol):
         """Read one volume into an array of `image_shape` and `image_dtype`."""
 
 
+@dataclass(frozen=True)
+class PairedImages:
+    """Two kinds of samples of the same scans, in the same order, whose batches are pairs."""
+
+    first: Images
+    second: Images
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Return ``{"image": (sample of the first kind, sample of the second)}``."""
+        return {"image": (self.first[index]["image"], self.second[index]["image"])}
+
+
 def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
     """Divide rows, in their order, into batches whose sizes differ by at most one and do not exceed `batch_size`.
 
@@ -57,6 +73,15 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
     Images of `ImagesInPlace` stay in the precision they are kept in (`Encoder` and `TwoViews` widen them on their
     device).
     """
+    if isinstance(images, PairedImages):
+        batches = list(batches)
+        halves = [read_batches(half, batches, n_readers=n_readers) for half in (images.first, images.second)]
+        try:
+            yield from map(_paired, *halves)
+        finally:
+            for half in halves:
+                half.close()
+        return
     pool = ThreadPoolExecutor(n_readers, thread_name_prefix="read")
     upcoming = iter(batches)
     waiting: deque[tuple[Any, ...]] = deque()
@@ -69,6 +94,12 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
             yield _stacked(*waiting.popleft())
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _paired(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return the rows of a batch, and its samples of both kinds."""
+    assert torch.equal(first[0], second[0])
+    return first[0], (first[1], second[1])
 
 
 def _asked(

@@ -13,7 +13,15 @@ from neurocontrast.transforms import MeasureSettings
 from neurocontrast.transforms.description import Replaceable
 from neurocontrast.transforms.preprocessing import Preprocessing, ScanSettings
 
-__all__ = ["SPLITS", "AnyDataSettings", "DataSettings", "ImageDataSettings", "ImagesSettings", "MeasureDataSettings"]
+__all__ = [
+    "SPLITS",
+    "AnyDataSettings",
+    "DataSettings",
+    "ImageDataSettings",
+    "ImagesSettings",
+    "MeasureDataSettings",
+    "MeasureTableSettings",
+]
 
 _Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 _Columns = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -107,14 +115,12 @@ class ImageDataSettings(_TableSettings):
     """Whether the network standardises each colour by its mean and standard deviation over the training images."""
 
 
-class MeasureDataSettings(MeasureSettings, _TableSettings):
-    """Choose people with regional measures of their brains, by FreeSurfer and other programs.
+class MeasureTableSettings(MeasureSettings):
+    """Choose tables of regional measures of brains, by FreeSurfer and other programs.
 
     How measures are made ready is inherited from `neurocontrast.transforms.MeasureSettings`.
     """
 
-    kind: Literal["measures"] = "measures"
-    """Says that these are regional measures; follows from `measures` and need not be written."""
     measures: Annotated[tuple[Path, ...], Field(min_length=1)] | None = None
     """Tables of measures, and folders of them; None for ``measures.tsv`` next to `participants`, which `index`
     writes."""
@@ -122,6 +128,13 @@ class MeasureDataSettings(MeasureSettings, _TableSettings):
     """Parcellation to take from folders, such as ``aparc``; "" for the first that is there."""
     measure: Literal["thickness", "area", "volume", "all"] = "thickness"
     """What to take of the cortex from folders."""
+
+
+class MeasureDataSettings(MeasureTableSettings, _TableSettings):
+    """Choose people with regional measures of their brains."""
+
+    kind: Literal["measures"] = "measures"
+    """Says that these are regional measures; follows from `measures` and need not be written."""
     images_root: None = None
     """Measures have no images."""
     n_workers: Annotated[int, Field(ge=1)] = 1

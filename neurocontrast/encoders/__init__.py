@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from neurocontrast.encoders.building import build_encoder, build_model, load_encoder, load_model
+    from neurocontrast.encoders.building import TwoEncoders, build_encoder, build_model, load_encoder, load_model
     from neurocontrast.encoders.encoder import ContrastiveModel, Encoder, ProjectionHead, check_shape
     from neurocontrast.encoders.settings import EncoderSettings, ReadOut
     from neurocontrast.encoders.weights import read_contract, save_encoder
 
 # Loaded when asked for: reading a configuration needs the settings alone, and no torch.
 _PLACES = {
-    "building": ["build_encoder", "build_model", "load_encoder", "load_model"],
+    "building": ["TwoEncoders", "build_encoder", "build_model", "load_encoder", "load_model"],
     "encoder": ["ContrastiveModel", "Encoder", "ProjectionHead", "check_shape"],
     "settings": ["EncoderSettings", "ReadOut"],
     "weights": ["read_contract", "save_encoder"],

@@ -1,14 +1,15 @@
-"""Encoders and models of pretraining, by name or from the files of a run."""
+"""Encoders and models of pretraining, by name or from the files of a run, and two of them as one."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pydantic
 import torch
+from torch import nn
 
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder, ProjectionHead
 from neurocontrast.encoders.networks import build_network
@@ -17,7 +18,7 @@ from neurocontrast.encoders.weights import CONTRACT, read_contract, read_tensors
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["build_encoder", "build_model", "load_encoder", "load_model"]
+__all__ = ["TwoEncoders", "build_encoder", "build_model", "load_encoder", "load_model"]
 
 
 def build_encoder(
@@ -117,3 +118,66 @@ def _build_head(encoder: Encoder, *, seed: int) -> ProjectionHead:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed("head weights", seed))
         return ProjectionHead(encoder.n_features, settings.projection, norm=settings.projection_norm)
+
+
+class TwoEncoders(ContrastiveModel):
+    """Two encoders of paired samples, each with its own projection head; the loss compares their embeddings.
+
+    Samples are given as a pair, n of each kind, which the first and the second encoder take. Features and embeddings
+    have 2 n rows, the first encoder's above the second's. The narrower features are filled up with zeros, which their
+    head does not read.
+
+    Parameters
+    ----------
+    first, second : ContrastiveModel
+        Encoders with heads that end in embeddings of one size.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.encoders import EncoderSettings, TwoEncoders, build_model
+    >>> scans = build_model(EncoderSettings(name="lenet", projection=(8, 4)))
+    >>> measures = build_model(EncoderSettings(name="mlp", projection=(8, 4)), n_channels=180)
+    >>> TwoEncoders(scans, measures)((torch.zeros(3, 1, 8, 8, 8), torch.zeros(3, 180, 1))).shape
+    torch.Size([6, 4])
+    """
+
+    def __init__(self, first: ContrastiveModel, second: ContrastiveModel) -> None:
+        encoders, heads = _EncoderPair(first.encoder, second.encoder), _HeadPair(first, second)
+        super().__init__(cast(Encoder, encoders), heads)  # training asks a pair for what it has of an encoder
+        self._halves = (first, second)  # a tuple, so that no weight has two names
+
+    @property
+    def halves(self) -> tuple[ContrastiveModel, ...]:
+        """The first and the second encoder, each with its head."""
+        return self._halves
+
+
+class _EncoderPair(nn.Module):
+    """Encode pairs of samples to features (2 n, n_features), the narrower ones with zeros behind them."""
+
+    def __init__(self, *encoders: Encoder) -> None:
+        super().__init__()
+        self.encoders = nn.ModuleList(encoders)
+        self.n_features = max(encoder.n_features for encoder in encoders)
+
+    def forward(self, samples: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        features = [encoder(each) for encoder, each in zip(self.encoders, samples, strict=True)]
+        return torch.cat([nn.functional.pad(each, (0, self.n_features - each.shape[1])) for each in features])
+
+    def unread_parameters(self) -> list[nn.Parameter]:
+        """Return the weights that get no gradient, of both."""
+        return [each for encoder in self.encoders for each in cast(Encoder, encoder).unread_parameters()]
+
+
+class _HeadPair(nn.Module):
+    """Project the features of both encoders, each by its own head."""
+
+    def __init__(self, *halves: ContrastiveModel) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList([half.head for half in halves])
+        self.n_read, self.n_features = [half.encoder.n_features for half in halves], halves[0].n_features
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        parts = zip(self.heads, features.chunk(2), self.n_read, strict=True)
+        return torch.cat([head(part[:, :n_read]) for head, part, n_read in parts])

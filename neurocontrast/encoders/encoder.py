@@ -317,6 +317,11 @@ class ContrastiveModel(nn.Module):
         self.head = head
 
     @property
+    def halves(self) -> tuple[ContrastiveModel, ...]:
+        """The encoders, each with its head: this one, or both of `TwoEncoders`."""
+        return (self,)
+
+    @property
     def n_features(self) -> int:
         """Size of the embedding."""
         return cast(int, self.head.n_features)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,29 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from neurocontrast.encoders.encoder import Encoder
+from neurocontrast.encoders.encoder import ContrastiveModel, Encoder
 from neurocontrast.exceptions import CheckpointError, said, suggestion
-from neurocontrast.files import atomic_path, digest_of_file, write_json
+from neurocontrast.files import atomic_path, digest_of_file, write_json, write_text
 from neurocontrast.provenance import version
 from neurocontrast.reading import check_place, read_json
 
-__all__ = ["CONTRACT", "digest_of_weights", "load_tensors", "misfits", "read_contract", "read_tensors", "save_encoder"]
+__all__ = [
+    "CONTRACT",
+    "SECOND",
+    "digest_of_weights",
+    "load_tensors",
+    "misfits",
+    "read_contract",
+    "read_tensors",
+    "save_encoder",
+    "save_model",
+]
 
 WEIGHTS = "encoder.safetensors"
 HEAD = "head.safetensors"
 CONTRACT = "encoder.json"
+SECOND = "encoder_2"
+"""Folder of a run with its second encoder, where it has two: again weights, their JSON, and who was learned from."""
 _FORMAT = 1
 
 
@@ -51,6 +63,28 @@ def save_encoder(
             **contract,
         },
     )
+
+
+def save_model(
+    folder: Path,
+    model: ContrastiveModel,
+    contracts: Sequence[Mapping[str, Any]],
+    *,
+    run: Path,
+    heads: bool = True,
+    **facts: Any,
+) -> None:
+    """Write the encoder of a model with its head, and the second one of two to a folder of its own, which comes first.
+
+    Each has its contract, and both have the `facts`. Next to a second encoder stand copies of the ``provenance.json``
+    and ``metrics.csv`` of the `run`, so that its folder serves wherever a run's does.
+    """
+    places = (folder, folder / SECOND)
+    for half, contract, place in reversed(list(zip(model.halves, contracts, places, strict=False))):
+        for name in ("provenance.json", "metrics.csv") if place != folder else ():
+            if (run / name).is_file():
+                write_text(place / name, (run / name).read_text(encoding="utf-8"))
+        save_encoder(place, half.encoder, {**contract, **facts}, head=half.head if heads else None)
 
 
 def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:

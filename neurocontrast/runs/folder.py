@@ -197,13 +197,14 @@ def read_provenance(folder: Path) -> dict[str, Any]:
 
 def read_preprocessing(folder: Path, source: AnySource) -> AnySource | None:
     """Return a source with the preprocessing that a run fitted when it began; None for a run that recorded none."""
-    contract, path = read_provenance(folder).get("preprocessing"), folder / "provenance.json"
+    provenance, path = read_provenance(folder), folder / "provenance.json"
+    contract = provenance.get("preprocessing")
     if contract is None:
         return None
     if not isinstance(contract, dict):
         raise CheckpointError(f"{path}: 'preprocessing' must be a section of keys. Copy the run again.")
     try:
-        return source.as_in_run({"preprocessing": contract})
+        return source.as_in_run({key: provenance.get(key) for key in ("preprocessing", "preprocessing_2")})
     except DataError as error:
         raise CheckpointError(f"{path}: {error}") from error
 

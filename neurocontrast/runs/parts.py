@@ -18,7 +18,7 @@ from neurocontrast.config import Config, build_objective
 from neurocontrast.data.cohort import Cohort, split_by_subject
 from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vectors
 from neurocontrast.data.sources import AnySource, BrainVolumes, source_of
-from neurocontrast.encoders import ContrastiveModel, build_model, check_shape
+from neurocontrast.encoders import ContrastiveModel, TwoEncoders, build_model, check_shape
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import digest_of_file, hold, write_table
 from neurocontrast.losses.prediction import Supervised
@@ -34,6 +34,7 @@ from neurocontrast.runs.folder import (
     start_run,
 )
 from neurocontrast.runs.initial import InitialWeights, start_from
+from neurocontrast.seeds import derive_seed
 from neurocontrast.tables import read_table
 from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_centre, fit_components
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
@@ -41,7 +42,7 @@ from neurocontrast.training.session import AnyObjective, TrainingData, check_spl
 __all__ = [
     "Parts",
     "build_parts",
-    "contract_of",
+    "contracts_of",
     "fit_in_one_pass",
     "follow_run",
     "leave_out",
@@ -85,7 +86,8 @@ class Parts:
 
     def with_source(self, source: AnySource) -> Parts:
         """Return the same parts with images of another preprocessing."""
-        source.set_up(self.model.encoder)
+        for half, own in zip(self.model.halves, source.halves, strict=True):
+            own.set_up(half.encoder)
         return replace(self, data=replace(self.data, images=source.images(self.cohort)), source=source)
 
 
@@ -95,7 +97,7 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     `source` is that of the configuration where transforms came from Python. A run that `is_new` reads the weights that
     it is to start from; later it has its own.
     """
-    source = source or source_of(settings.data)
+    source = source or source_of(settings.data, second=settings.second)
     objective = None if settings.encoder.is_linear else build_objective(settings.objective)
     vectors = read_vectors(settings.data.vectors, cohort)
     columns = {} if objective is None else objective.columns
@@ -105,17 +107,19 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     if objective is not None:
         check_vectors(vectors, objective, cohort, training_rows.tolist())
         objective.check(metadata, names=cohort.names())
-        check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
+        sides = training_rows.tolist(), validation_rows.tolist()
+        check_split(*sides, settings.training, n_encoders=len(settings.encoders))
         # Fitted again in training; here, so that a rule that cannot be used is an error first.
         in_training = {name: column[training_rows] for name, column in metadata.items()}
         objective.fit(in_training)
+        if settings.encoder_2 is not None and not objective.contrasts:
+            raise ConfigError("objective.loss: this one predicts, and two encoders need one that contrasts views.")
         if isinstance(objective, Supervised):
             target, n_outputs = objective.target(in_training, categories), objective.n_outputs(categories)
     source = source.prepared(cohort, training_rows.tolist())
-    model = build_model(settings.encoder, n_channels=source.n_channels, n_outputs=n_outputs, seed=settings.seed)
-    check_shape(model.encoder, source.shape(cohort))
+    model = _model_of(settings, source, cohort, n_outputs)
     init = settings.training.init if is_new else None
-    start = None if init is None else start_from(model, init, measures=source.measures)
+    start = None if init is None else start_from(model.halves[0], init, measures=source.measures)
     if objective is None:
         check_components(model.encoder, subjects_of(cohort, training_rows.tolist()))
     probed = settings.training.probe_columns if settings.training.probe_every and objective is not None else ()
@@ -133,6 +137,16 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
         _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
     columns_of = {name: list(map(str, values.columns)) for name, values in vectors.items()}
     return Parts(cohort, model, objective, data, categories, source, columns_of, target, start)
+
+
+def _model_of(settings: Config, source: AnySource, cohort: Cohort, n_outputs: int | None) -> ContrastiveModel:
+    """Return a new network, or two with weights of their own, of a size that fits the samples."""
+    models, seeds = [], (settings.seed, derive_seed("encoder_2", settings.seed))
+    for encoder, own, seed in zip(settings.encoders, source.halves, seeds, strict=False):
+        model = build_model(encoder, n_channels=own.n_channels, n_outputs=n_outputs, seed=seed)
+        check_shape(model.encoder, own.shape(cohort))
+        models.append(model)
+    return models[0] if len(models) == 1 else TwoEncoders(*models)
 
 
 def subjects_of(cohort: Cohort, rows: Sequence[int]) -> list[str]:
@@ -205,13 +219,13 @@ def open_run(
         facts, earlier_subjects = _facts(parts) | source.record(cohort) | {"n_skipped": len(skipped)}, []
         write_skipped(folder / SKIPPED, skipped)
         if parts.start is not None:
-            parts.start.keep(parts.model, folder, parts.source.contract(), progress)
+            parts.start.keep(parts.model.halves[0], folder, parts.source.halves[0].contract(), progress)
             facts["init"], earlier_subjects = parts.start.facts, parts.start.subjects
         start_run(folder, settings, cohort, facts, earlier_subjects=earlier_subjects)
     else:
         continue_run(folder, settings, progress)
     # What a killed process left half-written.
-    for path in [*folder.glob(".tmp-*"), *folder.glob("checkpoints/.tmp-*"), *folder.glob("checkpoints/*/.tmp-*")]:
+    for path in list(folder.rglob(".tmp-*")):
         path.unlink(missing_ok=True)
     known = {"is_new": is_new, "contract": parts.source.contract(), "skipped": skipped["scan"].tolist()}
     return (is_new, parts), known
@@ -238,7 +252,7 @@ def _facts(parts: Parts) -> dict[str, Any]:
         "n_training_scans": len(parts.data.training_rows),
         "n_validation_scans": len(parts.data.validation_rows),
         "categories": parts.categories,
-        "preprocessing": parts.source.contract()["preprocessing"],
+        **{name: made for name, made in parts.source.contract().items() if name.startswith("preprocessing")},
     }
 
 
@@ -252,23 +266,21 @@ def follow_run(settings: Config, source: AnySource, known: Mapping[str, Any]) ->
 
 def fit_in_one_pass(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
     """Fit what needs no loss, a linear encoder or the mean of a network's input, and return what the contract says."""
-    data, encoder = parts.data, parts.model.encoder
+    data, encoder = parts.data, parts.model.halves[0].encoder
     how: dict[str, Any] = {"n_readers": data.n_readers, "progress": progress}
     if parts.objective is None:
         subjects = subjects_of(parts.cohort, data.training_rows)
         return fit_components(encoder, data.images, data.training_rows, subjects, seed=settings.seed, **how)
     if settings.encoder.centre_input:
-        return {"centre": fit_centre(encoder, data.images, data.training_rows, **how)}
+        images = parts.source.halves[0].images(parts.cohort)
+        return {"centre": fit_centre(encoder, images, data.training_rows, **how)}
     return {}
 
 
-def contract_of(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
-    """Return what ``encoder.json`` says of a run, before it is trained."""
+def contracts_of(settings: Config, parts: Parts, folder: Path, fitted: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what the ``encoder.json`` of each encoder says before it is trained; `fitted` is of the first one."""
     start = {} if settings.training.init is None else {"init": read_provenance(folder).get("init")}
-    return {
-        **start,
-        **parts.source.contract(),
-        "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
+    common = {
         "objective": LINEAR_OBJECTIVES[settings.encoder.name]
         if parts.objective is None
         else describe_objective(settings.objective, parts.vectors) | ({"target": parts.target} if parts.target else {}),
@@ -278,6 +290,14 @@ def contract_of(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
         "simulated": parts.cohort.simulated,
         "provenance": digest_of_file(folder / "provenance.json"),
     }
+    augment = None if parts.objective is None else settings.augment.model_dump(mode="json")
+    first, *others = (half.contract() for half in parts.source.halves)
+    contracts = [{**start, **first, "augment": augment, **common, **fitted}]
+    if settings.second is not None:
+        names = [encoder.name for encoder in settings.encoders]
+        contracts[0]["trained_with"] = names[1]
+        others[0] |= {"augment": settings.second[1].model_dump(mode="json"), "trained_with": names[0]}
+    return [*contracts, *({**other, **common} for other in others)]
 
 
 def without(cohort: Cohort, names: Collection[str]) -> Cohort:

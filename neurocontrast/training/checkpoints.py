@@ -9,14 +9,14 @@ import re
 import shutil
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from neurocontrast.encoders.weights import save_encoder
+from neurocontrast.encoders.weights import save_model
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import atomic_path
 from neurocontrast.progress import Progress
@@ -106,14 +106,15 @@ def _checkpoints_of(folder: Path) -> list[Path]:
 class Checkpoints:
     """The checkpoints of one run; its first process writes them, all of them read.
 
-    With a `contract`, as ``encoder.json`` needs it, the weights of the last epochs are written next to the checkpoints.
+    With `contracts`, as the ``encoder.json`` of each encoder needs it, the weights of the last epochs are written next
+    to the checkpoints.
     """
 
     def __init__(
-        self, session: BaseSession, run: Path, *, contract: Mapping[str, Any] | None, progress: Progress
+        self, session: BaseSession, run: Path, *, contracts: Sequence[Mapping[str, Any]], progress: Progress
     ) -> None:
         self.folder = run / "checkpoints"
-        self._session, self._contract, self._progress = session, contract, progress
+        self._session, self._contracts, self._progress = session, contracts, progress
         self._last = time.monotonic()
 
     def save(self, position: Position) -> Path:
@@ -121,8 +122,8 @@ class Checkpoints:
         session, path = self._session, self.folder
         if session.processes.is_first:
             path = save_checkpoint(path, position, session.tensors(), keep=session.settings.keep_checkpoints)
-            if position.batch == 0 and position.epoch and self._contract is not None:
-                self._save_encoder(position, self._contract)
+            if position.batch == 0 and position.epoch and self._contracts:
+                self._save_encoders(position)
         self._last = time.monotonic()
         return path
 
@@ -156,10 +157,10 @@ class Checkpoints:
         self._progress.message(f"continuing from {name} ({position.epoch} epochs{within} done)")
         return position
 
-    def _save_encoder(self, position: Position, contract: Mapping[str, Any]) -> None:
-        facts = {**contract, "epochs": position.epoch, "batchnorm": {"statistics": "running averages of training"}}
-        model = self._session.model
-        save_encoder(self.folder / f"epoch-{position.epoch:04d}", model.encoder, facts, head=model.head)
+    def _save_encoders(self, position: Position) -> None:
+        batchnorm = {"statistics": "running averages of training"}
+        place, model, run = self.folder / f"epoch-{position.epoch:04d}", self._session.model, self.folder.parent
+        save_model(place, model, self._contracts, run=run, epochs=position.epoch, batchnorm=batchnorm)
         there = sorted(filter(Path.is_dir, self.folder.glob("epoch-*")), key=epochs_of)
         for old in there[: -self._session.settings.keep_checkpoints]:
             shutil.rmtree(old, ignore_errors=True)

@@ -82,7 +82,7 @@ def fit(
     loggers: Sequence[Logger] = (),
     facts: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
-    contract: Mapping[str, Any] | None = None,
+    contracts: Sequence[Mapping[str, Any]] = (),
     engine: tuple[Fabric, Processes] | None = None,
 ) -> FitResult:
     """Train a model in place, with a checkpoint after every epoch, and within one every `checkpoint_minutes`.
@@ -108,8 +108,8 @@ def fit(
         Loggers of your own for each epoch's figures, and what they note of the run.
     progress : Progress
         Receives progress messages.
-    contract, engine : optional
-        What must travel with an encoder, for weights next to the checkpoints; what `launch` returned.
+    contracts, engine : optional
+        What must travel with each encoder, for weights next to the checkpoints; what `launch` returned.
     """
     session = Session(model, objective, views, data, settings=settings, seed=seed, engine=engine)
     if (inexactness := inexactness_of(session)) is not None and session.processes.is_first:
@@ -124,7 +124,7 @@ def fit(
         loggers=loggers,
         facts=facts,
         progress=progress,
-        contract=contract,
+        contracts=contracts,
     )
 
 
@@ -138,7 +138,7 @@ def run_epochs(
     loggers: Sequence[Logger] = (),
     facts: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
-    contract: Mapping[str, Any] | None = None,
+    contracts: Sequence[Mapping[str, Any]] = (),
 ) -> Found:
     """Train for as many epochs as a course takes, with checkpoints; return what `finish` makes of the end.
 
@@ -147,7 +147,7 @@ def run_epochs(
     """
     settings, processes = session.settings, session.processes
     progress, loggers = (progress, loggers) if processes.is_first else (SILENT, ())
-    checkpoints = Checkpoints(session, folder, contract=contract, progress=progress)
+    checkpoints = Checkpoints(session, folder, contracts=contracts, progress=progress)
     position = checkpoints.restore() if resume else Position()
     done = sum(len(rows) for rows in session.sampler.batches(position.epoch)[: position.batch])
     n_left = (settings.epochs - position.epoch) * len(session.data.training_rows) - done

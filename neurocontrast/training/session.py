@@ -152,9 +152,17 @@ class BaseSession:
         own = not all(map(is_synchronised, layers_of(self.model)))
         return self.processes.divided(batches, whole=own)
 
-    def seen(self, images: torch.Tensor) -> torch.Tensor:
+    def seen(self, images: Any) -> Any:
         """Return the channels of images that the network sees; views alone are made of any further ones."""
-        return images[:, : self.model.encoder.n_channels]
+        if not self.is_pair:
+            return images[:, : self.model.encoder.n_channels]
+        halves = zip(self.model.halves, images, strict=True)
+        return tuple(each[:, : half.encoder.n_channels] for half, each in halves)
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether two encoders are trained, each on samples of its own."""
+        return len(self.model.halves) > 1
 
     def names_of(self, rows: torch.Tensor) -> list[str]:
         """Return the names of the samples of a batch."""
@@ -196,7 +204,7 @@ class Session(BaseSession):
         seed: int,
         engine: tuple[Fabric, Processes] | None = None,
     ) -> None:
-        check_split(data.training_rows, data.validation_rows, settings)
+        check_split(data.training_rows, data.validation_rows, settings, n_encoders=len(model.halves))
         objective.check(data.metadata, names=data.names)
         training = torch.as_tensor(data.training_rows)
         objective.fit({name: column[training] for name, column in data.metadata.items()})
@@ -217,14 +225,17 @@ class Session(BaseSession):
         """
         with still_statistics(self.model), self.read([[self.data.training_rows[0]]]) as batches:
             for _, images in batches:
-                features = self.encoder(torch.cat([self.seen(images)] * 2)).float()
+                seen = self.seen(images)
+                twice = tuple(torch.cat([each] * 2) for each in (seen if self.is_pair else [seen]))
+                features = self.encoder(twice if self.is_pair else twice[0]).float()
                 self.fabric.backward(self.head(features).float().sum())
         self.optimizer.zero_grad(set_to_none=True)
 
-    def encode_views(self, images: torch.Tensor, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
-        """Return the features of both views, (2, n, n_features), which pass the network together."""
+    def encode_views(self, images: Any, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
+        """Return the features of both views, (2, n, n_features), which pass one network together, or each its own."""
         with torch.no_grad():
-            both = torch.cat(self.views(images, self.names_of(rows), epoch=epoch))
+            views = self.views(images, self.names_of(rows), epoch=epoch)
+            both = views if self.is_pair else torch.cat(views)
         features: torch.Tensor = self.encoder(both)
         return features.float().unflatten(0, (2, -1))
 
@@ -245,8 +256,13 @@ class Session(BaseSession):
         return {**super()._parts(), "objective": self.objective}
 
 
-def check_split(training_rows: Sequence[int], validation_rows: Sequence[int], settings: TrainingSettings) -> None:
-    """Refuse a side of the split on which there is nothing to contrast, and batches too small for the processes."""
+def check_split(
+    training_rows: Sequence[int], validation_rows: Sequence[int], settings: TrainingSettings, *, n_encoders: int = 1
+) -> None:
+    """Refuse a side of the split on which there is nothing to contrast, and batches too small for the processes.
+
+    Each of two encoders sees a sample once, and needs two samples for statistics of its own.
+    """
     if len(training_rows) < 2:
         raise DataError(f"a contrastive loss needs at least two training samples, found {len(training_rows)}.")
     if len(validation_rows) == 1:
@@ -256,11 +272,11 @@ def check_split(training_rows: Sequence[int], validation_rows: Sequence[int], se
         )
     smallest = min(map(len, even_batches(training_rows, settings.batch_size)))
     n_processes = settings.devices * settings.num_nodes
-    if smallest < n_processes:
+    if smallest < n_processes * (n_encoders if n_processes > 1 else 1):
         raise ConfigError(
             f"training.batch_size: the {len(training_rows)} training samples are divided into batches of {smallest} or "
-            f"more, and each of the {n_processes} processes needs a sample of every batch. Raise training.batch_size, "
-            "or use fewer devices."
+            f"more, and each of the {n_processes} processes needs {n_encoders} of every batch. Raise "
+            "training.batch_size, or use fewer devices."
         )
 
 

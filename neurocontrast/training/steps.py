@@ -39,9 +39,10 @@ Contrasted = tuple[Tensor, Tensor, Tensor, dict[str, Tensor] | None]
 _ADVICE = "lower training.learning_rate or raise objective.temperature"
 
 
-def parts_of(batch: Sequence[int], micro_batch_size: int | None) -> list[list[int]]:
-    """Divide a batch into micro-batches of nearly equal size, in order."""
+def parts_of(batch: Sequence[int], micro_batch_size: int | None, *, n_fewest: int = 1) -> list[list[int]]:
+    """Divide a batch into micro-batches of nearly equal size, in order; none is smaller than `n_fewest`."""
     n_parts = 1 if micro_batch_size is None else -(-len(batch) // micro_batch_size)
+    n_parts = max(1, min(n_parts, len(batch) // n_fewest))
     return [part.tolist() for part in np.array_split(np.asarray(batch), n_parts)]
 
 
@@ -66,7 +67,8 @@ def train_batches(
     counts each batch in `position` after it was yielded.
     """
     n_batches, micro = position.batch + len(batches), session.settings.micro_batch_size
-    parts = [parts_of(session.processes.share(batch), micro) for batch in batches]
+    n_fewest = len(session.model.halves)  # each encoder of two sees a sample once, and statistics need two values
+    parts = [parts_of(session.processes.share(batch), micro, n_fewest=n_fewest) for batch in batches]
     # All processes must go the same way: where any one's part of the batch is more than a micro-batch.
     cached = [micro is not None and -(-len(batch) // session.processes.size) > micro for batch in batches]
     passes = [part for each, twice in zip(parts, cached, strict=True) for part in each * (2 if twice else 1)]

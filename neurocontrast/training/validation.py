@@ -38,6 +38,8 @@ MOST_SCANS_OF_STATISTICS = 1000
 _VALIDATION_EPOCH = -1
 # Embeddings spread over the sphere have −2 and less; above this their typical distance is below 0.1 (6 degrees).
 _UNIFORMITY_OF_A_POINT = -0.02
+_NUMBERS = ("", "_2")
+"""What the figures of the first and of the second encoder have in their names."""
 # At this effective rank all directions but the first have 4 % of the singular values' sum together.
 _RANK_OF_A_LINE = 1.2
 
@@ -92,7 +94,9 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
         figures["uniformity"] = (uniformity(z1).item() + uniformity(z2).item()) / 2
         figures["effective_rank"] = effective_rank(torch.cat([z1, z2])).item() if len(z1) > 2 else None
     both = features.transpose(0, 1).flatten(0, 1)
-    figures["features_effective_rank"] = effective_rank(both).item() if len(z1) > 2 else None
+    for number, here in enumerate(features.unbind(1) if session.is_pair else [both]):
+        rank = effective_rank(here).item() if len(z1) > 2 else None
+        figures[f"features{_NUMBERS[number]}_effective_rank"] = rank
     return {f"{prefix}_{name}": value for name, value in figures.items()}
 
 
@@ -120,7 +124,8 @@ def _encoded(
     session: Session, batches: Sequence[Sequence[int]], *, after_batch: Callable[[], None]
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield rows (n,) and both views' features (2, n, n_features) batch by batch, encoded as in training."""
-    parts = [parts_of(batch, session.settings.micro_batch_size) for batch in batches]
+    micro, n_fewest = session.settings.micro_batch_size, len(session.model.halves)
+    parts = [parts_of(batch, micro, n_fewest=n_fewest) for batch in batches]
     with session.read([part for each in parts for part in each]) as reading:
         for batch, each in zip(batches, parts, strict=True):
             encoded = []
@@ -148,9 +153,9 @@ def reestimate(session: BaseSession, module: nn.Module, *, after_batch: Callable
     rows = _some_training_rows(session, "batchnorm", MOST_SCANS_OF_STATISTICS)
     batches = even_batches(rows, _n_together(session))
 
-    def images() -> Iterator[torch.Tensor]:
+    def images() -> Iterator[tuple[Any]]:
         for _, volumes in reading:
-            yield session.seen(volumes)
+            yield (session.seen(volumes),)  # of a tuple PyTorch takes the first: samples may be a pair themselves
             after_batch()
 
     with session.divided(batches) as shares, session.read(shares) as reading:
@@ -177,19 +182,23 @@ def measure_probe(session: Session, *, after_batch: Callable[[], None]) -> dict[
     session.model.train()
     for name, values in data.targets.items() if session.processes.is_first else ():
         known = [pd.notna(values[list(rows)]) for rows in (data.training_rows, data.validation_rows)]
-        x_train, x_val = (x[here] for x, here in zip(features, known, strict=True))
         y_train, y_val = values[list(data.training_rows)][known[0]], values[list(data.validation_rows)][known[1]]
-        figures |= {f"probe_{name}_{key}": value for key, value in _score(x_train, y_train, x_val, y_val).items()}
+        for number, of_encoder in zip(_NUMBERS, zip(*features, strict=True), strict=False):
+            x_train, x_val = (x[here] for x, here in zip(of_encoder, known, strict=True))
+            found = _score(x_train, y_train, x_val, y_val)
+            figures |= {f"probe{number}_{name}_{key}": value for key, value in found.items()}
     return figures
 
 
 def _features_of(session: Session, rows: Sequence[int], after_batch: Callable[[], None]) -> np.ndarray:
+    """Return the features of each encoder, (n_encoders, n, n_features)."""
     parts, batches = [], even_batches(rows, _n_together(session))
     with session.processes.divided(batches) as shares, session.read(shares) as reading:
         for _, images in reading:
-            parts.append(of_all_processes(session.model.encoder(session.seen(images))).cpu())
+            encoded = session.model.encoder(session.seen(images)).unflatten(0, (len(session.model.halves), -1))
+            parts.append(of_all_processes(encoded.transpose(0, 1).contiguous()).cpu())
             after_batch()
-    return torch.cat(parts).numpy().astype(np.float64)
+    return torch.cat(parts).transpose(0, 1).numpy().astype(np.float64)
 
 
 def _score(x_train: np.ndarray, y_train: np.ndarray, x_val: np.ndarray, y_val: np.ndarray) -> dict[str, float | None]:
@@ -220,8 +229,9 @@ def collapse_of(row: Mapping[str, Any]) -> str | None:
     spread = row.get(f"{side}_uniformity")
     if spread is not None and spread > _UNIFORMITY_OF_A_POINT:
         return f"all embeddings of {on} are nearly the same point (uniformity {spread:.3g}; spread ones have −2)"
-    for what, name in (("embeddings", f"{side}_effective_rank"), ("features", f"{side}_features_effective_rank")):
-        rank = row.get(name)
+    names = {"": "embeddings", "features_": "features", "features_2_": "features of the second encoder"}
+    for name, what in names.items():
+        rank = row.get(f"{side}_{name}effective_rank")
         if rank is not None and rank < _RANK_OF_A_LINE:
             return f"the {what} of {on} lie on a line (effective rank {rank:.3g})"
     return None

@@ -147,7 +147,7 @@ def run(
         seed=7,
         folder=Path(folder),
         resume=resume,
-        contract=contract,
+        contracts=[contract] if contract else (),
         loggers=own,
         **extra,
     )

@@ -19,7 +19,7 @@ from neurocontrast.data.measures.tables import MeasuresTable, read_tables, scan_
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 
-__all__ = ["BESIDE", "join_measures", "read_measures", "rows_of"]
+__all__ = ["BESIDE", "add_measures", "join_measures", "read_measures", "rows_of"]
 
 BESIDE = "measures.tsv"
 """Table of measures in the folder of the table of people, as `index` writes it."""
@@ -58,6 +58,18 @@ def read_measures(
         With everybody who has no measures, and all that is wrong with the tables.
     """
     people = read_cohort(participants, channels=())
+    return add_measures(people, measures, atlas=atlas, measure=measure, all_measured=all_measured)
+
+
+def add_measures(
+    people: Cohort,
+    measures: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
+    *,
+    atlas: str,
+    measure: str,
+    all_measured: bool = True,
+) -> Cohort:
+    """Return people, or scans, joined with their regional measures; the parameters are those of `read_measures`."""
     paths = people.source.parent / BESIDE if measures is None else measures
     if measures is None and not Path(str(paths)).is_file():
         raise DataError(

@@ -10,18 +10,26 @@ from typing import Any
 import pandas as pd
 from monai.transforms import Compose, Transform
 
-from neurocontrast.data.settings import AnyDataSettings, DataSettings, ImageDataSettings, MeasureDataSettings
-from neurocontrast.data.sources.measures import RegionalMeasures
+from neurocontrast.data.settings import (
+    AnyDataSettings,
+    DataSettings,
+    ImageDataSettings,
+    MeasureDataSettings,
+    MeasureTableSettings,
+)
+from neurocontrast.data.sources.measures import PairedBrains, RegionalMeasures
 from neurocontrast.data.sources.natural import NaturalImages
 from neurocontrast.data.sources.source import check_kind
 from neurocontrast.data.sources.volumes import BrainVolumes
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.transforms import MeasureAugmentSettings
 
 __all__ = [
     "AnySource",
     "BrainVolumes",
     "Brains",
     "NaturalImages",
+    "PairedBrains",
     "RegionalMeasures",
     "brains_of_run",
     "check_kind",
@@ -41,8 +49,15 @@ def source_of(
     transforms: Compose | None = None,
     augment: Transform | None = None,
     frame: pd.DataFrame | None = None,
+    second: tuple[MeasureTableSettings, MeasureAugmentSettings] | None = None,
 ) -> AnySource:
-    """Return the source that the section ``data`` describes, with transforms and a table that came from Python."""
+    """Return the source that the section ``data`` describes, with transforms and a table that came from Python.
+
+    `second` describes the measures of the same scans, for a second encoder, and their views.
+    """
+    if isinstance(data, DataSettings) and second is not None:
+        measures = RegionalMeasures(MeasureDataSettings(**dict(second[0])))
+        return PairedBrains(data, augment, frame, given=transforms, second=measures, augment_2=second[1])
     if isinstance(data, DataSettings):
         return BrainVolumes(data, augment, frame, given=transforms)
     if transforms is not None:

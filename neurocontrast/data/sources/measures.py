@@ -1,9 +1,11 @@
-"""Regional measures of people, as a source of samples for training and embedding."""
+"""Regional measures of people, alone or paired with their scans, as a source of samples for training and embedding."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,23 +13,26 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.data.batches import PairedImages
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.datasets import MeasuresDataset
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.measures import (
     MeasuresContract,
+    add_measures,
     holds_measures,
     join_measures,
     measures_of,
     read_measures,
     read_tables,
 )
-from neurocontrast.data.settings import MeasureDataSettings
+from neurocontrast.data.settings import MeasureDataSettings, MeasureTableSettings
 from neurocontrast.data.sources.source import Source
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.data.sources.volumes import BrainVolumes
+from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
 
-__all__ = ["RegionalMeasures"]
+__all__ = ["PairedBrains", "RegionalMeasures"]
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,83 @@ class RegionalMeasures(Source):
     def built_in_views(self, augment: MeasureAugmentSettings) -> Any:
         """Return the views of measures."""
         return RandMeasureViewd("image", augment, learned=self.learned)
+
+
+@dataclass(frozen=True)
+class PairedBrains(BrainVolumes):
+    """Scans of brains, each with the regional measures of the same scan, for the first and the second encoder.
+
+    Scans and measures are joined by participant and session; their order in the tables does not matter.
+    """
+
+    second: RegionalMeasures = field(kw_only=True)
+    augment_2: MeasureAugmentSettings = field(kw_only=True)
+
+    @property
+    def halves(self) -> tuple[BrainVolumes, RegionalMeasures]:
+        """The scans alone, and the measures alone."""
+        return BrainVolumes(**{each.name: getattr(self, each.name) for each in fields(BrainVolumes)}), self.second
+
+    def read_cohort(self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True) -> Cohort:
+        """Read scans with their measures; who has no measures is refused, or left out with a warning if `skips`."""
+        scans = super().read_cohort(participants, images_root=images_root, check_images=check_images)
+        is_strict = check_images and not self.skips
+        with _of_section_2():
+            tables = self.second.data.measures
+            cohort = add_measures(scans, tables, **self.second._taken, all_measured=is_strict)
+        assert cohort.measures is not None
+        lacking = cohort.measures.values.isna().all(axis=1).to_numpy()
+        if not self.skips or not lacking.any():
+            return cohort
+        names = cohort.subset(lacking).names()
+        warning = (
+            f"{cohort.source.name}: {len(names)} of {len(cohort)} scans have no row in the tables of measures and are "
+            f"left out (data.skip_unreadable): {one_of(names)}"
+        )
+        return replace(cohort.subset(~lacking), warnings=(*cohort.warnings, warning))
+
+    def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
+        """Return the source with the preprocessing of the scans, and the contract of the measures."""
+        with _of_section_2():
+            return replace(super().prepared(cohort, rows), second=self.second.prepared(cohort, rows))
+
+    def as_in_run(self, contract: Mapping[str, Any]) -> Self:
+        """Return the source with the preprocessing of a run, of both."""
+        second = self.second.as_in_run({"preprocessing": contract["preprocessing_2"]})
+        return replace(super().as_in_run(contract), second=second)
+
+    def contract(self) -> dict[str, Any]:
+        """Return how scans and measures are prepared; each of `halves` has the keys of its own ``encoder.json``."""
+        return {**super().contract(), "preprocessing_2": self.second.contract()["preprocessing"]}
+
+    def images(self, cohort: Cohort) -> PairedImages:
+        """Return the volumes and the measures of a cohort, in the order of its rows."""
+        return PairedImages(super().images(cohort), self.second.images(cohort))
+
+    def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
+        """Return the tables of measures, and the files of vectors."""
+        return {**self.second.files(cohort), **super().files(cohort)}
+
+    def views(self, augment: Any, *, seed: int) -> Callable[..., tuple[Any, Any]]:
+        """Return what makes a view of the scans and a view of the measures of a batch."""
+        first, second = self.two_views(augment, seed=seed), self.second.two_views(self.augment_2, seed=seed)
+
+        def one_of_each(images: Any, names: Sequence[str], *, epoch: int) -> tuple[Any, Any]:
+            made = (first, images[0], 0), (second, images[1], 1)
+            view_1, view_2 = (views.view(each, names, epoch=epoch, view=number) for views, each, number in made)
+            return view_1, view_2
+
+        return one_of_each
+
+
+@contextlib.contextmanager
+def _of_section_2() -> Iterator[None]:
+    """Let errors about measures name the section ``data_2``, which describes them next to scans."""
+    try:
+        yield
+    except DataError as error:
+        keys = "|".join(MeasureTableSettings.model_fields)
+        raise type(error)(re.sub(rf"\bdata\.(?=(?:{keys})\b)", "data_2.", str(error))) from None
 
 
 def _check_no_images(images_root: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -58,6 +58,11 @@ class Source:
     def channels(self) -> tuple[str, ...] | None:
         """Columns that hold the files of a scan, one a channel; None for the column ``path``."""
         return None
+
+    @property
+    def halves(self) -> tuple[Any, ...]:
+        """The sources of the samples of each encoder: this one, or both of `PairedBrains`."""
+        return (self,)
 
     @property
     def skips(self) -> bool:
@@ -152,7 +157,11 @@ class Source:
         """Return the transform that the operations of the section ``augment`` describe."""
         raise NotImplementedError
 
-    def views(self, augment: Any, *, seed: int) -> TwoViews:
+    def views(self, augment: Any, *, seed: int) -> Callable[..., tuple[Any, Any]]:
+        """Return what makes two views by the section ``augment``; see `two_views`."""
+        return self.two_views(augment, seed=seed)
+
+    def two_views(self, augment: Any, *, seed: int) -> TwoViews:
         """Return two views by the section ``augment``: its operations, its transforms, or those given from Python."""
         if augment.transforms is None:
             transform = self.built_in_views(augment)

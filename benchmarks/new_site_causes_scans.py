@@ -17,7 +17,7 @@ from white_matter import deep_part, white_matter_peak
 
 from neurocontrast.transforms import LoadScand, ResampleByAread
 from neurocontrast.transforms.brain import erode, fill_largest
-from neurocontrast.transforms.compose import boxing
+from neurocontrast.transforms.compose import brain_transforms
 from neurocontrast.transforms.images import affine_of, spacing_of, to_image, voxels_of
 from neurocontrast.transforms.preprocessing import Preprocessing
 
@@ -77,7 +77,7 @@ def read_cohort(folder: Path, known_sites: Sequence[str], spacing_mm: float = 4.
     table = table[table["years"].notna()].reset_index(drop=True)
     paths = [str(folder / path) for path in table["path"]]
     grid = Preprocessing(shape=SHAPE, spacing_mm=spacing_mm, normalise="percentile")
-    boxed = [boxing(grid)({"image": path}) for path in paths]
+    boxed = [brain_transforms(grid)({"image": path}, end=5) for path in paths]  # up to KeepBraind
     affine = affine_of(boxed[0]["image"])
     scans = [voxels_of(item["image"])[0] for item in boxed]
     masks = [voxels_of(item["image_brain"])[0] != 0 for item in boxed]

@@ -22,7 +22,7 @@ import scipy.signal
 from nilearn.datasets import load_mni152_wm_template
 
 from neurocontrast.data.cohort import read_cohort
-from neurocontrast.transforms.compose import boxing
+from neurocontrast.transforms.compose import brain_transforms
 from neurocontrast.transforms.grids import preprocessed_grid
 from neurocontrast.transforms.images import affine_of, spacing_of, voxels_of
 from neurocontrast.transforms.preprocessing import Preprocessing
@@ -83,7 +83,7 @@ def main() -> None:
     white = _white_matter(first, preprocessing)
     rows = []
     for scan in table.itertuples():
-        item = boxing(preprocessing)({"image": str(scan.path)})
+        item = brain_transforms(preprocessing)({"image": str(scan.path)}, end=5)  # up to KeepBraind
         voxels, brain = voxels_of(item["image"])[0], voxels_of(item["image_brain"])[0] != 0
         middle = np.median(voxels[white & brain])
         whole = white_matter_peak(voxels[brain])

@@ -21,7 +21,7 @@ def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[
     """Return a module-level ``__getattr__`` that finds the names of the package `package` in its modules.
 
     ``dir`` of the package lists its ``__all__``, loaded or not. `places` maps a module below the package to the names
-    it holds. A module that begins with a dot is found from the package's parent, as in ``from ..room import name``.
+    it holds.
     """
     module_of = {name: module for module, names in places.items() for name in names}
 

@@ -49,7 +49,7 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
         preprocessing = Preprocessing.from_settings(settings, "brain_transforms")
     elif settings:
         raise DataError(f"brain_transforms: give a preprocessing or settings, not both; got {', '.join(settings)} too.")
-    return _composed(brain_steps(preprocessing, key))
+    return Compose([transform(**arguments) for transform, arguments in brain_steps(preprocessing, key)])
 
 
 def brain_steps(preprocessing: Preprocessing, key: str) -> list[Step]:
@@ -58,18 +58,6 @@ def brain_steps(preprocessing: Preprocessing, key: str) -> list[Step]:
     if preprocessing.smooth_mm:
         steps.append((SmoothByFwhmd, {"keys": key, "fwhm_mm": preprocessing.smooth_mm}))
     return [*steps, (DeleteItemsd, {"keys": _mask_key(key)})] if preprocessing.inside_brain else steps
-
-
-def _composed(steps: list[Step]) -> Compose:
-    return Compose([transform(**arguments) for transform, arguments in steps])
-
-
-def boxing(preprocessing: Preprocessing) -> Compose:
-    """Return all that `brain_transforms` does before intensities.
-
-    The item also has the mask ``"image_brain"`` where the preprocessing asks for the brain.
-    """
-    return _composed(_to_box(preprocessing, "image"))
 
 
 def load_volume(scan: ScanFiles | os.PathLike[str], preprocessing: Preprocessing) -> npt.NDArray[np.float32]:

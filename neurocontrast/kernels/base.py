@@ -106,7 +106,7 @@ def _as_tensor(given: Any, name: str, *, words: bool) -> Tensor:
     values = np.asarray(given)
     values = np.asarray(given, dtype=object) if values.dtype.kind in "US" else values  # else NaN is the word "nan"
     if values.dtype.kind in "biuf":
-        return torch.as_tensor(values if values.dtype.kind == "f" else values.astype(np.int64))
+        return torch.tensor(values if values.dtype.kind == "f" else values.astype(np.int64))  # pandas' are read-only
     cells = [None if not isinstance(value, str) and str(value) in _MISSING else value for value in values.ravel()]
     try:
         if words:

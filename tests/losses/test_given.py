@@ -84,6 +84,13 @@ def test_missing_words_and_numbers_are_missing(missing):
             Gaussian("age", sigma=5.0)({"age": [20, missing, 30]})
 
 
+def test_the_columns_of_a_data_frame_are_taken_without_a_warning(recwarn):
+    people = pd.DataFrame({"age": [20.0, 30.0], "sex": ["F", "M"], "group": [1, 2]})
+    for kernel in (Gaussian("age", sigma=5.0), Categorical("sex"), Categorical("group")):
+        kernel(people)
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize("ages", [["20", "35-40"], ["young", "old"], [[20], [30, 40]]])
 def test_words_are_no_numbers(ages, views):
     for refused in (Gaussian("age", sigma=5.0), YAwareInfoNCE(Gaussian("age", sigma=5.0))):

@@ -20,8 +20,8 @@ from neurocontrast.data import Cohort
 from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures, brains_of_run
 from neurocontrast.display import as_progress
 from neurocontrast.encoders import load_encoder
-from neurocontrast.evaluation import FittedProbe, load_probe
-from neurocontrast.evaluation.record import read_evaluation
+from neurocontrast.evaluation import FittedProbe, load_probe, read_evaluation
+from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.uncertainty import choose_units, resample_counts
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, NeurocontrastError, one_of, suggestion
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
@@ -198,8 +198,8 @@ def _explain_measures(
 ) -> _Explained:
     """Rank measures by their share, with intervals from resamples of sites, or of subjects where sites are few."""
     table = chosen.cohort.table
-    sites = [None if pd.isna(site) else str(site) for site in table["site"]] if "site" in table else [None] * len(table)
-    units = choose_units("auto", sites, table["subject_id"].to_numpy(dtype=object), target=chosen.probe.target)
+    sites, people = site_names(table.get("site", [None] * len(table))), table["subject_id"].to_numpy(dtype=object)
+    units = choose_units("auto", sites, people, target=chosen.probe.target)
     draws = resample_counts(units.labels, n_bootstraps=_N_RESAMPLES, seed=settings.seed)
     images = source.images(chosen.cohort)
     shares, (low, high), scores = explain_measures(score, images.values, draws, settings=settings, progress=progress)

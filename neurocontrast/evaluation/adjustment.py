@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number
+from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number, site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import MIN_INNER_SITES, MIN_LEFT_OUT_SUBJECTS, site_inner_folds
@@ -129,7 +129,7 @@ def look_at_inner_folds(
     """Return a warning about training folds whose inner folds cannot leave sites out, as they should."""
     if settings.inner_splits == "stratified":
         return []
-    subjects, sites = table["subject_id"].to_numpy(dtype=object), table["site"].to_numpy(dtype=object)
+    subjects, sites = table["subject_id"].to_numpy(dtype=object), site_names(table["site"])
     short = sum(not site_inner_folds(target, split.train, subjects, sites) for split in splits)
     text = (
         f"inner_splits=leave-site-out: {short} of {len(splits)} training folds have fewer than {MIN_INNER_SITES} "

@@ -7,7 +7,7 @@ variance of a feature in all other directions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,11 +20,9 @@ from sklearn.decomposition import PCA
 
 from neurocontrast.evaluation.distances import LEVELS, TrainingDistribution
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.rows import NO_SITE, Floats, Rows, Texts, cell_texts, draw_subjects
+from neurocontrast.evaluation.rows import NO_SITE, Floats, Rows, Texts, draw_subjects, site_names
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.seeds import derive_generator, derive_seed
-
-Sites = Sequence[str | None] | Texts
 
 MIN_SUBJECTS = 20
 """Fewer training subjects cannot say what is usual."""
@@ -70,7 +68,7 @@ def training_reference(study: Study) -> Reference | str | None:
 
 
 def fit_distribution(
-    x: npt.NDArray[np.floating], sites: Sites, subjects: Texts, *, seed: int
+    x: npt.NDArray[np.floating], sites: Texts, subjects: Texts, *, seed: int
 ) -> tuple[TrainingDistribution, Floats] | str:
     """Learn where training scans lie, or say why that cannot be.
 
@@ -85,8 +83,8 @@ def fit_distribution(
     fold_of_row = fold_of[np.unique(owners, return_inverse=True)[1]]
     distances = np.empty(len(x))
     for fold in range(N_FOLDS):
-        tested, names = fold_of_row == fold, np.asarray(sites, dtype=object)
-        part = fit_shape(x[~tested], names[~tested], subjects[~tested], n_axes=len(whole.variances), least=1)
+        tested = fold_of_row == fold
+        part = fit_shape(x[~tested], sites[~tested], subjects[~tested], n_axes=len(whole.variances), least=1)
         if isinstance(part, str):
             return part
         distances[tested] = part.distances(x[tested])
@@ -96,7 +94,7 @@ def fit_distribution(
 
 def fit_shape(
     x: npt.NDArray[np.floating],
-    sites: Sites,
+    sites: Texts,
     subjects: Texts,
     *,
     n_axes: int | None = None,
@@ -130,8 +128,8 @@ def fit_shape(
     return TrainingDistribution(tuple(map(str, names)), centres, scale, axes, variances, 1.0, np.empty((0, 201)))
 
 
-def _groups(sites: Sites, owners: npt.NDArray[np.str_]) -> npt.NDArray[Any]:
-    names = np.array([_OTHER if site is None else str(site) for site in sites])
+def _groups(sites: Texts, owners: npt.NDArray[np.str_]) -> npt.NDArray[Any]:
+    names = np.where(sites == NO_SITE, _OTHER, sites).astype(str)
     small = [site for site in set(names) if len(set(owners[names == site])) < MIN_SITE_SUBJECTS]
     return np.where(np.isin(names, small), _OTHER, names)
 
@@ -140,8 +138,9 @@ def count_outside(
     scans: pd.DataFrame, percentiles: npt.ArrayLike, *, reference: str, threshold: float
 ) -> dict[str, Any]:
     """Return the number of scans outside, of all and by site; scans without a percentile are not counted."""
-    named = [NO_SITE if text is None else text for text in cell_texts(scans["site"])]
-    frame = pd.DataFrame({"site": named, "percentile": np.asarray(percentiles, dtype=float)}).dropna()
+    frame = pd.DataFrame(
+        {"site": site_names(scans["site"]), "percentile": np.asarray(percentiles, dtype=float)}
+    ).dropna()
     by_site = [
         {"site": site, "n": len(part), "n_outside": int((part > threshold).sum()), "median_percentile": part.median()}
         for site, part in frame.groupby("site", sort=True)["percentile"]

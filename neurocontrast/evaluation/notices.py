@@ -13,7 +13,7 @@ from scipy.stats import chi2_contingency
 from scipy.stats.contingency import crosstab
 
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import NO_SITE, cell_texts
+from neurocontrast.evaluation.rows import NO_SITE, cell_texts, site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
@@ -140,7 +140,8 @@ def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
 def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Notice]:
     if target.name == "site":
         return
-    sites, n_missing = table["site"].fillna(NO_SITE), int(table["site"].isna().sum())
+    sites = site_names(table["site"])
+    n_missing = int((sites == NO_SITE).sum())
     if n_missing:
         text = f"{n_missing} of {len(table)} scans have no site"
         text += "." if n_missing == len(table) else f"; they form the group '{NO_SITE}'."
@@ -160,7 +161,7 @@ def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Not
         yield Notice("small_site", text, _FEW)
     if target.kind == "continuous":
         return
-    grouped = pd.Series(target.values).groupby(sites.to_numpy())
+    grouped = pd.Series(target.values).groupby(sites)
     single = [f"'{site}' ({target.classes[codes.iloc[0]]})" for site, codes in grouped if codes.nunique() == 1]
     if single:
         text = (

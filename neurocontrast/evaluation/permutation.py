@@ -40,7 +40,7 @@ def permutation_test(
     splits: Sequence[Split],
     predictions: OutOfFold,
     *,
-    sites: Sequence[str | None],
+    sites: Texts,
     subjects: Texts,
     settings: EvaluationSettings,
     redeal: Callable[[Target, int], Sequence[Split]] | None = None,
@@ -56,7 +56,7 @@ def permutation_test(
     targets = [replace(target, values=values) for values in labels.T]
     given = {
         "subjects": subjects,
-        "sites": np.array(sites, dtype=object),
+        "sites": sites,
         "settings": settings.model_copy(update={"n_jobs": 1}),
     }
     tasks = [
@@ -80,7 +80,7 @@ def permutation_test(
 
 
 def permuted_labels(
-    target: Target, places: Sequence[str | None], subjects: Texts, *, n_permutations: int, seed: int
+    target: Target, places: Sequence[str] | Texts, subjects: Texts, *, n_permutations: int, seed: int
 ) -> Labels:
     """Return label vectors (n, permutations), exchanged between subjects of the same place."""
     strata, vectors = _strata(places, subjects), np.tile(target.values[:, None], n_permutations)
@@ -92,14 +92,14 @@ def permuted_labels(
     return vectors
 
 
-def _places(splits: Sequence[Split], sites: Sequence[str | None]) -> list[str]:
+def _places(splits: Sequence[Split], sites: Texts) -> list[str]:
     folds = np.full(len(sites), -1)
     for split in splits:
         folds[split.test] = split.fold
     return [f"{site}\x1f{fold}" for site, fold in zip(sites, folds, strict=True)]
 
 
-def _strata(places: Sequence[str | None], subjects: Texts) -> list[list[list[int]]]:
+def _strata(places: Sequence[str] | Texts, subjects: Texts) -> list[list[list[int]]]:
     """Return groups of subjects that can be exchanged: for each subject its rows, in order of place."""
     rows_of: dict[str, list[int]] = {}
     for row, subject in enumerate(subjects):

@@ -26,7 +26,7 @@ from neurocontrast.evaluation.notices import (
 )
 from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import check_rows, row_names, tidy_table
+from neurocontrast.evaluation.rows import check_rows, row_names, site_names, tidy_table
 from neurocontrast.evaluation.settings import EvaluationSettings, check_probe
 from neurocontrast.evaluation.splits import (
     Split,
@@ -113,8 +113,8 @@ class Study:
 
     @property
     def sites(self) -> npt.NDArray[np.object_]:
-        """Site of each scan; None for a scan without one."""
-        return np.array([None if pd.isna(site) else site for site in self.table["site"]], dtype=object)
+        """Site of each scan; `NO_SITE` for a scan without one."""
+        return site_names(self.table["site"])
 
     @property
     def covariates(self) -> tuple[str, ...]:
@@ -284,7 +284,7 @@ def _plan(
     leaving = any(split.held_out_site is not None for split in splits)
     subjects = table["subject_id"].to_numpy(dtype=object)
     excluded = {reason: int(part.sum()) for reason, part in scans.left_out.items()}
-    units = choose_units(settings.bootstrap_unit, list(table["site"]), subjects, target=target.name)
+    units = choose_units(settings.bootstrap_unit, site_names(table["site"]), subjects, target=target.name)
     found = [
         *look_at_cohort(table, target, splits, min_site_n=settings.min_site_n),
         *look_at_inner_folds(table, target, splits, settings),
@@ -344,10 +344,10 @@ def _make_splits(scans: _Scans, settings: EvaluationSettings, split_rows: pd.Dat
             raise ConfigError("splits: a site that is held out cannot be predicted. Use splits=stratified.")
         if settings.n_repeats > 1:
             raise ConfigError(f"n_repeats: each site is left out once, so it must be 1, got {settings.n_repeats}.")
-        splits = leave_site_out(list(table["site"]), subjects, names=row_names(table, np.arange(len(table))))
+        splits = leave_site_out(site_names(table["site"]), subjects, names=row_names(table, np.arange(len(table))))
     else:
         check_class_sizes(target, subjects, settings.n_folds)
         how = {"n_folds": settings.n_folds, "n_repeats": settings.n_repeats, "seed": settings.seed}
-        splits = stratified(target, list(table["site"]), subjects, **how)
+        splits = stratified(target, site_names(table["site"]), subjects, **how)
     check_splits(splits, target, subjects)
     return splits

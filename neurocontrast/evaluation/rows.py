@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ Texts = npt.NDArray[np.object_]
 """Subjects or sites, one a scan."""
 
 NO_SITE = "(no site)"
-"""How scans without a site are called in tables; they form a group of their own."""
+"""Name of the group of scans without a site, wherever sites are compared; in tables such a scan has no value."""
 
 _MISSING = {"", "n/a", "na", "nan", "null", "#n/a", "<na>"}
 """In lower case. Python's own "None" is missing too; "none", as in "no diagnosis", is a value."""
@@ -83,9 +83,14 @@ def check_rows(table: pd.DataFrame, features: npt.NDArray[np.floating]) -> None:
         )
 
 
-def cell_texts(values: pd.Series) -> list[str | None]:
+def cell_texts(values: Iterable[object]) -> list[str | None]:
     """Return cells as text: None where missing, and whole numbers without a decimal point."""
     return [_text(value) for value in values]
+
+
+def site_names(sites: Iterable[object]) -> Texts:
+    """Return the site of each scan as text, and `NO_SITE` for a scan without one."""
+    return np.array([NO_SITE if text is None else text for text in cell_texts(sites)], dtype=object)
 
 
 def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -> list[str]:

@@ -25,6 +25,7 @@ from neurocontrast.evaluation.models import Model, ProbeModel, cross_validate
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Evaluation, Notice, compose_evaluation
+from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.significance import fold_p_value
 from neurocontrast.evaluation.splits import Split, stratified
 from neurocontrast.evaluation.splits.given import split_table
@@ -112,7 +113,7 @@ def predict_out_of_fold(study: Study, progress: Progress) -> Models:
 def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> dict[str, Any] | None:
     """Return ``permutation`` of evaluation.json; None where no permutation is asked for."""
     settings, is_site = study.settings, study.target.name == "site"
-    n, sites, tested = settings.n_permutations, list(study.table["site"]), study.models[0]
+    n, sites, tested = settings.n_permutations, study.sites, study.models[0]
     if not n or not isinstance(tested, ProbeModel):
         return None
 
@@ -127,7 +128,7 @@ def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> d
             study.target,
             study.splits,
             model,
-            sites=[None] * len(sites) if is_site else sites,
+            sites=np.full(len(sites), NO_SITE, dtype=object) if is_site else sites,
             subjects=study.subjects,
             settings=settings,
             redeal=redeal if study.facts["splits"] == "stratified" else None,

@@ -17,7 +17,7 @@ from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import POOLED_ONLY, compute_metrics, finite_or_none
 from neurocontrast.evaluation.notices import MAX_MAP_SCANS
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.rows import NO_SITE, Floats, Rows, Texts
+from neurocontrast.evaluation.rows import Floats, Rows, Texts, site_names
 from neurocontrast.evaluation.splits import Split, parts_of
 from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.target import Target
@@ -51,7 +51,7 @@ def study_tables(study: Study, models: Mapping[str, OutOfFold]) -> dict[str, pd.
 
 def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
     """Return scans per site × class, or the distribution of a continuous target per site."""
-    sites = table["site"].fillna(NO_SITE).rename("site")
+    sites = pd.Series(site_names(table["site"]), table.index, name="site")
     if target.kind == "continuous":
         values = pd.Series(target.values.astype(float), index=table.index).groupby(sites)
         counted = values.agg(["size", "mean", "std", "min", "max"])
@@ -136,7 +136,7 @@ def _map_table(study: Study, rows: Rows) -> pd.DataFrame:
 
 def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> pd.DataFrame:
     """Return a few scans, spread over sites and classes, for a reader to look at."""
-    sites, groups = table["site"].fillna(NO_SITE).tolist(), target.values.tolist()
+    sites, groups = site_names(table["site"]), target.values.tolist()
     if target.kind == "continuous":
         thirds = np.quantile(target.values.astype(float), [1 / 3, 2 / 3])
         groups = np.searchsorted(thirds, target.values.astype(float)).tolist()

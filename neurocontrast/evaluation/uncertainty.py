@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -15,7 +15,7 @@ from scipy.stats import norm
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import RANKED, compute_metrics
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import Floats, Labels, Rows, Texts
+from neurocontrast.evaluation.rows import NO_SITE, Floats, Labels, Rows, Texts
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_generator
@@ -198,12 +198,12 @@ class Units:
     notices: tuple[Notice, ...] = ()
 
 
-def choose_units(asked: str, sites: Sequence[str | None], subjects: Texts, *, target: str) -> Units:
+def choose_units(asked: str, sites: Texts, subjects: Texts, *, target: str) -> Units:
     """Return the units that were asked for, or, for ``auto``, those that the cohort allows; linked sites form one."""
     by_subject = Units("subject", subjects, len(set(subjects)))
     if asked == "subject":
         return by_subject
-    n_missing = sum(site is None for site in sites)
+    n_missing = int((sites == NO_SITE).sum())
     labels, n = _linked_sites(sites, subjects)
     if asked == "auto":
         usable = not n_missing and target != "site" and n >= ENOUGH_SITES
@@ -225,8 +225,8 @@ def choose_units(asked: str, sites: Sequence[str | None], subjects: Texts, *, ta
     return Units("site", labels, n, (notice,) if n < ENOUGH_SITES else ())
 
 
-def _linked_sites(sites: Sequence[str | None], subjects: Texts) -> tuple[Texts, int]:
-    places, owners = pd.factorize(np.array(sites, dtype=object).astype(str))[0], pd.factorize(subjects)[0]
+def _linked_sites(sites: Texts, subjects: Texts) -> tuple[Texts, int]:
+    places, owners = pd.factorize(sites)[0], pd.factorize(subjects)[0]
     n = int(places.max()) + 1
     shape = (n + int(owners.max()) + 1,) * 2
     links = sparse.coo_matrix((np.ones(len(places)), (places, n + owners)), shape=shape)

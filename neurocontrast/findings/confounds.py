@@ -153,8 +153,7 @@ def read_column(study: Study, column: str, rows: Rows) -> Reading | str:
         kind: Kind = "binary" if len(levels) == 2 else "multiclass"
         target = Target(column, kind, codes.astype(np.int64), classes, classes[-1] if kind == "binary" else None)
     kept, seed = rows[present], derive_seed("confound-folds", study.settings.seed)
-    sites = list(study.table["site"].iloc[kept])
-    splits = stratified(target, sites, study.subjects[kept], n_folds=N_FOLDS, n_repeats=1, seed=seed)
+    splits = stratified(target, study.sites[kept], study.subjects[kept], n_folds=N_FOLDS, n_repeats=1, seed=seed)
     return _fit(study, target, kept, splits)
 
 

@@ -39,7 +39,7 @@ from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.given import look_at_twins
 from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target, encode_target
-from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, choose_units, count_resamples
+from neurocontrast.evaluation.uncertainty import Resamples, Units, bootstrap_metrics, count_resamples
 from neurocontrast.exceptions import DataError, LeakageError, one_of
 from neurocontrast.findings.calibration import draw_curve
 from neurocontrast.findings.errors import draw_confusion, draw_predicted
@@ -195,7 +195,8 @@ def _join(study: Study, chosen: pd.DataFrame, features: npt.NDArray[np.floating]
     both = pd.concat([study.table, chosen], ignore_index=True)
     joined = replace(study.target, values=np.concatenate([study.target.values, target.values]))
     split = Split(0, 0, study.fitted_rows, np.arange(n, n + n_test), validation=study.splits[0].validation)
-    units = choose_units("subject", list(both["site"]), both["subject_id"].to_numpy(dtype=object), target=target.name)
+    people = both["subject_id"].to_numpy(dtype=object)
+    units = Units("subject", people, len(set(people)))
     together = np.concatenate([study.features, features])
     return replace(study, table=both, features=together, target=joined, splits=[split], units=units)
 

@@ -14,7 +14,6 @@ import pandas as pd
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.uncertainty import MIN_SITES, bootstrap_metrics, count_resamples
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
@@ -45,7 +44,7 @@ def site_table(study: Study, models: Models) -> pd.DataFrame:
     """
     if study.fixed and study.table["site"].isna().all():  # all images again, under another name
         return pd.DataFrame({"site": [], "n": [], "note": []})
-    sites, tested = study.table["site"].fillna(NO_SITE).to_numpy(dtype=object), models["embedding"].tested
+    sites, tested = study.sites, models["embedding"].tested
     return pd.DataFrame(
         [
             {"site": site} | _describe(study, models, sites == site, study.subjects, "site-intervals", site)

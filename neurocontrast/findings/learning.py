@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,7 @@ from neurocontrast.evaluation import record
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, POOLED_ONLY, compute_metrics, finite_or_none
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Part
-from neurocontrast.evaluation.rows import NO_SITE
+from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.splits import Split, subject_values
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
@@ -162,11 +161,11 @@ def draw_of_split(table: pd.DataFrame, target: Target, split: Split, draw: int, 
     rows = split.train
     key = derive_seed("learning-curve", seed, split.repeat, split.fold, draw)
     subjects = table["subject_id"].to_numpy(dtype=object)[rows]
-    return draw_order(target.subset(rows), list(table["site"].iloc[rows]), subjects, seed=key)
+    return draw_order(target.subset(rows), site_names(table["site"])[rows], subjects, seed=key)
 
 
 def draw_order(
-    target: Target, sites: Sequence[str | None], subjects: npt.NDArray[np.object_], *, seed: int
+    target: Target, sites: npt.ArrayLike, subjects: npt.NDArray[np.object_], *, seed: int
 ) -> npt.NDArray[np.str_]:
     """Return subjects in an order whose every beginning is stratified by class and, within class, by site.
 
@@ -174,7 +173,7 @@ def draw_order(
     stratified by site only.
     """
     owners = subjects.astype(str)
-    places = np.unique([NO_SITE if site is None else str(site) for site in sites], return_inverse=True)[1]
+    places = np.unique(sites, return_inverse=True)[1]
     site_of = subject_values(places, owners)
     class_of = np.zeros(len(site_of)) if target.kind == "continuous" else subject_values(target.values, owners)
     generator = derive_generator("draw", seed)

@@ -8,6 +8,7 @@ from sklearn.covariance import ledoit_wolf_shrinkage
 
 from neurocontrast.evaluation.distances import LEVELS, place
 from neurocontrast.evaluation.distribution import fit_distribution
+from neurocontrast.evaluation.rows import NO_SITE
 
 
 def names(n: int) -> np.ndarray:
@@ -19,7 +20,7 @@ def draw(n: int, *, p: int = 60, seed: int = 0, site: float = 2.0):
     mixing = np.random.default_rng(99).normal(size=(p, p)) / np.sqrt(p)
     places = np.arange(n) % 3
     shifts = site * np.random.default_rng(98).normal(size=(3, p))
-    return generator.normal(size=(n, p)) @ mixing + shifts[places], [f"s{place}" for place in places]
+    return generator.normal(size=(n, p)) @ mixing + shifts[places], np.array([f"s{place}" for place in places])
 
 
 @pytest.mark.parametrize("p", [20, 200])
@@ -60,7 +61,7 @@ def test_all_scans_of_a_subject_are_in_one_fold():
 def test_the_distance_is_that_of_the_shrunk_covariance():
     """With fewer features than axes, nothing is left over, and the distance can be had from the matrix itself."""
     x, _ = draw(80, p=10)
-    found = fit_distribution(x, ["a"] * 80, names(80), seed=0)[0]
+    found = fit_distribution(x, np.repeat("a", 80), names(80), seed=0)[0]
     z = (x - x.mean(axis=0)) / found.scale
     drawn = ledoit_wolf_shrinkage(z, assume_centered=True)
     covariance = (1 - drawn) * z.T @ z / 79 + drawn * np.trace(z.T @ z) / 79 / 10 * np.eye(10)
@@ -91,7 +92,7 @@ def test_a_percentile_is_among_the_usual_distances_of_the_nearest_site():
 
 def test_small_sites_and_scans_without_a_site_share_a_centre():
     x, sites = draw(60)
-    found = fit_distribution(x, ["one", None, *sites[2:]], names(60), seed=0)[0]
+    found = fit_distribution(x, np.array(["one", NO_SITE, *sites[2:]]), names(60), seed=0)[0]
     assert found.sites == ("(other sites)", "s0", "s1", "s2")
 
 

@@ -124,7 +124,7 @@ def test_further_arrays_that_are_missing_or_do_not_fit_are_refused(make_cohort, 
     cohort = make_cohort(80, n_features=20, classes=CLASSES["binary"])
     settings = EvaluationSettings(target="diagnosis", **FAST)
     study = plan_study(cohort.table, cohort.features, settings=settings)
-    distribution = fit_distribution(study.features, ["a"] * 80, study.subjects, seed=0)[0]
+    distribution = fit_distribution(study.features, np.repeat("a", 80), study.subjects, seed=0)[0]
     save_probe(tmp_path, fit_on_all(study, encoder=None, distribution=distribution)[1])
     load_probe(tmp_path)
     with np.load(tmp_path / "probe.npz") as stored:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.uncertainty import choose_units
 from neurocontrast.exceptions import ConfigError
 
@@ -10,7 +11,7 @@ from neurocontrast.exceptions import ConfigError
 def test_sites_that_share_a_subject_are_drawn_together():
     sites = ["a", "a", "b", "b", "c", "d", "e", "f"]
     subjects = np.array(["1", "2", "2", "3", "4", "5", "6", "7"], dtype=object)
-    units = choose_units("site", sites, subjects, target="diagnosis")
+    units = choose_units("site", np.array(sites, dtype=object), subjects, target="diagnosis")
     assert units.n == 5
     assert len(set(units.labels[:4])) == 1
     assert len(set(units.labels)) == 5
@@ -18,8 +19,10 @@ def test_sites_that_share_a_subject_are_drawn_together():
 
 def units_of(n_sites, unit="auto", *, target="age", missing=False):
     sites = [f"s{number % n_sites}" for number in range(2 * n_sites)]
-    sites[0] = None if missing else sites[0]
-    return choose_units(unit, sites, np.arange(len(sites)).astype(str).astype(object), target=target)
+    sites[0] = NO_SITE if missing else sites[0]
+    return choose_units(
+        unit, np.array(sites, dtype=object), np.arange(len(sites)).astype(str).astype(object), target=target
+    )
 
 
 def test_sites_are_resampled_where_there_are_twenty_that_may_be():

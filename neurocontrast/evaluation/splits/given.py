@@ -18,7 +18,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation.notices import feature_codes
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import Rows, Texts, cell_texts, row_names
+from neurocontrast.evaluation.rows import NO_SITE, Rows, Texts, cell_texts, row_names, site_names
 from neurocontrast.evaluation.splits.splitters import Split, parts_of
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of, suggestion
@@ -202,12 +202,12 @@ def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
 
 def _find_sites_held_out(splits: list[Split], sites: pd.Series) -> list[Split]:
     """Return the splits with the sites held out, if each split tests all scans of one site."""
-    places, found = np.array(cell_texts(sites), dtype=object), []
+    places, found = site_names(sites), []
     for split in splits:
         tested = set(places[split.test])
         site = tested.pop()
         rest = np.setdiff1d(np.flatnonzero(places == site), split.test)
-        if tested or site is None or len(rest):
+        if tested or site == NO_SITE or len(rest):
             return splits
         found.append(replace(split, held_out_site=str(site)))
     return found

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from neurocontrast.evaluation.rows import NO_SITE, Labels, Rows, Texts
+from neurocontrast.evaluation.rows import Labels, Rows, Texts
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.splitters import deal_subjects, group_sites, stratified, subject_values
 from neurocontrast.evaluation.target import Target
@@ -66,7 +66,7 @@ def validation_split(
     n_folds = min(settings.n_inner_folds, len(values) if target.kind == "continuous" else _smallest_class(values))
     if n_folds < 2:
         return train, train[:0]
-    part = stratified(target.subset(train), list(sites[train]), owners, n_folds=n_folds, n_repeats=1, seed=seed)[0]
+    part = stratified(target.subset(train), sites[train], owners, n_folds=n_folds, n_repeats=1, seed=seed)[0]
     return train[part.train], train[part.test]
 
 
@@ -106,8 +106,7 @@ def site_inner_folds(target: Target, train: Rows, subjects: Texts, sites: Texts)
     A subject that was at a site of the group too is not fitted on. The list is empty where fewer than
     `MIN_INNER_SITES` folds have all classes to fit on, and enough subjects to try the penalty on.
     """
-    places = np.array([NO_SITE if site is None else str(site) for site in sites[train]])
-    owners, pairs = subjects[train].astype(str), []
+    places, owners, pairs = sites[train].astype(str), subjects[train].astype(str), list[tuple[Rows, Rows]]()
     for group in group_sites(places, MAX_INNER_SITES):
         tried = np.isin(places, group)
         if len(set(owners[tried])) < MIN_LEFT_OUT_SUBJECTS:

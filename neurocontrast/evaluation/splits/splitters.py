@@ -13,7 +13,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state, column_or_1d, indexable
 from sklearn.utils.multiclass import type_of_target
 
-from neurocontrast.evaluation.rows import NO_SITE, Floats, Labels, Rows, Texts, cell_texts
+from neurocontrast.evaluation.rows import NO_SITE, Floats, Labels, Rows, Texts, cell_texts, site_names
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of
 from neurocontrast.seeds import derive_generator
@@ -111,8 +111,7 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
         if n_subjects < self.n_splits:
             raise DataError(f"n_splits: {self.n_splits} folds need as many subjects, found {n_subjects}.")
         continuous = self._is_continuous(values)
-        named = np.array([NO_SITE if site is None else site for site in places], dtype=object)
-        site_of = subject_values(np.unique(named, return_inverse=True)[1], owners)
+        site_of = subject_values(np.unique(places, return_inverse=True)[1], owners)
         value_of = subject_values(values, owners, average=continuous)
         row_owner, seed = np.unique(owners, return_inverse=True)[1], self._seed()
         for repeat in range(self.n_repeats):
@@ -176,10 +175,10 @@ class LeaveSiteOut(BaseCrossValidator):
 
 
 def stratified(
-    target: Target, sites: Sequence[str | None], subjects: npt.ArrayLike, *, n_folds: int, n_repeats: int, seed: int
+    target: Target, sites: npt.ArrayLike, subjects: npt.ArrayLike, *, n_folds: int, n_repeats: int, seed: int
 ) -> list[Split]:
     """Return the numbered folds of `SiteStratifiedGroupKFold`; where the site is the target, sites do not stratify."""
-    places = [None] * len(sites) if target.name == "site" else list(sites)
+    places = np.full(np.shape(sites), NO_SITE, dtype=object) if target.name == "site" else sites
     splitter = SiteStratifiedGroupKFold(
         n_folds,
         n_repeats=n_repeats,
@@ -190,18 +189,18 @@ def stratified(
     return [Split(*divmod(number, n_folds), train, test) for number, (train, test) in enumerate(pairs)]
 
 
-def leave_site_out(sites: Sequence[str | None], subjects: npt.ArrayLike, *, names: Sequence[str]) -> list[Split]:
+def leave_site_out(sites: npt.ArrayLike, subjects: npt.ArrayLike, *, names: Sequence[str]) -> list[Split]:
     """Return the numbered splits of `LeaveSiteOut`, each with its site; `names` are of the scans, for messages."""
-    unknown = [row for row, site in enumerate(sites) if site is None]
-    if unknown:
+    places = np.array(sites, dtype=object)
+    unknown = np.flatnonzero(places == NO_SITE)
+    if len(unknown):
         shown = ", ".join(names[row] for row in unknown[:5]) + (" …" if len(unknown) > 5 else "")
         raise DataError(
-            f"splits 'leave-site-out': site is missing for {len(unknown)} of {len(sites)} scans ({shown}), and any of "
+            f"splits 'leave-site-out': site is missing for {len(unknown)} of {len(places)} scans ({shown}), and any of "
             "them could belong to the site held out. Fill in their site, drop them with where, or use "
             "splits=stratified."
         )
-    places = np.array(sites, dtype=object)
-    found = sorted(set(sites), key=str)
+    found = sorted(set(places), key=str)
     if len(found) < 2:
         raise DataError(
             f"splits 'leave-site-out': needs at least two sites, found {one_of(map(str, found))}. "
@@ -260,8 +259,8 @@ def group_sites(sites: Labels, n_groups: int) -> list[list[str]]:
     return groups
 
 
-def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts, list[str | None]]:
-    """Return the subject of each row, and its site or None where that is missing."""
+def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts, Texts]:
+    """Return the subject of each row, and its site: `NO_SITE` where that is missing."""
     if sites is None and isinstance(groups, pd.DataFrame) and {"subject_id", "site"} <= set(groups.columns):
         groups = groups[["subject_id", "site"]]
     found = np.asarray(groups, dtype=object)
@@ -272,14 +271,14 @@ def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[Texts
             f"groups: {splitter} needs subject and site of each row, and found groups of shape {np.shape(groups)}. "
             "Give table[['subject_id', 'site']], or groups=subjects with sites=sites of one value a row."
         )
-    subjects, places = (cell_texts(pd.Series(column, dtype=object)) for column in found.T)
+    subjects = cell_texts(found[:, 0])
     unknown = [row for row, subject in enumerate(subjects) if subject is None]
     if unknown:
         raise DataError(
             f"groups: the subject is missing in {len(unknown)} of {len(subjects)} rows (first: {unknown[:5]}). Name a "
             "subject in every row, so that nobody is on both sides of a split."
         )
-    return np.array(subjects, dtype=object), places
+    return np.array(subjects, dtype=object), site_names(found[:, 1])
 
 
 def _of_site(groups: Any, sites: Any) -> tuple[Any, Any]:

@@ -14,6 +14,7 @@ import pandas as pd
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import RANKED, finite_or_none, top_hits
 from neurocontrast.evaluation.record import FORMAT, Estimate, Evaluation
+from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.significance import delong_test, fold_p_value, holm, mcnemar_test
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
@@ -166,9 +167,8 @@ def _target_of(evaluated: Evaluated) -> tuple[Target, Texts]:
     if evaluation.kind != "continuous":
         values = pd.Categorical(rows["y_true"], categories=classes).codes.astype(np.int64)
     target = Target(evaluation.target, evaluation.kind, values, classes, evaluation.positive)
-    sites = rows["site"].astype(object).where(rows["site"].notna(), None).tolist()
     subjects, unit = rows["subject_id"].to_numpy(dtype=object), evaluation.bootstrap.unit or "subject"
-    return target, choose_units(unit, sites, subjects, target=target.name).labels
+    return target, choose_units(unit, site_names(rows["site"]), subjects, target=target.name).labels
 
 
 def _out_of_fold(evaluation: Evaluated, target: Target) -> OutOfFold:

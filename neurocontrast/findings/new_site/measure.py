@@ -28,6 +28,7 @@ from neurocontrast.evaluation.models import ConstantModel, Model, cross_validate
 from neurocontrast.evaluation.models.covariates import with_covariates
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Counts, Estimate, Notice, Part, Section
+from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, group_sites
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, count_resamples
 from neurocontrast.exceptions import one_of
@@ -107,7 +108,7 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
     sites, home = study.sites, _tested_at_home(study)
     if not home.any():
         return SitesLeftOut(why_not="the main folds hold sites out already, so their figures are those of unseen sites")
-    names = sorted({site for site in sites if site is not None})
+    names = sorted(set(sites) - {NO_SITE})
     why = {site: _why_skipped(study, np.flatnonzero(home & (sites == site))) for site in names}
     groups = [[site] for site in names if why[site] is None]
     if len(groups) > MAX_GROUPS:
@@ -124,7 +125,7 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
 
 
 def _why_not(study: Study) -> str | None:
-    known = {site for site in study.sites if site is not None}
+    known = set(study.sites) - {NO_SITE}
     if not study.settings.new_site:
         return "not asked for (new_site=false)"
     if study.fixed:
@@ -143,7 +144,7 @@ def _tested_at_home(study: Study) -> npt.NDArray[np.bool_]:
     sites = study.sites
     tested, unknown = np.zeros((2, len(sites)), dtype=bool)
     for split in study.splits:
-        seen = [site for site in set(sites[split.train]) if site is not None]
+        seen = list(set(sites[split.train]) - {NO_SITE})
         tested[split.test] = True
         unknown[split.test] |= ~np.isin(sites[split.test], seen)
     return tested & ~unknown
@@ -161,8 +162,7 @@ def _why_skipped(study: Study, rows: Rows) -> str | None:
 
 def _split(study: Study, home: npt.NDArray[np.bool_], group: Sequence[str], *, fold: int) -> Split:
     """Train on scans of other, known sites; a subject that was at a site of the group too is not trained on."""
-    known = np.array([site is not None for site in study.sites])
-    members = known & np.isin(study.sites.astype(str), list(group))
+    known, members = study.sites != NO_SITE, np.isin(study.sites, list(group))
     owners = study.subjects.astype(str)
     train = known & ~members & ~np.isin(owners, owners[members])
     return Split(0, fold, np.flatnonzero(train), np.flatnonzero(members & home), ", ".join(group))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import (
     inner_folds,
@@ -63,7 +64,7 @@ def test_a_traveller_is_never_fitted_while_tried():
 
 def test_scans_without_a_site_form_one():
     train, subjects, sites = people(10, 10)
-    sites[:10] = None
+    sites[:10] = NO_SITE
     assert sorted(len(tried) for _, tried in site_inner_folds(ages(20), train, subjects, sites)) == [10, 10]
 
 

@@ -6,6 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from neurocontrast.evaluation import LeaveSiteOut
+from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import leave_site_out
 from neurocontrast.exceptions import DataError
 
@@ -21,7 +22,7 @@ def test_one_site_is_left_out_with_all_its_subjects():
 
 def test_leave_site_out_refuses_scans_without_a_site():
     with pytest.raises(DataError, match=r"site is missing for 1 of 3 scans \(sub-2\)"):
-        leave_site_out(["a", None, "b"], np.array(list("123")), names=["sub-1", "sub-2", "sub-3"])
+        leave_site_out(["a", NO_SITE, "b"], np.array(list("123")), names=["sub-1", "sub-2", "sub-3"])
 
 
 def test_leave_site_out_needs_two_sites():

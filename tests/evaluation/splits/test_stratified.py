@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import stratified
 from neurocontrast.evaluation.target import Target
 
@@ -23,7 +24,7 @@ def test_sessions_of_a_subject_never_straddle_a_fold(data):
     owners = data.draw(st.lists(st.integers(0, n_subjects - 1), min_size=8, max_size=80))
     subjects = np.array([f"s{owner}" for owner in owners], dtype=object)
     codes = data.draw(st.lists(st.integers(0, 1), min_size=len(owners), max_size=len(owners)))
-    sites = data.draw(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=len(owners), max_size=len(owners)))
+    sites = data.draw(st.lists(st.sampled_from(["a", "b", "c", NO_SITE]), min_size=len(owners), max_size=len(owners)))
     n_folds = data.draw(st.integers(2, 5))
     assume(len(set(owners)) >= n_folds)
     target = data.draw(st.sampled_from([binary(codes), continuous(owners)]))

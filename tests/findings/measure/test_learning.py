@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study
+from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings import Inputs, check, measure
@@ -41,7 +42,7 @@ def plan(cohort, **options):
 def test_every_beginning_of_a_draw_has_the_classes_in_their_shares(data):
     n = data.draw(st.integers(6, 60))
     codes = np.array(data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)))
-    sites = data.draw(st.lists(st.sampled_from(["a", "b", None]), min_size=n, max_size=n))
+    sites = data.draw(st.lists(st.sampled_from(["a", "b", NO_SITE]), min_size=n, max_size=n))
     subjects = np.array([f"s{row}" for row in range(n)], dtype=object)
     target = Target("dx", "multiclass", codes, ("a", "b", "c"))
     order = draw_order(target, sites, subjects, seed=data.draw(st.integers(0, 9)))

@@ -11,55 +11,40 @@ from neurocontrast.config import load_config
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cohort(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cohort")
     return neurocontrast.simulate(folder / "simulated", n_subjects=14, n_sites=2, spacing_mm=8.0, seed=5)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def settings(cohort, cache):
-    def make(*overrides):
-        return load_config(
-            None,
-            [
-                f"data.participants={cohort}",
-                f"data.cache_dir={cache}",
-                "data.spacing_mm=10",
-                "data.shape=[16,20,16]",
-                "data.val_fraction=0.3",
-                "data.n_workers=1",
-                "encoder={name: lenet, projection: [8, 4]}",
-                "training={epochs: 2, batch_size: 4, learning_rate: 1e-2, accelerator: cpu}",
-                *overrides,
-            ],
-        )
-
-    return make
+    """``settings(*overrides)``: the configuration of a small run."""
+    small = [
+        f"data={{participants: {cohort}, cache_dir: {cache}, spacing_mm: 10, shape: [16, 20, 16], n_workers: 1}}",
+        "data.val_fraction=0.3",
+        "encoder={name: lenet, projection: [8, 4]}",
+        "training={epochs: 2, batch_size: 4, learning_rate: 1e-2, accelerator: cpu}",
+    ]
+    return lambda *overrides: load_config(None, [*small, *overrides])
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory, cohort, cache):
-    """The uninterrupted run that others are compared with."""
-    out = tmp_path_factory.mktemp("runs") / "whole"
-    config = {
-        "data": {
-            "participants": str(cohort),
-            "cache_dir": str(cache),
-            "spacing_mm": 10,
-            "shape": [16, 20, 16],
-            "val_fraction": 0.3,
-            "n_workers": 1,
-        },
-        "encoder": {"name": "lenet", "projection": [8, 4]},
-        "training": {"epochs": 2, "batch_size": 4, "learning_rate": 1e-2, "accelerator": "cpu"},
-    }
-    return neurocontrast.pretrain(config, out=out)
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory, settings):
+    """The uninterrupted run that others are compared with, which no test changes."""
+    return neurocontrast.pretrain(settings(), out=tmp_path_factory.mktemp("runs") / "whole")
+
+
+@pytest.fixture(scope="session")
+def brain_run(tmp_path_factory, settings):
+    """A run whose preprocessing is not the default: what embeds scans must take it from the run."""
+    other = settings("data.normalise=zscore-brain", "data.cache_dtype=float32", "training.epochs=1")
+    return neurocontrast.pretrain(other, out=tmp_path_factory.mktemp("runs") / "run")
 
 
 PROGRAM = """

@@ -1,16 +1,40 @@
-"""What the tests of `pretrain` read from a run, and maps for it to read."""
+"""Small inputs of the commands, and what their tests read from a run."""
 
 import csv
+import json
 import os
+import shutil
 import signal
 
 import nibabel as nib
 import numpy as np
 import pandas as pd
 
+from neurocontrast.embedding import write_embeddings
 from neurocontrast.progress import SILENT
+from neurocontrast.provenance import subject_digest
 
 TIMING = ("seconds", "samples_per_second")
+FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False, "C": (1e-2, 1.0)}
+"""Settings of an evaluation that measures nothing but its metrics."""
+INFO = {"pretraining_subjects": [subject_digest("somebody")], "run": {"weights": {"sha256": "a" * 64}}}
+
+
+def embedded_people(
+    path, *, n=60, first=0, n_features=12, strength=1.5, classes=("control", "patient"), change=None, **info
+):
+    """Write embeddings of made people, whose first features tell the class; `change` is called with their table."""
+    generator = np.random.default_rng(first)
+    codes = generator.integers(len(classes), size=n)
+    names = [f"sub-{first + row:03d}" for row in range(n)]
+    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "1"})
+    table["path"] = [f"{name}.nii.gz" for name in names]
+    table["age"], table["sex"] = generator.uniform(20, 80, n), generator.choice(["F", "M"], n)
+    table["site"], table["diagnosis"] = generator.choice(["london", "ucla"], n), np.array(classes)[codes]
+    features = generator.normal(size=(n, n_features)) + strength * np.eye(len(classes), n_features)[codes]
+    table = table if change is None else change(table)
+    write_embeddings(path, table, features[table.index].astype(np.float32), INFO | info)
+    return path
 
 
 def weights(run):
@@ -23,28 +47,45 @@ def metrics(run):
 
 
 class Listening(type(SILENT)):
+    """Keeps what is said, and of that what is a warning."""
+
     def __init__(self):
-        self.said = []
+        self.said, self.warned = [], []
 
     def message(self, text):
         self.said.append(text)
 
     def warning(self, text):
         self.said.append(text)
+        self.warned.append(text)
 
 
 class Interrupting(Listening):
     """Sends this process a signal once a line begins as given."""
 
-    def __init__(self, line):
+    def __init__(self, line, sent=signal.SIGTERM):
         super().__init__()
-        self.line = line
+        self.line, self.sent = line, sent
 
     def message(self, text):
         super().message(text)
         if text.startswith(self.line):
             self.line = "never again"
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), self.sent)
+
+
+def read_json(path):
+    return json.loads(path.read_text())
+
+
+def changed_run(run, folder, **sections):
+    """Copy a run, and change what its `encoder.json` says: keys of a section by a dictionary, or the whole of it."""
+    copy = shutil.copytree(run, folder)
+    contract = read_json(copy / "encoder.json")
+    for name, value in sections.items():
+        contract[name] = contract[name] | value if isinstance(value, dict) else value
+    (copy / "encoder.json").write_text(json.dumps(contract))
+    return copy
 
 
 def with_maps(participants):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from small_run import INFO, Listening
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run
@@ -20,7 +21,6 @@ FAST = {
     "alpha": (1.0, 100.0),
     "n_inner_folds": 3,
 }
-INFO = {"pretraining_subjects": ["0" * 16], "run": {"weights": {"sha256": "a" * 64}}}
 
 
 def write(path: Path, *, n: int, sites: tuple[str, ...], shift: float = 0.0, first: int = 0, ages=(20, 80)) -> Path:
@@ -51,20 +51,10 @@ def plain(tables, tmp_path_factory) -> Path:
     return nc.evaluate(tables["training"], out=tmp_path_factory.mktemp("plain") / "e", test=str(tables["away"]), **FAST)
 
 
-class Told:
-    """Keeps warnings."""
-
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-
-    def warning(self, message: str) -> None:
-        self.messages.append(message)
-
-
 def predicted(probe: Path, table: Path, out: Path, **options) -> tuple[pd.DataFrame, dict, list[str]]:
-    told = Told()
+    told = Listening()
     nc.predict(probe, table, out=out / "p.tsv", progress=told, overwrite=True, **options)
-    return pd.read_csv(out / "p.tsv", sep="\t"), json.loads((out / "p.json").read_text()), told.messages
+    return pd.read_csv(out / "p.tsv", sep="\t"), json.loads((out / "p.json").read_text()), told.warned
 
 
 def error(found: pd.DataFrame, table: Path) -> float:

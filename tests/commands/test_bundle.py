@@ -16,6 +16,7 @@ import pytest
 import torch
 import yaml
 from monai.bundle import ConfigWorkflow
+from small_run import FAST as FASTEST
 
 import neurocontrast as nc
 from neurocontrast.bundling.contents import MODULES, sources_of
@@ -28,7 +29,7 @@ from neurocontrast.transforms import Preprocessing
 from neurocontrast.transforms.described import DescribedTransforms, build_transforms
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
-FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "C": (1e-2, 1.0)}
+FAST = FASTEST | {"outlyingness": True}
 BOX = {"spacing_mm": 7.0, "shape": (24, 32, 24)}
 ENCODERS = {
     "lenet": EncoderSettings(name="lenet"),
@@ -50,15 +51,14 @@ def people(tmp_path_factory):
     return nc.simulate(tmp_path_factory.mktemp("people") / "made", n_subjects=26, n_sites=2, spacing_mm=8.0, seed=9)
 
 
-def make_run(folder: Path, encoder: str, prepared: str, **contract) -> Path:
+def make_run(folder: Path, encoder: str = "lenet", prepared: str = "zscore", *, seed: int = 3, **contract) -> Path:
     """Write an encoder with random weights as a run of `pretrain` would."""
-    preprocessing, settings = PREPARED[prepared], ENCODERS[encoder]
-    built = build_encoder(settings, n_voxels=50, seed=3)
+    settings, n_channels = ENCODERS[encoder], len(contract.get("channels", "1"))
+    built = build_encoder(settings, n_voxels=50, n_channels=n_channels, seed=seed)
     if settings.is_linear:
-        places = torch.arange(50) * 97
-        built.features.layers.set_components(places, torch.rand(50), torch.randn(4, 50))
+        built.features.layers.set_components(torch.arange(50) * 97, torch.rand(50), torch.randn(4, 50))
         contract["n_voxels"] = 50
-    about = {"preprocessing": preprocessing.contract(), "cache_dtype": "float16", **contract}
+    about = {"preprocessing": PREPARED[prepared].contract(), "cache_dtype": "float16", **contract}
     save_encoder(folder, built, about)
     return folder
 
@@ -88,35 +88,34 @@ def run_bundle(bundle: Path, scans: Path, output: Path) -> list[dict]:
     return [json.loads(line) for line in output.read_text().splitlines()]
 
 
-def few(participants: Path, target: Path, n: int) -> Path:
-    table = pd.read_csv(participants, sep="\t").head(n)
-    table["path"] = [str(participants.parent / path) for path in table["path"]]
-    table.to_csv(target, sep="\t", index=False)
+def few(participants: Path, target: Path, n: int | None = None, **changed) -> Path:
+    """Write the first rows of a table elsewhere, and return where."""
+    table = pd.read_csv(participants, sep="\t").head(n or 10_000)
+    table.assign(path=[str(participants.parent / path) for path in table["path"]], **changed).to_csv(
+        target, sep="\t", index=False
+    )
     return target
+
+
+def assert_features_are_those_of_embed(run: Path, scans: Path, folder: Path) -> None:
+    found = run_bundle(nc.bundle(run, out=folder / "bundle"), scans, folder / "o.jsonl")
+    assert not any(each["error"] for each in found)
+    wanted = embedded(run, scans, folder)
+    np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize(
     ("encoder", "prepared"),
-    [
-        *[("lenet", name) for name in PREPARED],
-        ("grid", "zscore"),
-        ("pca", "percentile"),
-        ("densenet", "larger"),
-    ],
+    [*[("lenet", name) for name in PREPARED], ("grid", "zscore"), ("pca", "percentile"), ("densenet", "larger")],
 )
 def test_a_bundle_gives_the_features_of_embed(people, tmp_path, encoder, prepared):
     run = make_run(tmp_path / "run", encoder, prepared)
-    scans = few(people, tmp_path / "t.tsv", 2)
-    bundle = nc.bundle(run, out=tmp_path / "bundle")
-    found = run_bundle(bundle, scans, tmp_path / "o.jsonl")
-    assert [each["error"] for each in found] == [None, None]
-    wanted = embedded(run, scans, tmp_path)
-    np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())
+    assert_features_are_those_of_embed(run, few(people, tmp_path / "t.tsv", 2), tmp_path)
 
 
 @pytest.mark.parametrize(("target", "probe"), [("diagnosis", "logistic"), ("age", "ridge")])
 def test_a_bundle_predicts_as_predict_does(people, tmp_path, target, probe):
-    run = make_run(tmp_path / "run", "lenet", "zscore")
+    run = make_run(tmp_path / "run")
     embedded(run, people, tmp_path)
     evaluation = nc.evaluate(
         tmp_path / "emb.parquet", target=target, probe=probe, out=tmp_path / "e", n_folds=3, **FAST
@@ -135,23 +134,20 @@ def test_a_bundle_predicts_as_predict_does(people, tmp_path, target, probe):
 
 
 def test_several_classes_are_predicted_as_by_the_probe(people, tmp_path):
-    run = make_run(tmp_path / "run", "lenet", "zscore")
-    three = pd.read_csv(people, sep="\t")
-    three["diagnosis"] = ["a", "b", "b", "c"] * 6 + ["a", "b"]
-    three["path"] = [str(people.parent / path) for path in three["path"]]
-    three.to_csv(tmp_path / "three.tsv", sep="\t", index=False)
-    embedded(run, tmp_path / "three.tsv", tmp_path)
+    run = make_run(tmp_path / "run")
+    three = few(people, tmp_path / "three.tsv", diagnosis=[*["a", "b", "b", "c"] * 6, "a", "b"])
+    embedded(run, three, tmp_path)
     evaluation = nc.evaluate(tmp_path / "emb.parquet", out=tmp_path / "e", n_folds=3, threshold="prevalence", **FAST)
     wanted = pd.read_csv(nc.predict(evaluation, tmp_path / "emb.parquet", out=tmp_path / "p.tsv"), sep="\t")
     bundle = nc.bundle(run, evaluation, out=tmp_path / "bundle")
-    found = pd.DataFrame(run_bundle(bundle, tmp_path / "three.tsv", tmp_path / "o.jsonl"))
+    found = pd.DataFrame(run_bundle(bundle, three, tmp_path / "o.jsonl"))
     for name in ("score_a", "score_b", "score_c"):
         np.testing.assert_allclose(found[name], wanted[name], rtol=1e-4)
     assert found["y_pred"].tolist() == wanted["y_pred"].tolist()
 
 
 def test_a_bad_scan_stops_no_other(people, tmp_path):
-    bundle = nc.bundle(make_run(tmp_path / "run", "lenet", "zscore"), out=tmp_path / "bundle")
+    bundle = nc.bundle(make_run(tmp_path / "run"), out=tmp_path / "bundle")
     inbox = tmp_path / "inbox"
     inbox.mkdir()
     (inbox / "a.nii.gz").write_bytes(b"no image")
@@ -172,63 +168,42 @@ def test_transforms_from_a_file_are_bundled(people, tmp_path):
         {"_target_": "monai.transforms.NormalizeIntensityd", "keys": ["image"], "nonzero": True},
     ]
     described = DescribedTransforms(build_transforms(targets, source="t"), (1, 16, 16, 16), targets)
-    run = make_run(tmp_path / "run", "lenet", "zscore", preprocessing=described.contract())
-    scans = few(people, tmp_path / "t.tsv", 2)
-    found = run_bundle(nc.bundle(run, out=tmp_path / "bundle"), scans, tmp_path / "o.jsonl")
-    wanted = embedded(run, scans, tmp_path)
-    np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())
+    run = make_run(tmp_path / "run", preprocessing=described.contract())
+    assert_features_are_those_of_embed(run, few(people, tmp_path / "t.tsv", 2), tmp_path)
 
 
 def test_maps_in_several_columns_are_bundled(people, tmp_path):
-    run = make_run(tmp_path / "run", "lenet", "zscore")
-    settings = ENCODERS["lenet"]
     maps = Preprocessing(**BOX, normalise="none", smooth_mm=8.0, n_channels=2)
-    about = {"preprocessing": maps.contract(), "cache_dtype": "float32", "channels": ["gm", "wm"]}
-    save_encoder(run, build_encoder(settings, n_channels=2), about)
-    table = pd.read_csv(people, sep="\t").head(3)
-    table["gm"] = [str(people.parent / path) for path in table["path"]]
-    table["wm"] = table["gm"].to_numpy()[::-1]
-    table.drop(columns="path").to_csv(tmp_path / "maps.tsv", sep="\t", index=False)
-    found = run_bundle(nc.bundle(run, out=tmp_path / "bundle"), tmp_path / "maps.tsv", tmp_path / "o.jsonl")
-    wanted = embedded(run, tmp_path / "maps.tsv", tmp_path)
-    np.testing.assert_allclose([each["features"] for each in found], wanted, atol=1e-5 * np.abs(wanted).max())
+    contract = {"preprocessing": maps.contract(), "cache_dtype": "float32", "channels": ["gm", "wm"]}
+    run = make_run(tmp_path / "run", **contract)
+    table = pd.read_csv(few(people, tmp_path / "t.tsv", 3), sep="\t").rename(columns={"path": "gm"})
+    table.assign(wm=table["gm"].to_numpy()[::-1]).to_csv(tmp_path / "maps.tsv", sep="\t", index=False)
+    assert_features_are_those_of_embed(run, tmp_path / "maps.tsv", tmp_path)
 
 
 def test_the_folder_is_what_the_specification_asks_for(tmp_path):
     (tmp_path / "mine.txt").write_text("Copyright 2026 somebody. CC BY-SA 3.0.\n")
-    bundle = nc.bundle(make_run(tmp_path / "run", "lenet", "zscore"), out=tmp_path / "b", licence=tmp_path / "mine.txt")
+    bundle = nc.bundle(make_run(tmp_path / "run"), out=tmp_path / "b", licence=tmp_path / "mine.txt")
     about = json.loads((bundle / "configs" / "metadata.json").read_text())
-    texts = (
-        "version",
-        "monai_version",
-        "pytorch_version",
-        "numpy_version",
-        "task",
-        "description",
-        "authors",
-        "copyright",
-    )
-    assert all(isinstance(about[name], str) and about[name] for name in texts)
-    formats = about["network_data_format"]
-    for part, name in (("inputs", "image"), ("outputs", "pred")):
-        tensor = formats[part][name]
-        assert set(tensor) == {"type", "format", "modality", "num_channels", "spatial_shape", "dtype", "value_range",
-                               "is_patch_data", "channel_def"}  # fmt: skip
+    texts = "version monai_version pytorch_version numpy_version task description authors copyright"
+    assert all(isinstance(about[name], str) and about[name] for name in texts.split())
+    image, made = about["network_data_format"]["inputs"]["image"], about["network_data_format"]["outputs"]["pred"]
+    keys = "type format modality num_channels spatial_shape dtype value_range is_patch_data channel_def"
+    for tensor in (image, made):
+        assert set(tensor) == set(keys.split())
         assert len(tensor["channel_def"]) == tensor["num_channels"]
-    assert formats["inputs"]["image"]["spatial_shape"] == [24, 32, 24]
-    assert formats["outputs"]["pred"]["num_channels"] == 32
+    assert (image["spatial_shape"], made["num_channels"]) == ([24, 32, 24], 32)
     licence = (bundle / "docs" / "license.txt").read_text()
     assert licence.startswith("Copyright 2026 somebody.")
     assert "BSD 3-Clause" in licence
     config = yaml.safe_load((bundle / "configs" / "inference.yaml").read_text())
-    assert {"bundle_root", "device", "dataset_dir", "dataset", "evaluator", "network_def", "inferer", "run"} <= set(
-        config
-    )
+    parts = "bundle_root device dataset_dir dataset evaluator network_def inferer run"
+    assert set(parts.split()) <= set(config)
     assert torch.load(bundle / "models" / "model.pt", weights_only=True)
 
 
-def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(people, tmp_path):
-    run, out = make_run(tmp_path / "run", "lenet", "zscore"), tmp_path / "bundle"
+def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(tmp_path, capsys):
+    run, out = make_run(tmp_path / "run"), tmp_path / "bundle"
     contract = json.loads((run / "encoder.json").read_text())
 
     def changed(**changes) -> Path:
@@ -236,12 +211,8 @@ def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(people, tmp_pa
         (other / "encoder.json").write_text(json.dumps(contract | changes))
         return other
 
-    python = {
-        "transform_version": 1,
-        "monai": "1.6.1",
-        "image_shape": [1, 16, 16, 16],
-        "transforms": [{"class": "m.Own"}],
-    }
+    python = {"transform_version": 1, "monai": "1.6.1", "image_shape": [1, 16, 16, 16]}
+    python["transforms"] = [{"class": "m.Own"}]
     random = {**python, "targets": [{"_target_": "neurocontrast.transforms.RandBlurd", "keys": ["image"]}]}
     for other, error, message in [
         (changed(preprocessing=python), CheckpointError, "given from Python"),
@@ -259,9 +230,10 @@ def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(people, tmp_pa
     with pytest.raises(CheckpointError, match="there is no probe"):
         nc.bundle(run, run, out=out)
     assert not out.exists()
-    nc.bundle(run, out=out)
-    with pytest.raises(ConfigError, match="not empty"):
-        nc.bundle(run, out=out)
+    assert neurocontrast(["bundle", str(run), "--out", str(out)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(out)
+    assert neurocontrast(["bundle", str(run), "--out", str(out)]) == 2
+    assert "not empty" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="is not a bundle"):
         nc.bundle(run, out=run, overwrite=True)
     assert nc.bundle(run, out=out, overwrite=True) == out
@@ -282,30 +254,16 @@ def test_the_code_of_a_bundle_imports_nothing_of_this_package():
 
 
 def test_a_probe_of_other_features_is_refused(people, tmp_path):
-    run = make_run(tmp_path / "run", "lenet", "zscore")
+    run = make_run(tmp_path / "run")
     embedded(run, people, tmp_path)
-    options = {"out": tmp_path / "e", "n_folds": 3, **FAST}
-    evaluation = nc.evaluate(tmp_path / "emb.parquet", **options)
-    other = save_encoder_of(tmp_path / "other", seed=8)
+    evaluation = nc.evaluate(tmp_path / "emb.parquet", out=tmp_path / "e", n_folds=3, **FAST)
+    other = make_run(tmp_path / "other", seed=8)
     with pytest.raises(DataError, match="Features of two encoders have nothing in common"):
         nc.bundle(other, evaluation, out=tmp_path / "b")
     (evaluation / "probe" / "probe.npz").unlink()
     with pytest.raises(CheckpointError, match=r"probe\.npz: missing"):
         nc.bundle(run, evaluation, out=tmp_path / "b")
     assert not (tmp_path / "b").exists()
-
-
-def save_encoder_of(folder: Path, *, seed: int) -> Path:
-    save_encoder(folder, build_encoder(ENCODERS["lenet"], seed=seed), {"preprocessing": PREPARED["zscore"].contract()})
-    return folder
-
-
-def test_the_command_line_bundles(tmp_path, capsys):
-    run = make_run(tmp_path / "run", "lenet", "zscore")
-    assert neurocontrast(["bundle", str(run), "--out", str(tmp_path / "b")]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "b")
-    assert neurocontrast(["bundle", str(run), "--out", str(tmp_path / "b")]) == 2
-    assert "not empty" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import with_maps
+from small_run import FAST, with_maps
 
 import neurocontrast
 from neurocontrast.data import CohortDataset, read_cohort
@@ -16,39 +16,22 @@ from neurocontrast.transforms import brain_transforms
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("channels")
+def participants(cohort):
+    """The cohort with a map of dark and a map of bright voxels beside each scan."""
+    return with_maps(cohort)
 
 
 @pytest.fixture(scope="module")
-def participants(folder):
-    """A simulated cohort with a map of dark and a map of bright voxels beside each scan."""
-    simulated = neurocontrast.simulate(
-        folder / "simulated", n_subjects=12, n_sites=2, patients=0.5, spacing_mm=8.0, seed=6
-    )
-    return with_maps(simulated)
+def run(settings, participants, tmp_path_factory):
+    of_maps = ("data.channels=[gm,wm]", "data.normalise=none", "data.smooth_mm=14", "training.epochs=1")
+    config = settings(f"data.participants={participants}", *of_maps)
+    return neurocontrast.pretrain(config, out=tmp_path_factory.mktemp("runs") / "run")
 
 
 @pytest.fixture(scope="module")
-def settings(folder, participants):
-    data = {"participants": str(participants), "channels": ["gm", "wm"], "spacing_mm": 10, "shape": [16, 20, 16]}
-    of_maps = {"normalise": "none", "smooth_mm": 14.0, "cache_dir": str(folder / "cache")}
-    return {
-        "data": {**data, **of_maps, "n_workers": 1, "val_fraction": 0.3},
-        "encoder": {"name": "lenet"},
-        "training": {"epochs": 1, "batch_size": 4, "accelerator": "cpu", "probe_every": 0},
-    }
-
-
-@pytest.fixture(scope="module")
-def run(folder, settings):
-    return neurocontrast.pretrain(settings, out=folder / "run")
-
-
-@pytest.fixture(scope="module")
-def embeddings(folder, run, participants):
-    config = {"data": {"cache_dir": str(folder / "cache"), "n_workers": 1}}
-    return neurocontrast.embed(run, participants=participants, out=folder / "e.parquet", config=config)
+def embeddings(run, participants, cache):
+    config = {"data": {"cache_dir": str(cache), "n_workers": 1}}
+    return neurocontrast.embed(run, participants=participants, out=run.parent / "e.parquet", config=config)
 
 
 def test_each_channel_is_the_scan_of_its_own_file(participants):
@@ -67,29 +50,16 @@ def test_a_run_records_its_channels_and_embed_reads_them(run, embeddings, partic
     assert contract["channels"] == ["gm", "wm"]
     assert contract["n_channels"] == 2
     assert contract["preprocessing"]["smooth_mm"] == 14.0
-    assert read_embeddings(embeddings).features.shape == (12, 32)
+    assert read_embeddings(embeddings).features.shape == (14, 32)
 
 
-def test_the_baseline_of_voxels_and_the_explanation_take_all_channels(run, embeddings, participants, folder):
-    out = neurocontrast.evaluate(
-        embeddings,
-        target="diagnosis",
-        out=folder / "evaluation",
-        n_folds=3,
-        n_repeats=1,
-        voxels="on",
-        allow_overlap=True,
-        n_permutations=0,
-    )
-    about = json.loads((out / "evaluation.json").read_text())["voxels_about"]
-    single = about["n_voxels"] / 2
+def test_the_baseline_of_voxels_and_the_explanation_take_all_channels(run, embeddings, participants, cache, tmp_path):
+    options = FAST | {"n_folds": 3, "voxels": "on", "allow_overlap": True}
+    out = neurocontrast.evaluate(embeddings, target="diagnosis", out=tmp_path / "evaluation", **options)
+    single = json.loads((out / "evaluation.json").read_text())["voxels_about"]["n_voxels"] / 2
     assert single == int(single) > 1000
-    maps = neurocontrast.explain(
-        out,
-        run=run,
-        participants=participants,
-        config={"data": {"cache_dir": str(folder / "cache")}, "explanation": {"n_subjects": 4, "patch_mm": 60}},
-    )
+    config = {"data": {"cache_dir": str(cache)}, "explanation": {"n_subjects": 4, "patch_mm": 60}}
+    maps = neurocontrast.explain(out, run=run, participants=participants, config=config)
     assert np.abs(nib.load(maps / "saliency.nii.gz").get_fdata()).max() > 0
 
 

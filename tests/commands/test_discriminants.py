@@ -5,12 +5,12 @@ import json
 import nibabel as nib
 import numpy as np
 import pytest
+from small_run import Listening
 
 import neurocontrast
 from neurocontrast.data import read_cohort
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.progress import SILENT
 
 N_TRAINED = 12
 
@@ -65,13 +65,10 @@ def test_who_embeds_imitations_is_warned(scanned, tmp_path):
     more = [f"{line}\t{'imitated1' if 'second' in line else 'real'}" for line in lines[1:]]
     (tmp_path / "imitations.tsv").write_text("\n".join([f"{lines[0]}\tacquisition", *more]))
     run = neurocontrast.pretrain(settings_of(scanned, n_components=3), out=tmp_path / "run")
-    told = []
-    config = {"data": {"cache_dir": str(scanned / "cache")}}
-    progress = type("Noted", (type(SILENT),), {"warning": lambda _, text: told.append(text)})()
-    neurocontrast.embed(
-        run, participants=tmp_path / "imitations.tsv", out=tmp_path / "e.parquet", config=config, progress=progress
-    )
-    assert any("imitations.tsv: holds imitated acquisitions" in text for text in told)
+    config, heard = {"data": {"cache_dir": str(scanned / "cache")}}, Listening()
+    table = tmp_path / "imitations.tsv"
+    neurocontrast.embed(run, participants=table, out=tmp_path / "e.parquet", config=config, progress=heard)
+    assert any("imitations.tsv: holds imitated acquisitions" in text for text in heard.warned)
 
 
 def test_new_people_keep_apart_from_what_a_scanner_changes(scanned):

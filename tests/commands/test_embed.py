@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from small_run import Listening
 
 import neurocontrast
 from neurocontrast.data import read_cohort
@@ -14,30 +15,17 @@ from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder, load_model
 from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.progress import SILENT
 from neurocontrast.transforms import Preprocessing, load_volume
 
 
 @pytest.fixture(scope="module")
-def cohort(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cohort")
-    return neurocontrast.simulate(folder / "simulated", n_subjects=8, n_sites=2, spacing_mm=8.0, seed=6)
+def config(cache):
+    return {"data": {"cache_dir": str(cache), "n_workers": 1}}
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return {"data": {"cache_dir": str(tmp_path_factory.mktemp("cache")), "n_workers": 1}}
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory, cohort, config):
-    data = {"participants": str(cohort), "spacing_mm": 10, "shape": [16, 20, 16], "normalise": "zscore-brain"}
-    settings = {
-        "data": {**config["data"], **data, "val_fraction": 0.3, "cache_dtype": "float32"},
-        "encoder": {"name": "lenet"},
-        "training": {"epochs": 1, "batch_size": 4, "accelerator": "cpu"},
-    }
-    return neurocontrast.pretrain(settings, out=tmp_path_factory.mktemp("runs") / "run")
+def run(brain_run):
+    return brain_run
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +52,7 @@ def test_what_the_loss_saw_is_embedded_where_that_is_asked_for(tmp_path, embedde
     model, contract = load_model(run)
     with torch.no_grad():
         expected = model.head(torch.from_numpy(features.features)).numpy()
-    assert read.features.shape == (8, 128)
+    assert read.features.shape == (14, 4)
     np.testing.assert_allclose(read.features, expected, rtol=1e-3, atol=1e-4)
     assert (features.info["layer"], read.info["layer"]) == ("encoder", "head")
     digest = contract["weights"]["sha256"]  # features of both can have one size, and must not be taken for each other
@@ -75,14 +63,14 @@ def test_what_the_loss_saw_is_embedded_where_that_is_asked_for(tmp_path, embedde
 
 def test_how_many_scans_were_listed_and_left_out_goes_with_the_features(tmp_path, embedded, run, cohort, config):
     n = len(read_cohort(cohort))
-    assert read_embeddings(embedded).info["flow"] == [{"step": "listed", "n_scans": n, "n_subjects": 8, "reason": None}]
+    assert read_embeddings(embedded).info["flow"] == [{"step": "listed", "n_scans": n, "n_subjects": n, "reason": None}]
     some = {**config, "embedding": {"where": {"sex": ["F"]}}}
     read = read_embeddings(neurocontrast.embed(run, participants=cohort, out=tmp_path / "f.parquet", config=some))
     listed, excluded = read.info["flow"]
     assert listed["n_scans"] == n
     assert excluded["reason"] == "not selected by embedding.where"
     assert excluded["n_scans"] == n - len(read.table)
-    assert excluded["n_subjects"] == 8 - read.table["subject_id"].nunique()
+    assert excluded["n_subjects"] == n - read.table["subject_id"].nunique()
 
 
 def test_description_says_what_the_features_came_from(embedded, run, cohort):
@@ -93,7 +81,7 @@ def test_description_says_what_the_features_came_from(embedded, run, cohort):
     assert info["run"]["name"] == "run"
     assert info["run"]["weights"] == load_encoder(run)[1]["weights"]
     assert info["simulated"] is True
-    assert info["simulation"]["settings"]["seed"] == 6
+    assert info["simulation"]["settings"]["seed"] == 5
     assert info["objective"]["loss"] == "yaware"
     assert info["training_metrics"][0]["epoch"] == 1
     assert isinstance(info["training_metrics"][0]["train_loss"], float)
@@ -107,17 +95,10 @@ def test_an_encoder_alone_embeds_with_a_warning(run, embedded, cohort, config, t
     alone.mkdir()
     for name in ("encoder.json", "encoder.safetensors"):
         shutil.copy(run / name, alone)
-    warnings = []
-
-    class Listening(type(SILENT)):
-        def warning(self, text):
-            warnings.append(text)
-
-    out = neurocontrast.embed(
-        alone, participants=cohort, out=tmp_path / "e.parquet", config=config, progress=Listening()
-    )
+    heard = Listening()
+    out = neurocontrast.embed(alone, participants=cohort, out=tmp_path / "e.parquet", config=config, progress=heard)
     read = read_embeddings(out)
-    assert any("no provenance.json" in text for text in warnings)
+    assert any("no provenance.json" in text for text in heard.warned)
     assert read.info["pretraining_subjects"] is None
     assert read.info["training_metrics"] == []
     np.testing.assert_array_equal(read.features, read_embeddings(embedded).features)
@@ -129,7 +110,7 @@ def test_an_existing_file_is_replaced_only_when_asked(embedded, run, cohort, con
         neurocontrast.embed(run, participants=cohort, out=embedded, config=config)
     assert embedded.read_bytes() == before
     neurocontrast.embed(run, participants=cohort, out=embedded, config=config, overwrite=True)
-    np.testing.assert_array_equal(read_embeddings(embedded).features.shape, (8, 32))
+    assert read_embeddings(embedded).features.shape == (14, 32)
 
 
 def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(run, cohort, config, tmp_path):
@@ -162,7 +143,7 @@ def test_several_processes_give_the_features_of_one_and_the_first_prints(
     several = tmp_path / "several.parquet"
     done = command_line(run, cohort, config, several, *launcher, devices=devices)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, str(several))
-    assert done.stdout.count("8 embedded") == 1
+    assert done.stdout.count("14 embedded") == 1
     found = read_embeddings(several)
     assert found.features.tobytes() == one.features.tobytes()
     pd.testing.assert_frame_equal(found.table, one.table)

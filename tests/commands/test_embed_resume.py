@@ -19,16 +19,13 @@ class Killed(BaseException):
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory):
+def study(settings, tmp_path_factory):
+    """A run and a cohort of their own: a test changes the time of one of its scans."""
     folder = tmp_path_factory.mktemp("study")
     table = neurocontrast.simulate(folder / "cohort", n_subjects=8, n_sites=2, spacing_mm=8.0, seed=6)
     data = {"cache_dir": str(folder / "cache"), "n_workers": 1}
-    settings = {
-        "data": {**data, "participants": str(table), "spacing_mm": 10, "shape": [16, 20, 16], "val_fraction": 0},
-        "encoder": {"name": "lenet"},
-        "training": {"epochs": 1, "batch_size": 4, "accelerator": "cpu"},
-    }
-    run = neurocontrast.pretrain(settings, out=folder / "run")
+    own = (f"data.participants={table}", f"data.cache_dir={folder / 'cache'}", "training.epochs=0")
+    run = neurocontrast.pretrain(settings(*own), out=folder / "run")
     return run, table, {"data": data, "embedding": {"batch_size": 2, "accelerator": "cpu"}}
 
 

@@ -14,35 +14,29 @@ from neurocontrast.commands.report import compare
 from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.exceptions import LeakageError
 
-OPTIONS = {
-    "target": "label",
-    "split_column": "split",
-    "n_bootstraps": 200,
-    "C": (1e-2, 1e-1, 1.0),
-    "alpha": (1.0, 100.0),
-}
+OPTIONS = {"target": "label", "split_column": "split", "n_bootstraps": 200}
+OPTIONS |= {"C": (1e-2, 1e-1, 1.0), "alpha": (1.0, 100.0)}
 
 
 def write(path, *, signal, colour, name="", sizes=(200, 60, 150)):
     """Write embeddings of the same images by encoders that tell classes and colours more or less plainly."""
     generator = np.random.default_rng(0)
     parts = np.repeat(["train", "validation", "test"], sizes)
-    n = len(parts)
-    codes, colours = generator.integers(6, size=n), generator.random((n, 3))
-    features = generator.normal(size=(n, 10))
+    codes, colours = generator.integers(6, size=len(parts)), generator.random((len(parts), 3))
+    features = generator.normal(size=(len(parts), 10))
     features[:, :6] += signal * np.eye(6)[codes]
     features[:, 6:9] += colour * colours
-    table = pd.DataFrame(
-        {
-            "participant_id": [f"{name}{part}-{row:05d}" for row, part in enumerate(parts)],
-            "path": [f"images.npy#{row}" for row in range(n)],
-            "split": parts,
-            "label": [f"class {code}" for code in codes],
-            **{f"background_{shade}": colours[:, place] for place, shade in enumerate(("red", "green", "blue"))},
-        }
-    )
+    names = [f"{name}{part}-{row:05d}" for row, part in enumerate(parts)]
+    table = pd.DataFrame({"participant_id": names, "split": parts, "label": [f"class {code}" for code in codes]})
+    table[["background_red", "background_green", "background_blue"]] = colours
     write_embeddings(path, table, features.astype(np.float32), {"encoder_digest": "abc", "pretraining_subjects": []})
     return path
+
+
+def scores_of(path):
+    """Return a table of predictions by image, and of it the six scores."""
+    table = pd.read_csv(path, sep="\t").set_index("participant_id")
+    return table, table[[f"score_class {code}" for code in range(6)]]
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +49,8 @@ def folder(tmp_path_factory):
 
 def test_the_stored_probe_says_of_new_images_what_the_evaluation_says(folder, tmp_path):
     out = predict(folder / "plain", folder / "plain.parquet", out=tmp_path / "predictions.tsv")
-    found = pd.read_csv(out, sep="\t").set_index("participant_id")
-    evaluated = pd.read_csv(folder / "plain" / "predictions.tsv", sep="\t").set_index("participant_id")
-    scores = [f"score_class {code}" for code in range(6)]
-    np.testing.assert_allclose(found.loc[evaluated.index, scores], evaluated[scores], atol=1e-6)
+    (found, scores), (_, evaluated) = scores_of(out), scores_of(folder / "plain" / "predictions.tsv")
+    np.testing.assert_allclose(scores.loc[evaluated.index], evaluated, atol=1e-6)
     assert found["trained_on"].sum() == 260
     assert not found.loc[evaluated.index, "trained_on"].any()
 
@@ -69,11 +61,9 @@ def test_an_external_set_is_tested_by_the_probe_of_train_and_validation(folder, 
     out = evaluate(folder / "plain.parquet", out=tmp_path / "e", **external)
     summary = json.loads((out / "evaluation.json").read_text())
     assert summary["external"]["n_train"] == 260
-    probe = predict(folder / "plain", other, out=tmp_path / "predictions.tsv")
-    found = pd.read_csv(probe, sep="\t").set_index("participant_id")
-    tested = pd.read_csv(out / "external_predictions.tsv", sep="\t").set_index("participant_id")
-    scores = [f"score_class {code}" for code in range(6)]
-    np.testing.assert_allclose(found.loc[tested.index, scores], tested[scores], atol=1e-6)
+    _, found = scores_of(predict(folder / "plain", other, out=tmp_path / "predictions.tsv"))
+    _, tested = scores_of(out / "external_predictions.tsv")
+    np.testing.assert_allclose(found.loc[tested.index], tested, atol=1e-6)
 
 
 def test_an_external_set_that_was_fitted_on_is_refused(folder, tmp_path):

@@ -7,11 +7,16 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
+from small_run import FAST as FASTEST
+from small_run import Listening
 
 import neurocontrast as nc
 from neurocontrast.cli import run as run_cli
+from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import EncoderSettings, build_encoder, save_encoder
+from neurocontrast.evaluation import load_probe
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.progress import SILENT
 from neurocontrast.provenance import subject_digest
 from neurocontrast.transforms import Preprocessing
 
@@ -19,14 +24,7 @@ SHAPE = (18, 20, 18)
 AFFINE = np.array([[8.0, 0, 0, -68], [0, 8, 0, -92], [0, 0, 8, -60], [0, 0, 0, 1]])
 PLACE = (12, 6, 11)
 PLACE_MM = nib.affines.apply_affine(AFFINE, PLACE)
-FAST = {
-    "n_bootstraps": 0,
-    "confounds": False,
-    "new_site": False,
-    "outlyingness": False,
-    "n_folds": 3,
-    "C": (1.0,),
-}
+FAST = FASTEST | {"n_folds": 3, "C": (1.0,)}
 CODE = {"control": 0.0, "patient": 3.0, "relative": -2.0}
 
 
@@ -45,12 +43,9 @@ def _write_scans(folder, *, classes, n=24, code=4, shift=None):
         image.set_qform(affine, code=code)
         image.header["descrip"] = b"Erika Mustermann"
         nib.save(image, folder / f"{number}.nii.gz")
-        person = {
-            "participant_id": f"sub-{number:02d}",
-            "path": f"{number}.nii.gz",
-            "site": "paris" if number % 4 < 2 else "rome",
-        }
-        rows.append({**person, "age": 30.0 + number, "sex": "FM"[number // 2 % 2], "diagnosis": name})
+        person = {"participant_id": f"sub-{number:02d}", "path": f"{number}.nii.gz", "age": 30.0 + number}
+        site = "paris" if number % 4 < 2 else "rome"
+        rows.append({**person, "sex": "FM"[number // 2 % 2], "site": site, "diagnosis": name})
     pd.DataFrame(rows).to_csv(folder / "participants.tsv", sep="\t", index=False)
     return folder / "participants.tsv"
 
@@ -74,30 +69,10 @@ class Study:
         made = nc.embed(self.run, participants=self.table, out=folder / "emb.parquet", config=self.config)
         self.evaluation = nc.evaluate(made, target=target, out=folder / "evaluation", **FAST)
 
-    def explain(self, out, *, run=None, participants=None, progress=None, overwrite=False, **explanation):
+    def explain(self, out, *, run=None, participants=None, progress=None, **explanation):
         settings = {"accelerator": "cpu", "patch_mm": 24, "n_subjects": 12, **explanation}
-        options = {} if progress is None else {"progress": progress}
-        return nc.explain(
-            self.evaluation,
-            run=run or self.run,
-            participants=participants or self.table,
-            out=out,
-            config={**self.config, "explanation": settings},
-            overwrite=overwrite,
-            **options,
-        )
-
-
-class Told:
-    """A progress that remembers its warnings."""
-
-    def __init__(self):
-        from neurocontrast.progress import SILENT
-
-        self.task, self.message, self.warnings = SILENT.task, SILENT.message, []
-
-    def warning(self, text):
-        self.warnings.append(text)
+        given = {"run": run or self.run, "participants": participants or self.table, "progress": progress or SILENT}
+        return nc.explain(self.evaluation, out=out, config={**self.config, "explanation": settings}, **given)
 
 
 @pytest.fixture(scope="module")
@@ -141,20 +116,10 @@ def test_the_map_lies_on_the_scans_space_and_carries_nothing_of_their_headers(ex
 def test_the_description_says_what_was_done(explained, study):
     about = _about(explained)
     expected = {
-        "format": 1,
-        "method": "occlusion",
-        "n_subjects": 12,
-        "n_of_class": {"control": 6, "patient": 6},
-        "target": "diagnosis",
-        "positive": "patient",
-        "spacing_mm": 8.0,
-        "shape": list(SHAPE),
-        "patch_mm": 24,
-        "template": "MNI152",
-        "map": "saliency.nii.gz",
+        **{"format": 1, "method": "occlusion", "patch_mm": 24, "template": "MNI152", "simulated": False},
+        **{"n_subjects": 12, "n_of_class": {"control": 6, "patient": 6}, "target": "diagnosis", "positive": "patient"},
+        **{"map": "saliency.nii.gz", "spacing_mm": 8.0, "shape": list(SHAPE), "warnings": []},
         "quantity": "share of the differences in score between subjects",
-        "simulated": False,
-        "warnings": [],
     }
     assert expected.items() <= about.items()
     assert about["encoder"] == json.loads((study.run / "encoder.json").read_text())["weights"]["sha256"]
@@ -184,13 +149,8 @@ def test_who_is_explained_depends_on_the_seed_alone(study, tmp_path, explained):
 
 
 def test_scores_are_those_of_the_stored_probe(study, explained):
-    from neurocontrast.embedding import read_embeddings
-    from neurocontrast.evaluation import load_probe
-
-    read, table = (
-        read_embeddings(study.evaluation.parent / "emb.parquet"),
-        pd.read_csv(explained / "saliency.tsv", sep="\t", index_col="subject"),
-    )
+    read = read_embeddings(study.evaluation.parent / "emb.parquet")
+    table = pd.read_csv(explained / "saliency.tsv", sep="\t", index_col="subject")
     probabilities = load_probe(study.evaluation).predict(read.features)
     expected = dict(zip((subject_digest(name)[:12] for name in read.table["subject_id"]), probabilities, strict=True))
     for subject, score in table["score"].items():
@@ -226,16 +186,16 @@ def test_of_several_classes_one_is_named(tmp_path):
 
 
 def test_scans_in_a_space_of_their_own_are_told(tmp_path):
-    study, told = Study(tmp_path / "native", code=1, shift=5.0), Told()
+    study, told = Study(tmp_path / "native", code=1, shift=5.0), Listening()
     about = _about(study.explain(tmp_path / "map", progress=told))
     assert about["template"] is None
     assert about["top_regions"][0]["region"] is None
-    assert [warning.split(":")[0] for warning in told.warnings] == [
+    assert [warning.split(":")[0] for warning in told.warned] == [
         "the scans do not lie in one space",
         "the headers do not say that the scans are in the space of MNI152 (sform code 4), so the coordinates of the "
         "map may not be those of the template.",
     ]
-    assert about["warnings"] == told.warnings
+    assert about["warnings"] == told.warned
 
 
 def test_a_probe_of_what_the_head_made_is_refused(study, tmp_path):
@@ -287,6 +247,18 @@ def test_nearest_neighbours_have_no_map(study, tmp_path):
     assert not (evaluation / "explanation").exists()
 
 
+@pytest.fixture
+def command(study, tmp_path):
+    """``command(*arguments)``: the exit code of `explain` with the map to be written to `tmp_path`."""
+
+    def call(*arguments):
+        common = ["--run", study.run, "--participants", study.table, "--out", tmp_path / "map", "-q"]
+        cache = ["--set", f"data.cache_dir={study.config['data']['cache_dir']}"]
+        return run_cli([str(each) for each in ("explain", study.evaluation, *common, *cache, *arguments)])
+
+    return call
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -294,20 +266,14 @@ def test_nearest_neighbours_have_no_map(study, tmp_path):
         (["--n-subjects", "1"], "explanation.n_subjects"),
         (["--patch-mm", "3"], "smaller than a voxel"),
         (["--positive", "case"], "explanation.positive: must be 'patient'"),
-        (["--set", "explanation.fil=mean"], "Did you mean 'fill'"),
     ],
 )
-def test_wrong_arguments_end_with_2_and_leave_nothing(study, tmp_path, capsys, arguments, said):
-    out = tmp_path / "map"
-    common = ["--run", str(study.run), "--participants", str(study.table), "--out", str(out)]
-    cache = ["--set", f"data.cache_dir={study.config['data']['cache_dir']}"]
-    assert run_cli(["explain", str(study.evaluation), *common, *cache, *arguments]) == 2
+def test_wrong_arguments_end_with_2_and_leave_nothing(command, tmp_path, capsys, arguments, said):
+    assert command(*arguments) == 2
     assert said in " ".join(capsys.readouterr().err.split())
-    assert not out.exists()
+    assert not (tmp_path / "map").exists()
 
 
-def test_the_command_prints_where_it_wrote(study, tmp_path, capsys):
-    common = ["--run", str(study.run), "--participants", str(study.table), "--n-subjects", "2", "--patch-mm", "60"]
-    cache = ["--set", f"data.cache_dir={study.config['data']['cache_dir']}", "-q"]
-    assert run_cli(["explain", str(study.evaluation), *common, *cache, "--out", str(tmp_path / "map")]) == 0
+def test_the_command_prints_where_it_wrote(command, tmp_path, capsys):
+    assert command("--n-subjects", "2", "--patch-mm", "60") == 0
     assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "map" / "saliency.nii.gz")

@@ -33,9 +33,8 @@ def predicted(folder):
 
 
 def test_frozen_tuned_and_from_scratch_are_compared_on_the_same_folds(tune, whole, cohort, cache, tmp_path):
-    embedded = neurocontrast.embed(
-        whole, participants=cohort, out=tmp_path / "e.parquet", config={"data": {"cache_dir": str(cache)}}
-    )
+    data = {"data": {"cache_dir": str(cache)}}
+    embedded = neurocontrast.embed(whole, participants=cohort, out=tmp_path / "e.parquet", config=data)
     frozen = neurocontrast.evaluate(embedded, out=tmp_path / "frozen", target="diagnosis", **OPTIONS)
     tuned, scratch = tune(), tune("scratch", from_scratch=True)
     assert all((tuned / name).is_file() for name in TRAINED)
@@ -115,16 +114,15 @@ def test_what_cannot_be_trained_is_refused_with_nothing_written(tune, tmp_path, 
     assert not (tmp_path / "tuned").exists()
 
 
-def test_a_linear_encoder_is_refused(tune, cohort, cache, tmp_path):
-    data = {"participants": str(cohort), "cache_dir": str(cache), "spacing_mm": 10, "shape": [16, 20, 16]}
-    linear = neurocontrast.pretrain({"data": data, "encoder": {"name": "pca", "n_components": 2}}, out=tmp_path / "pca")
+def test_a_linear_encoder_is_refused(tune, settings, tmp_path):
+    linear = neurocontrast.pretrain(settings("encoder={name: pca, n_components: 2}"), out=tmp_path / "pca")
     with pytest.raises(ConfigError, match="'pca', whose components are computed in one pass and not trained"):
         tune(of=linear)
 
 
 def test_the_command_ends_with_the_metric_of_the_network_beside_the_covariates(whole, cohort, cache, tmp_path, capsys):
-    chosen = {"finetune.epochs": 1, "finetune.accelerator": "cpu", "data.cache_dir": cache, "evaluation.voxels": "off"}
-    given = [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
+    keys = f"finetune.epochs=1 finetune.accelerator=cpu data.cache_dir={cache} evaluation.voxels=off".split()
+    given = [part for key in keys for part in ("--set", key)]
     arguments = ["finetune", whole, "--target", "age", "--participants", cohort, "--out", tmp_path / "out", *given]
     assert run([*map(str, arguments), "--n-folds", "2", "--allow-overlap", "--from-scratch"]) == 0
     shown = capsys.readouterr().out

@@ -2,18 +2,19 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import pytest
 import torch
-from small_run import metrics, weights
+from small_run import changed_run, metrics, weights
 
 import neurocontrast
 from neurocontrast.config import load_config
 from neurocontrast.data import ImageDataset, read_cohort
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
-from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, MissingDependencyError
 
 SIZES = {"n_train": 40, "n_validation": 10, "n_test": 10}
 TINY = (
@@ -32,18 +33,14 @@ def digits(tmp_path_factory):
     return neurocontrast.prepare_images(tmp_path_factory.mktemp("digits") / "d", background="random", **SIZES)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def settings(digits):
-    def make(*overrides):
-        return load_config(None, [f"data.participants={digits}", *TINY, *overrides])
-
-    return make
+    return lambda *overrides: load_config(None, [f"data.participants={digits}", *TINY, *overrides])
 
 
 @pytest.fixture(scope="module")
-def run(digits, tmp_path_factory):
-    config = load_config(None, [f"data.participants={digits}", *TINY])
-    return neurocontrast.pretrain(config, out=tmp_path_factory.mktemp("runs") / "run")
+def run(settings, tmp_path_factory):
+    return neurocontrast.pretrain(settings(), out=tmp_path_factory.mktemp("runs") / "run")
 
 
 def pixels_of(table):
@@ -83,12 +80,18 @@ def test_another_standardisation_than_the_run_s_is_refused_by_name(run, digits, 
     assert not list(tmp_path.iterdir())
 
 
+def test_without_kornia_nothing_is_written(settings, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "kornia", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'neurocontrast\[images\]'"):
+        neurocontrast.pretrain(settings(), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_nothing_is_standardised_where_that_is_asked_for(settings, tmp_path):
     run = neurocontrast.pretrain(settings("data.standardise=none", "training.epochs=0"), out=tmp_path / "run")
     encoder, contract = load_encoder(run)
     assert [contract["preprocessing"][key] for key in ("standardise", "mean", "std")] == ["none", None, None]
-    assert encoder.mean.tolist() == [0, 0, 0]
-    assert encoder.std.tolist() == [1, 1, 1]
+    assert (encoder.mean.tolist(), encoder.std.tolist()) == ([0, 0, 0], [1, 1, 1])
 
 
 def test_a_run_says_what_it_was_made_from_and_its_configuration_is_read_back_equal(run, settings):
@@ -150,12 +153,10 @@ def test_a_moved_data_set_continues_and_a_lost_or_cut_store_is_named(settings, r
     assert len(metrics(out)) == 3
     content = (moved / "images.npy").read_bytes()
     (moved / "images.npy").write_bytes(content[:-100])
-    for action in (
-        lambda: neurocontrast.pretrain(settings("training.epochs=4", here), out=out, resume=True),
-        lambda: neurocontrast.embed(out, participants=moved / "participants.tsv", out=tmp_path / "e.parquet"),
-    ):
-        with pytest.raises(DataError, match=r"images\.npy"):
-            action()
+    with pytest.raises(DataError, match=r"images\.npy"):
+        neurocontrast.pretrain(settings("training.epochs=4", here), out=out, resume=True)
+    with pytest.raises(DataError, match=r"images\.npy"):
+        neurocontrast.embed(out, participants=moved / "participants.tsv", out=tmp_path / "e.parquet")
     (moved / "images.npy").unlink()
     with pytest.raises(DataError, match=r"images\.npy: there is no such file"):
         neurocontrast.embed(out, participants=moved / "participants.tsv", out=tmp_path / "e.parquet")
@@ -170,13 +171,9 @@ def test_images_of_another_size_are_not_embedded(run, tmp_path):
 
 @pytest.mark.parametrize("key", CHANGED)
 def test_a_damaged_contract_is_told(run, digits, tmp_path, key):
-    shutil.copytree(run, tmp_path / "run")
-    path = tmp_path / "run" / "encoder.json"
-    contract = json.loads(path.read_text())
-    contract["preprocessing"][key] = CHANGED[key]
-    path.write_text(json.dumps(contract))
+    damaged = changed_run(run, tmp_path / "run", preprocessing={key: CHANGED[key]})
     with pytest.raises(CheckpointError, match=rf"encoder\.json: preprocessing contract: .*{key}"):
-        neurocontrast.embed(tmp_path / "run", participants=digits, out=tmp_path / "e.parquet")
+        neurocontrast.embed(damaged, participants=digits, out=tmp_path / "e.parquet")
 
 
 def test_a_colour_that_is_one_everywhere_cannot_be_standardised(settings, digits, tmp_path):

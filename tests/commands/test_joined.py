@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from small_run import FAST as FASTEST
+from small_run import embedded_people
 
 import neurocontrast as nc
 from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.exceptions import DataError
 
-FAST = {"n_bootstraps": 20, "confounds": False, "C": (1e-2, 1.0)}
+FAST = FASTEST | {"n_bootstraps": 20}
 RUNS = {
     "net": {"encoder": {"name": "lenet"}, "weights": {"sha256": "a" * 64}, "preprocessing": {"kind": "volumes"}},
     "linear": {"encoder": {"name": "pca"}, "weights": {"sha256": "b" * 64}, "preprocessing": {"kind": "volumes"}},
@@ -26,17 +28,10 @@ SIZES = {"net": 30, "linear": 6}
 
 def embed(folder: Path, name: str, *, n: int, first: int = 0) -> Path:
     """Write features in which the class is seen."""
-    generator = np.random.default_rng(first)
-    codes = generator.integers(2, size=n)
-    names = [f"sub-{first + row:03d}" for row in range(n)]
-    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "1"})
-    table["age"], table["sex"] = generator.uniform(20, 80, n), generator.choice(["F", "M"], n)
-    table["site"], table["diagnosis"] = generator.choice(["a", "b", "c"], n), np.array(["control", "patient"])[codes]
-    features = np.random.default_rng(SIZES[name] + first).normal(size=(n, SIZES[name])) + 0.4 * codes[:, None]
-    info = {"run": {"name": name, **RUNS[name]}, "objective": OBJECTIVES[name], "pretraining_subjects": []}
-    path = folder / f"{name}-{first}.parquet"
-    write_embeddings(path, table, features.astype(np.float32), info)
-    return path
+    about = {"run": {"name": name, **RUNS[name]}, "objective": OBJECTIVES[name], "pretraining_subjects": []}
+    return embedded_people(
+        folder / f"{name}-{first}.parquet", n=n, first=first, n_features=SIZES[name], strength=0.8, **about
+    )
 
 
 def join(folder: Path, *, n: int, first: int = 0, order: tuple[str, ...] = ("net", "linear")) -> Path:

@@ -15,34 +15,22 @@ from neurocontrast.transforms import brain_transforms
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("linear")
+def linear(settings):
+    """``linear(encoder)``: the configuration of a run of principal components."""
+    return lambda encoder, *more: settings(f"encoder={encoder}", "data.val_fraction=0", *more)
 
 
 @pytest.fixture(scope="module")
-def participants(folder):
-    return neurocontrast.simulate(folder / "simulated", n_subjects=14, n_sites=2, patients=0.5, spacing_mm=8.0, seed=7)
+def run(linear, tmp_path_factory):
+    config = linear("{name: pca, n_components: 5}")
+    return neurocontrast.pretrain(config, out=tmp_path_factory.mktemp("linear") / "run")
 
 
-def settings_of(participants, folder, **encoder):
-    data = {"participants": str(participants), "spacing_mm": 10, "shape": [16, 20, 16], "cache_dir": str(folder / "c")}
-    return {"data": {**data, "n_workers": 1, "val_fraction": 0.0}, "encoder": {"name": "pca", **encoder}}
-
-
-@pytest.fixture(scope="module")
-def run(participants, folder):
-    return neurocontrast.pretrain(settings_of(participants, folder, n_components=5), out=folder / "run")
-
-
-@pytest.fixture(scope="module")
-def embeddings(run, participants, folder):
-    config = {"data": {"cache_dir": str(folder / "c")}}
-    return neurocontrast.embed(run, participants=participants, out=folder / "e.parquet", config=config)
-
-
-def test_features_are_the_scores_of_scikit_learns_components(run, embeddings, participants):
+def test_features_are_the_scores_of_scikit_learns_components(run, cohort, cache, tmp_path):
+    config = {"data": {"cache_dir": str(cache)}}
+    embeddings = neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config=config)
     transforms = brain_transforms(spacing_mm=10.0, shape=(16, 20, 16))
-    voxels = np.stack([item["image"].numpy().ravel() for item in CohortDataset(read_cohort(participants), transforms)])
+    voxels = np.stack([item["image"].numpy().ravel() for item in CohortDataset(read_cohort(cohort), transforms)])
     expected = PCA(5, svd_solver="full").fit_transform(voxels)
     found = read_embeddings(embeddings).features
     np.testing.assert_allclose(np.abs(found), np.abs(expected), rtol=1e-2, atol=2e-2 * np.abs(expected).max())
@@ -59,25 +47,28 @@ def test_the_run_says_what_it_is(run):
     assert load_encoder(run)[0].n_features == 5
 
 
-def test_the_same_seed_gives_the_same_bits_and_a_finished_run_is_left_alone(run, participants, folder, tmp_path):
-    settings = settings_of(participants, folder, n_components=5)
-    again = neurocontrast.pretrain(settings, out=tmp_path / "again")
+def test_the_same_seed_gives_the_same_bits_and_a_finished_run_is_left_alone(run, linear, tmp_path):
+    config = linear("{name: pca, n_components: 5}")
+    again = neurocontrast.pretrain(config, out=tmp_path / "again")
     assert (again / "encoder.safetensors").read_bytes() == (run / "encoder.safetensors").read_bytes()
     before = (run / "encoder.json").stat().st_mtime_ns
-    neurocontrast.pretrain(settings, out=run, resume=True)
+    neurocontrast.pretrain(config, out=run, resume=True)
     assert (run / "encoder.json").stat().st_mtime_ns == before
 
 
 @pytest.mark.parametrize(
-    ("encoder", "training", "message"),
+    ("encoder", "more", "message"),
     [
-        ({"n_components": 14}, {}, r"encoder\.n_components: must be below the number of training scans, 14, found 14"),
-        ({"name": "lenet", "n_components": 3}, {}, "n_components belongs to pca"),
-        ({}, {"devices": 2}, "'pca' is fitted by one process"),
+        (
+            "{name: pca, n_components: 14}",
+            [],
+            r"n_components: must be below the number of training scans, 14, found 14",
+        ),
+        ("{name: lenet, n_components: 3}", [], "n_components belongs to pca"),
+        ("{name: pca}", ["training.devices=2"], "'pca' is fitted by one process"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(participants, folder, tmp_path, encoder, training, message):
-    settings = settings_of(participants, folder, **encoder) | {"training": training}
+def test_settings_that_do_not_fit_are_refused(linear, tmp_path, encoder, more, message):
     with pytest.raises(ConfigError, match=message):
-        neurocontrast.pretrain(settings, out=tmp_path / "run")
+        neurocontrast.pretrain(linear(encoder, *more), out=tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()

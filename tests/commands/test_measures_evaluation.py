@@ -8,12 +8,10 @@ import pandas as pd
 import pytest
 
 import neurocontrast as nc
-from neurocontrast.cli.app import run as neurocontrast
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.exceptions import DataError
 
-ROOT = Path(__file__).resolve().parents[2]
-SAMPLE = ROOT / "sample" / "measures"
+SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
 TABLES = sorted(map(str, SAMPLE.glob("data-*.tsv")))
 MEASURES = {"data": {"measures": TABLES}}
 RECIPES = ("measures", "measures_yaware", "measures_linear")
@@ -29,16 +27,9 @@ def folder(tmp_path_factory):
     for name, part in (("train", people[:120]), ("test", people[120:])):
         part.to_csv(place / f"{name}.tsv", sep="\t", index=False)
     for recipe in RECIPES:
-        arguments = [
-            "pretrain",
-            "--config",
-            ROOT / f"neurocontrast/recipes/brain/{recipe}.yaml",
-            "--participants",
-            place / "train.tsv",
-        ]
-        more = ["--set", "encoder.n_components=20" if recipe == "measures_linear" else "training.epochs=2"]
-        measured = ["--set", f"data.measures={json.dumps(TABLES)}", "--out", place / recipe]
-        assert neurocontrast(list(map(str, [*arguments, *measured, *more]))) == 0
+        few = "encoder.n_components=20" if recipe == "measures_linear" else "training.epochs=2"
+        train = f"data.participants={place / 'train.tsv'}"
+        nc.pretrain(nc.load_config(recipe, [train, f"data.measures={TABLES}", few]), out=place / recipe)
         nc.embed(place / recipe, participants=place / "test.tsv", out=place / f"{recipe}.parquet", config=MEASURES)
     return place
 
@@ -56,10 +47,8 @@ def test_embeddings_carry_the_measures_that_the_encoder_reads(folder, recipe):
 def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measures(folder, tmp_path):
     nc.evaluate(folder / "measures.parquet", out=tmp_path / "sex", target="sex", **QUICK)
     found = json.loads((tmp_path / "sex" / "evaluation.json").read_text())
-    assert (
-        found["regional_columns"]
-        == read_embeddings(folder / "measures.parquet").info["run"]["preprocessing"]["columns"]
-    )
+    read = read_embeddings(folder / "measures.parquet").info["run"]["preprocessing"]
+    assert found["regional_columns"] == read["columns"]
     assert found["regional"]["auc"]["pooled"] > 0.7
     assert "voxels_about" not in found or found["voxels_about"] is None
     nc.report(tmp_path / "sex")

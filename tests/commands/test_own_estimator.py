@@ -5,29 +5,17 @@ from __future__ import annotations
 import json
 import sys
 
-import numpy as np
-import pandas as pd
 import pytest
+from small_run import FAST, embedded_people
 
 import neurocontrast
 from neurocontrast.cli import run
 from neurocontrast.exceptions import CheckpointError
 
-FAST = {"n_bootstraps": 50, "confounds": False, "outlyingness": False, "n_inner_folds": 3}
-
 
 @pytest.fixture
 def embeddings(tmp_path):
-    generator = np.random.default_rng(0)
-    names = [f"sub-{number:03d}" for number in range(60)]
-    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "", "path": ""})
-    table["site"] = [f"site-{number % 3}" for number in range(60)]
-    table["age"] = generator.uniform(20, 80, size=60)
-    table["diagnosis"] = np.array(["control", "patient"])[np.arange(60) // 3 % 2]
-    for number in range(5):
-        table[f"feature_{number:04d}"] = generator.normal(size=60) + (table["diagnosis"] == "patient")
-    table.to_parquet(tmp_path / "embeddings.parquet")
-    return tmp_path / "embeddings.parquet"
+    return embedded_people(tmp_path / "embeddings.parquet")
 
 
 def test_a_path_is_imported_by_evaluate_and_by_nothing_else(embeddings, tmp_path, monkeypatch):

@@ -9,41 +9,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from small_run import FAST, INFO, embedded_people
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run
 from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, NeurocontrastError
-from neurocontrast.provenance import subject_digest
-
-FAST = {
-    "n_bootstraps": 0,
-    "confounds": False,
-    "new_site": False,
-    "outlyingness": False,
-    "C": (1e-2, 1.0),
-}
-INFO = {"pretraining_subjects": [subject_digest("somebody")], "run": {"weights": {"sha256": "a" * 64}}}
-
-
-def write(path: Path, *, n: int = 60, first: int = 0, p: int = 12, info=INFO, classes=("control", "patient")) -> Path:
-    generator = np.random.default_rng(first)
-    codes = generator.integers(len(classes), size=n)
-    names = [f"sub-{first + row:03d}" for row in range(n)]
-    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "1"})
-    table["age"] = generator.uniform(20, 80, n)
-    table["sex"] = generator.choice(["F", "M"], n)
-    table["site"] = generator.choice(["london", "ucla"], n)
-    table["diagnosis"] = np.array(classes)[codes]
-    features = generator.normal(size=(n, p)) + np.eye(len(classes), p)[codes] * 1.5
-    write_embeddings(path, table, features.astype(np.float32), info)
-    return path
 
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("embeddings")
-    return write(folder / "emb.parquet"), write(folder / "others.parquet", first=50, n=40)
+    return embedded_people(folder / "emb.parquet"), embedded_people(folder / "others.parquet", first=50, n=40)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +71,7 @@ def test_what_an_external_test_says_and_what_predict_says_are_the_same(tables, t
 @pytest.mark.parametrize("target", ["age", "diagnosis"])
 def test_numbers_and_several_classes(tmp_path, target):
     classes = ("hc", "bd", "sz")
-    embeddings = write(tmp_path / "emb.parquet", n=90, classes=classes)
+    embeddings = embedded_people(tmp_path / "emb.parquet", n=90, classes=classes)
     out = nc.evaluate(embeddings, target=target, out=tmp_path / "e", **FAST)
     found = pd.read_csv(nc.predict(out, embeddings, out=tmp_path / "p.tsv"), sep="\t")
     if target == "age":
@@ -108,30 +85,22 @@ def test_numbers_and_several_classes(tmp_path, target):
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "message"),
+    ("make", "message"),
     [
-        (lambda f: write(f, p=11), DataError, "the probe was fitted on 12 features, and this table has 11"),
-        (lambda f: write(f, info={**INFO, "run": {"weights": {"sha256": "b" * 64}}}), DataError, "Features of two"),
-        (lambda f: write(f, info={}), DataError, "one that is not recorded"),
-        (lambda f: write(f, n=0), DataError, "wrong.parquet: the table has no rows"),
-        (lambda f: f, DataError, "no such file. Give an embeddings table"),
-        (lambda f: f.write_text("hello") and f, DataError, "not a readable Parquet file"),
+        (lambda f: embedded_people(f, n_features=11), "the probe was fitted on 12 features, and this table has 11"),
+        (lambda f: embedded_people(f, run={"weights": {"sha256": "b" * 64}}), "Features of two"),
+        (lambda f: embedded_people(f, run={}), "one that is not recorded"),
+        (lambda f: embedded_people(f, n=0), "wrong.parquet: the table has no rows"),
+        (lambda f: pd.read_parquet(embedded_people(f)).assign(feature_0002=np.nan).to_parquet(f), "finite for sub-000"),
+        (lambda f: None, "no such file. Give an embeddings table"),
+        (lambda f: f.write_text("hello"), "not a readable Parquet file"),
     ],
 )
-def test_wrong_embeddings_are_refused_and_nothing_is_written(evaluation, tmp_path, make, error, message):
-    wrong = make(tmp_path / "wrong.parquet")
-    with pytest.raises(error, match=message):
-        nc.predict(evaluation, wrong, out=tmp_path / "out" / "p.tsv")
-    assert not (tmp_path / "out" / "p.tsv").exists()
-    assert not (tmp_path / "out" / "p.json").exists()
-
-
-def test_features_that_are_no_numbers_are_refused(evaluation, tables, tmp_path):
-    frame = pd.read_parquet(tables[1])
-    frame.loc[3, "feature_0002"] = np.nan
-    frame.to_parquet(tmp_path / "nan.parquet")
-    with pytest.raises(DataError, match="not finite for sub-053"):
-        nc.predict(evaluation, tmp_path / "nan.parquet", out=tmp_path / "p.tsv")
+def test_wrong_embeddings_are_refused_and_nothing_is_written(evaluation, tmp_path, make, message):
+    make(tmp_path / "wrong.parquet")
+    with pytest.raises(DataError, match=message):
+        nc.predict(evaluation, tmp_path / "wrong.parquet", out=tmp_path / "out" / "p.tsv")
+    assert not (tmp_path / "out").exists()
 
 
 def test_outputs_are_not_overwritten_unasked(evaluation, tables, tmp_path):
@@ -189,12 +158,13 @@ def test_the_command_line_predicts_and_answers_bad_input(evaluation, tables, tmp
     assert "there is no probe" in capsys.readouterr().err
 
 
-def test_prediction_needs_no_torch(evaluation, tables, tmp_path):
-    code = (
-        "import sys\n"
-        "import neurocontrast as nc\n"
-        f"nc.predict({str(evaluation)!r}, {str(tables[1])!r}, out={str(tmp_path / 'p.tsv')!r})\n"
-        "assert not {'torch', 'monai', 'lightning'} & set(sys.modules), 'a heavy package was imported'\n"
-    )
+def test_evaluating_and_predicting_need_no_torch(tables, tmp_path):
+    code = f"""
+import sys, neurocontrast as nc
+fast = {{"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False, "C": (1.0,)}}
+evaluation = nc.evaluate({str(tables[0])!r}, out={str(tmp_path / "e")!r}, **fast)
+nc.predict(evaluation, {str(tables[1])!r}, out={str(tmp_path / "p.tsv")!r})
+assert not {{"torch", "monai", "lightning"}} & set(sys.modules), "a heavy package was imported"
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

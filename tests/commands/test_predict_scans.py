@@ -9,13 +9,15 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
+from small_run import FAST as FASTEST
+from small_run import changed_run
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.runs import incoming
 
-FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "C": (1e-2, 1.0)}
+FAST = FASTEST | {"outlyingness": True}
 
 
 @pytest.fixture(scope="module")
@@ -184,9 +186,7 @@ def test_bad_input_is_refused_before_any_scan_is_read(whole, evaluation, embeddi
 
 
 def test_a_run_of_several_channels_needs_a_table(whole, evaluation, inbox, tmp_path):
-    two = shutil.copytree(whole, tmp_path / "two")
-    contract = json.loads((two / "encoder.json").read_text())
-    (two / "encoder.json").write_text(json.dumps({**contract, "channels": ["gm", "wm"]}))
+    two = changed_run(whole, tmp_path / "two", channels=["gm", "wm"])
     with pytest.raises(DataError, match=r"has 2 files \(gm, wm\), and their names do not say"):
         nc.predict(evaluation, inbox, run=two, out=tmp_path / "p.tsv")
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from small_run import Listening
 
 from neurocontrast import check, prepare_images
 from neurocontrast.cli import run
@@ -14,23 +15,18 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.seeds import derive_generator
 
 
-def write_picture(path, seed, *, size=(8, 8), mode="RGB"):
+def write_picture(path, seed, *, size=(8, 8)):
     path.parent.mkdir(parents=True, exist_ok=True)
-    shape = (*size, 3) if mode == "RGB" else size
-    Image.fromarray(derive_generator("picture", seed).integers(0, 256, shape, dtype=np.uint8)).save(path)
+    colours = derive_generator("picture", seed).integers(0, 256, (*size, 3), dtype=np.uint8)
+    Image.fromarray(colours).save(path)
 
 
 @pytest.fixture
 def source(tmp_path):
     """Two classes of ten training and five test images each, every one another."""
-    names = [
-        f"{split}/{name}/{n:02d}.png"
-        for split, m in (("train", 10), ("test", 5))
-        for name in ("cat", "dog")
-        for n in range(m)
-    ]
-    for seed, name in enumerate(names):
-        write_picture(tmp_path / "pets" / name, seed)
+    folders = {"train/cat": 10, "train/dog": 10, "test/cat": 5, "test/dog": 5}
+    for seed, name in enumerate(f"{folder}/{each:02d}" for folder, n in folders.items() for each in range(n)):
+        write_picture(tmp_path / "pets" / f"{name}.png", seed)
     return tmp_path / "pets"
 
 
@@ -107,21 +103,10 @@ def test_all_pictures_that_cannot_be_used_are_told_and_nothing_is_left(tmp_path,
 
 
 def test_the_same_image_in_two_splits_is_told(tmp_path, source):
-    said = []
-
-    class Listening:
-        message = said.append
-        warning = said.append
-
-        def task(self, description, total, unit):
-            from neurocontrast.progress import SILENT
-
-            return SILENT.task(description, total, unit)
-
+    heard = Listening()
     (source / "test/dog/01.png").write_bytes((source / "train/cat/05.png").read_bytes())
-    path = prepare_images(tmp_path / "out", dataset="folder", source=source, progress=Listening())
-    assert len(said) == 1
-    assert "1 images of validation or test are the same" in said[0]
+    path = prepare_images(tmp_path / "out", dataset="folder", source=source, progress=heard)
+    assert ["1 images of validation or test are the same" in text for text in heard.said] == [True]
     found = check(path)
     assert found.passed
     assert any("1 images of validation or test are the same" in warning for warning in found.warnings)

@@ -30,18 +30,13 @@ def test_a_run_from_before_there_was_anything_to_fit_continues(whole, settings, 
 
 
 def test_all_scans_that_are_no_brains_are_named_by_a_run(cohort, settings, tmp_path):
-    table = read_cohort(cohort).table
-    lines = ["participant_id\tpath\tage\tsex\tsite"]
-    for row in table.itertuples():
-        name = f"{row.participant_id}.nii.gz"
-        shutil.copy(row.path, tmp_path / name)
-        lines.append(f"{row.participant_id}\t{name}\t{row.age}\t{row.sex}\t{row.site}")
-    for name in (str(table["participant_id"][0]), str(table["participant_id"][9])):
-        image = nib.load(tmp_path / f"{name}.nii.gz")
-        head = nib.Nifti1Image(image.get_fdata(dtype=np.float32) + 9, image.affine)
-        head.to_filename(tmp_path / f"{name}.nii.gz")
+    table = read_cohort(cohort).table[["participant_id", "path", "age", "sex", "site"]].copy()
+    for row in (0, 9):
+        image = nib.load(table.loc[row, "path"])
+        table.loc[row, "path"] = str(tmp_path / f"{row}.nii.gz")
+        nib.save(nib.Nifti1Image(image.get_fdata(dtype=np.float32) + 9, image.affine), table.loc[row, "path"])
     participants = tmp_path / "participants.tsv"
-    participants.write_text("\n".join(lines) + "\n")
+    table.to_csv(participants, sep="\t", index=False)
     config = settings("data.normalise=percentile", f"data.participants={participants}")
     with pytest.raises(DataError, match="scans: 2 problems") as told:
         neurocontrast.pretrain(config, out=tmp_path / "run")

@@ -1,5 +1,4 @@
 import json
-import os
 import random
 import shutil
 import signal
@@ -7,16 +6,17 @@ import signal
 import pandas as pd
 import pytest
 import torch
-from small_run import Listening, metrics, weights
+from small_run import Interrupting, Listening, metrics, weights
 
 import neurocontrast
 from neurocontrast import files
+from neurocontrast.cli import run
 from neurocontrast.config import load_config
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, TrainingInterrupted
 from neurocontrast.progress import SILENT
-from neurocontrast.runs.folder import check_can_continue
+from neurocontrast.runs.folder import check_can_continue, read_metrics
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +82,8 @@ def test_a_run_can_become_longer(whole, settings, tmp_path):
     ("changes", "told"),
     [
         (["training.epochs=5", "training.schedule=cosine"], r"training\.epochs: was 2, is 5, and a cosine schedule"),
-        (
-            ["training.devices=2", "training.sync_batchnorm=false"],
-            r"devices × training\.num_nodes: was 1, is 2, and each",
-        ),
-        (
-            ["training.devices=2", "training.micro_batch_size=2"],
-            r"devices × training\.num_nodes: was 1, is 2, and each",
-        ),
+        (["training.devices=2", "training.sync_batchnorm=false"], r"num_nodes: was 1, is 2, and each"),
+        (["training.devices=2", "training.micro_batch_size=2"], r"num_nodes: was 1, is 2, and each"),
         (["data.val_fraction=0.2"], r"data\.val_fraction: was 0\.3, is 0\.2\n.*What may change: .*training\.devices"),
     ],
 )
@@ -115,16 +109,28 @@ def test_a_run_in_use_is_refused(whole, settings, monkeypatch):
 
 def test_sigterm_saves_and_resume_without_configuration_continues(whole, settings, tmp_path):
     out = tmp_path / "run"
-
-    class Terminating(type(SILENT)):
-        def message(self, text):
-            if text.startswith("epoch 1/"):
-                os.kill(os.getpid(), signal.SIGTERM)
-
     with pytest.raises(TrainingInterrupted, match="stopped by SIGTERM after 1 of 2 epochs"):
-        neurocontrast.pretrain(settings(), out=out, progress=Terminating())
+        neurocontrast.pretrain(settings(), out=out, progress=Interrupting("epoch 1/"))
     neurocontrast.pretrain(out=out, resume=True)
     assert weights(out) == weights(whole)
+
+
+def test_the_command_resumes_without_a_configuration_below_its_own_keys(settings, tmp_path):
+    said, out = Listening(), tmp_path / "run"
+    shorter = settings("training.epochs=1", "data.val_fraction=0", "training.probe_every=1")
+    neurocontrast.pretrain(shorter, out=out, progress=said)
+    assert [text for text in said.warned if "no probe is fitted" in text]
+    assert run(["pretrain", "--out", str(out), "--resume", "--set", "training.epochs=2", "-q"]) == 0
+    assert load_config(out / "config.yaml").training.epochs == 2
+
+
+def test_metrics_of_a_run_are_numbers_or_none(tmp_path):
+    (tmp_path / "metrics.csv").write_text("epoch,val_loss,probe_age_r2\n1,0.25,\n2,nan,inf\n")
+    assert read_metrics(tmp_path) == [
+        {"epoch": 1, "val_loss": 0.25, "probe_age_r2": None},
+        {"epoch": 2, "val_loss": None, "probe_age_r2": None},
+    ]
+    assert read_metrics(tmp_path / "absent") == []
 
 
 def test_resume_of_a_finished_run_says_so(whole, settings):
@@ -147,22 +153,16 @@ def test_another_configuration_is_refused_with_the_differences(whole, settings):
 
 def test_another_cohort_is_refused(settings, cohort, tmp_path):
     out = tmp_path / "run"
-
-    class Stopping(type(SILENT)):
-        def message(self, text):
-            if text.startswith("epoch 1/"):
-                os.kill(os.getpid(), signal.SIGINT)
-
     with pytest.raises(TrainingInterrupted):
-        neurocontrast.pretrain(settings(), out=out, progress=Stopping())
+        neurocontrast.pretrain(settings(), out=out, progress=Interrupting("epoch 1/", signal.SIGINT))
     table = pd.read_csv(cohort, sep="\t", dtype=str, keep_default_na=False)
     table.loc[0, "age"] = "33.3"
     changed = cohort.parent / "changed.tsv"
     table.to_csv(changed, sep="\t", index=False)
-    with pytest.raises(
-        CheckpointError, match=r"cohort: was participants\.tsv \(14 scans, .*is changed\.tsv \(14 scans"
-    ):
-        neurocontrast.pretrain(settings(f"data.participants={changed}"), out=out, resume=True)
+    other = settings(f"data.participants={changed}")
+    said = r"cohort: was participants\.tsv \(14 scans, .*is changed\.tsv \(14 scans"
+    with pytest.raises(CheckpointError, match=said):
+        neurocontrast.pretrain(other, out=out, resume=True)
 
 
 def test_resume_where_nothing_began_begins(whole, settings, tmp_path):

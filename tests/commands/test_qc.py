@@ -143,9 +143,10 @@ def test_ratings_of_the_page_become_a_column_by_which_scans_are_left_out(study, 
     ratings.write_text(f"{header}{names[1]}\t\tfail\n{names[0]}\t\tdoubt\n")
     out = found.page.parent
     assert run(["qc", str(table), "--out", str(out), "--ratings", str(ratings), "-q"]) == 0
-    assert (
-        f"--participants {out / 'participants.tsv'} --set 'data.where.qc_rating.not=[fail]'" in capsys.readouterr().out
-    )
+    shown = capsys.readouterr().out
+    assert f"--participants {out / 'participants.tsv'} --set 'data.where.qc_rating.not=[fail]'" in shown
+    assert f"{names[1]}: " in shown
+    assert shown.splitlines()[-1] == str(found.page)
     rated = read_cohort(out / "participants.tsv")
     assert rated.table["qc_rating"].fillna("n/a").tolist() == ["doubt", "fail", *["n/a"] * 10]
     assert rated.simulated
@@ -165,14 +166,6 @@ def test_ratings_of_the_page_become_a_column_by_which_scans_are_left_out(study, 
     assert "not=[fail]" not in capsys.readouterr().out  # which would leave out nobody, and is refused
     with pytest.raises(ConfigError, match="holds the table of scans"):
         stage(table, table.parent, ratings=ratings)
-
-
-def test_the_command_tells_who_is_flagged(study, capsys):
-    table, found, names = study
-    assert run(["qc", str(table), "--out", str(found.page.parent), "-q"]) == 0
-    shown = capsys.readouterr().out
-    assert f"{names[1]}: " in shown
-    assert shown.splitlines()[-1] == str(found.page)
 
 
 def test_planted_shifts_and_flips_of_real_brains_are_flagged_and_the_others_are_not(shared_folder, tmp_path):

@@ -10,13 +10,8 @@ from neurocontrast.exceptions import ConfigError
 
 
 @pytest.fixture(scope="module")
-def gridded(tmp_path_factory, cohort, cache):
-    data = {"participants": str(cohort), "cache_dir": str(cache), "spacing_mm": 10, "shape": [16, 20, 16]}
-    config = {
-        "data": {**data, "val_fraction": 0.3, "n_workers": 1},
-        "encoder": {"name": "lenet", "projection": [8, 4], "read_out": {"blocks": [2, 3], "grid": [2, 2, 2]}},
-        "training": {"epochs": 1, "batch_size": 4, "accelerator": "cpu"},
-    }
+def gridded(tmp_path_factory, settings):
+    config = settings("encoder.read_out={blocks: [2, 3], grid: [2, 2, 2]}", "training.epochs=1")
     return neurocontrast.pretrain(config, out=tmp_path_factory.mktemp("runs") / "gridded")
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from neurocontrast.commands.report import report
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.progress import SILENT
 from tests.findings.show.evaluation_folders import make_binary
 
 
@@ -22,27 +21,6 @@ def folder(evaluation, tmp_path) -> Path:
     return shutil.copytree(evaluation, tmp_path / "evaluation")
 
 
-class Recorder(type(SILENT)):
-    def __init__(self):
-        self.done = {}
-
-    def task(self, description, total, unit):
-        recorder = self
-
-        class Task:
-            def __enter__(self):
-                recorder.done[description] = [0, total]
-                return self
-
-            def __exit__(self, *error):
-                return None
-
-            def advance(self, n=1, **shown):
-                recorder.done[description][0] += n
-
-        return Task()
-
-
 def test_writes_beside_the_evaluation_and_replaces_an_older_report(folder):
     page = report(str(folder), figures=False)
     assert page == folder / "report.html"
@@ -53,25 +31,22 @@ def test_writes_beside_the_evaluation_and_replaces_an_older_report(folder):
 
 
 def test_out_and_figures(folder, tmp_path):
-    progress = Recorder()
-    page = report(folder, out=tmp_path / "deep" / "page.html", figures_dir=tmp_path / "figures", progress=progress)
+    page = report(folder, out=tmp_path / "deep" / "page.html", figures_dir=tmp_path / "figures")
     assert page == tmp_path / "deep" / "page.html"
     assert not (folder / "report.html").exists()
-    assert all(done == total for done, total in progress.done.values())
-    numbers = pd.read_csv(tmp_path / "figures" / "roc.tsv", sep="\t")
-    assert {"curve", "repeat", "x", "y"} == set(numbers)
-    assert (tmp_path / "figures" / "roc.svg").read_bytes().startswith(b"<?xml")
-    assert (tmp_path / "figures" / "roc.png").read_bytes().startswith(b"\x89PNG")
-    assert not any("sub-0" in path.read_text() for path in (tmp_path / "figures").glob("*.tsv"))
-
-
-def test_figures_stand_beside_the_page(folder, tmp_path):
-    report(folder)
-    listed = pd.read_csv(folder / "figures" / "figures.tsv", sep="\t")
+    figures = tmp_path / "figures"
+    listed = pd.read_csv(figures / "figures.tsv", sep="\t")
     for name in listed["name"]:
-        assert (folder / "figures" / f"{name}.svg").is_file()
-        assert (folder / "figures" / f"{name}.png").is_file()
+        assert (figures / f"{name}.svg").read_bytes().startswith(b"<?xml")
+        assert (figures / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert listed["alt"].notna().all()
+    assert {"curve", "repeat", "x", "y"} == set(pd.read_csv(figures / "roc.tsv", sep="\t"))
+    assert not any("sub-0" in path.read_text() for path in figures.glob("*.tsv"))
+
+
+def test_figures_have_a_folder_beside_the_page_named_after_it(folder, tmp_path):
+    report(folder)
+    assert (folder / "figures" / "roc.tsv").is_file()
     report(folder, out=tmp_path / "here" / "mine.html")
     assert (tmp_path / "here" / "mine_figures" / "roc.tsv").is_file()
     report(folder, out=tmp_path / "alone" / "report.html", figures=False)

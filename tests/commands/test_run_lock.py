@@ -5,6 +5,7 @@ import time
 
 import pytest
 from filelock import FileLock
+from small_run import Listening
 
 from neurocontrast import files
 from neurocontrast.exceptions import ConfigError
@@ -73,12 +74,8 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
     def refuse(handle, kind):
         raise OSError(95, "Operation not supported")
 
-    class Listening(type(SILENT)):
-        def warning(self, text):
-            said.append(text)
-
-    said = []
+    heard = Listening()
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with hold(tmp_path, Listening()):
+    with hold(tmp_path, heard):
         pass
-    assert "has no locks (Operation not supported)" in said[0]
+    assert "has no locks (Operation not supported)" in heard.warned[0]

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from small_run import changed_run
 
 import neurocontrast
 from neurocontrast.data import read_cohort
@@ -21,29 +22,8 @@ from neurocontrast.exceptions import ConfigError, DataError
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("embedder")
-
-
-@pytest.fixture(scope="module")
-def participants(folder):
-    return neurocontrast.simulate(folder / "simulated", n_subjects=12, n_sites=2, patients=0.5, spacing_mm=8.0, seed=6)
-
-
-@pytest.fixture(scope="module")
-def run(folder, participants):
-    data = {"participants": str(participants), "spacing_mm": 10, "shape": [16, 20, 16], "normalise": "zscore-brain"}
-    settings = {
-        "data": {**data, "cache_dir": str(folder / "cache"), "n_workers": 1, "val_fraction": 0.3},
-        "encoder": {"name": "lenet"},
-        "training": {"epochs": 1, "batch_size": 4, "accelerator": "cpu", "probe_every": 0},
-    }
-    return neurocontrast.pretrain(settings, out=folder / "run")
-
-
-@pytest.fixture(scope="module")
-def table(participants):
-    return read_cohort(participants).table
+def table(cohort):
+    return read_cohort(cohort).table
 
 
 @pytest.fixture(scope="module")
@@ -52,16 +32,14 @@ def paths(table):
 
 
 @pytest.fixture(scope="module")
-def embedder(folder, run):
-    return ScanEmbedder(run, cache_dir=folder / "cache")
+def embedder(brain_run, cache):
+    return ScanEmbedder(brain_run, cache_dir=cache)
 
 
 @pytest.fixture(scope="module")
-def features(folder, run, participants):
-    config = {"data": {"cache_dir": str(folder / "cache"), "n_workers": 1}}
-    return read_embeddings(
-        neurocontrast.embed(run, participants=participants, out=folder / "e.parquet", config=config)
-    ).features
+def features(brain_run, cohort, cache, tmp_path_factory):
+    config, out = {"data": {"cache_dir": str(cache), "n_workers": 1}}, tmp_path_factory.mktemp("e") / "e.parquet"
+    return read_embeddings(neurocontrast.embed(brain_run, participants=cohort, out=out, config=config)).features
 
 
 def test_features_of_paths_and_of_a_table_are_those_of_embed_to_the_last_bit(embedder, table, paths, features):
@@ -95,28 +73,36 @@ def test_an_encoder_stands_in_a_pipeline_that_is_cross_validated_over_paths(embe
 @pytest.mark.slow  # processes that import PyTorch
 def test_sites_are_left_out_in_several_processes(embedder, table):
     model = make_pipeline(embedder, StandardScaler(), LogisticRegression())
-    found = cross_validate(
-        model, table, table["diagnosis"], cv=LeaveSiteOut(), groups=table[["subject_id", "site"]], n_jobs=2
-    )
-    assert np.isfinite(found["test_score"]).all()
+    how = {"cv": LeaveSiteOut(), "groups": table[["subject_id", "site"]], "n_jobs": 2}
+    assert np.isfinite(cross_validate(model, table, table["diagnosis"], **how)["test_score"]).all()
 
 
-def test_what_is_pickled_finds_its_run_from_another_working_directory(folder, run, paths, features, monkeypatch):
-    monkeypatch.chdir(folder)
-    names = [Path(path).relative_to(Path(paths[0]).parent) for path in paths[:2]]
-    root = os.path.relpath(Path(paths[0]).parent)
-    fitted = ScanEmbedder(run.name, images_root=root, cache_dir=os.path.relpath(folder / "cache")).fit()
-    kept = pickle.dumps(fitted)
-    with joblib.parallel_config(backend="loky", n_jobs=2):
-        found = joblib.Parallel()(joblib.delayed(_elsewhere)(fitted, [name]) for name in names)
-    np.testing.assert_allclose(np.concatenate(found), features[:2], rtol=1e-5)
+@pytest.fixture
+def relative(brain_run, cache, paths, monkeypatch):
+    """A fitted embedder whose folders, and the names of two scans, are relative to the working directory."""
+    monkeypatch.chdir(brain_run.parent)
+    folder = Path(paths[0]).parent
+    fitted = ScanEmbedder(brain_run.name, images_root=os.path.relpath(folder), cache_dir=os.path.relpath(cache)).fit()
+    return fitted, [Path(path).relative_to(folder) for path in paths[:2]]
+
+
+def test_what_is_pickled_finds_its_run_from_another_working_directory(relative, features, monkeypatch):
+    kept = pickle.dumps(relative[0])
     monkeypatch.chdir("/")
-    np.testing.assert_array_equal(pickle.loads(kept).transform(names), features[:2])
+    np.testing.assert_array_equal(pickle.loads(kept).transform(relative[1]), features[:2])
 
 
 def _elsewhere(embedder, scans):
     os.chdir("/")
     return embedder.transform(scans)
+
+
+@pytest.mark.slow  # processes that import PyTorch
+def test_processes_that_work_elsewhere_find_the_run(relative, features):
+    fitted, names = relative
+    with joblib.parallel_config(backend="loky", n_jobs=2):
+        found = joblib.Parallel()(joblib.delayed(_elsewhere)(fitted, [name]) for name in names)
+    np.testing.assert_allclose(np.concatenate(found), features[:2], rtol=1e-5)
 
 
 def test_all_scans_that_cannot_be_used_are_named_at_once(embedder, paths, tmp_path):
@@ -140,9 +126,7 @@ def test_what_is_no_list_of_scans_is_refused(embedder, scans, message):
         embedder.fit(None).transform(scans)
 
 
-def test_a_run_of_natural_images_is_refused_by_fit(embedder, run, tmp_path):
-    text = (run / "encoder.json").read_text().replace('"preprocessing": {', '"preprocessing": {"kind": "images", ', 1)
-    (tmp_path / "encoder.json").write_text(text)
-    (tmp_path / "encoder.safetensors").write_bytes((run / "encoder.safetensors").read_bytes())
+def test_a_run_of_natural_images_is_refused_by_fit(brain_run, tmp_path):
+    run = changed_run(brain_run, tmp_path / "run", preprocessing={"kind": "images"})
     with pytest.raises(ConfigError, match="ScanEmbedder embeds brains, and this run was trained on natural images"):
-        ScanEmbedder(tmp_path).fit(["a.nii"])
+        ScanEmbedder(run).fit(["a.nii"])

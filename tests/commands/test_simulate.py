@@ -15,11 +15,8 @@ SMALL = SimulationSettings(n_subjects=6, n_sites=2, spacing_mm=8.0, seed=3)
 
 
 def contents(folder) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != "simulation.json"
-    }
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.name != "simulation.json"]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +45,6 @@ def test_images_say_where_they_are_and_that_they_are_simulated(cohort):
     assert nib.aff2axcodes(image.affine) == ("R", "A", "S")
     assert bytes(image.header["descrip"]).rstrip(b"\0") == b"neurocontrast simulated"
     assert image.get_fdata().max() > 100
-
-
-def test_the_record_stands_beside(cohort):
     record = json.loads((cohort / "simulation.json").read_text())
     assert record["simulated"] is True
     assert SimulationSettings.model_validate(record["settings"]) == SMALL
@@ -75,22 +69,19 @@ def test_workers_change_nothing(cohort, tmp_path):
     assert contents(tmp_path / "parallel") == contents(cohort)
 
 
-def test_a_folder_with_something_in_it_is_refused(tmp_path):
-    (tmp_path / "mine.txt").write_text("precious")
-    with pytest.raises(ConfigError, match=r"not empty.*overwrite=True"):
-        simulate(tmp_path, SMALL)
-    with pytest.raises(ConfigError, match=r"not a simulated cohort"):
-        simulate(tmp_path, SMALL, overwrite=True)
-    assert (tmp_path / "mine.txt").read_text() == "precious"
-
-
-def test_an_empty_folder_is_taken_and_an_earlier_cohort_replaced(tmp_path):
+def test_a_cohort_alone_is_replaced_and_only_on_request(tmp_path):
     out = tmp_path / "cohort"
     out.mkdir()
     simulate(out, SMALL, n_subjects=3)
+    with pytest.raises(ConfigError, match=r"not empty.*overwrite=True"):
+        simulate(out, SMALL)
     simulate(out, SMALL, n_subjects=2, overwrite=True)
     assert len(list((out / "images").iterdir())) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["cohort"]
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(ConfigError, match=r"not a simulated cohort"):
+        simulate(tmp_path, SMALL, overwrite=True)
+    assert (tmp_path / "mine.txt").read_text() == "precious"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from small_run import Listening, weights
+from small_run import Listening, changed_run, weights
 
 import neurocontrast
 from neurocontrast.cli.app import run as command_line
@@ -34,9 +34,8 @@ def test_a_run_without_two_scans_is_that_of_a_table_without_them(settings, cohor
         neurocontrast.pretrain(settings(f"data.participants={tmp_path / 'halved.tsv'}"), out=tmp_path / "refused")
     without = pd.read_csv(participants, sep="\t", dtype=str)
     without[~without["participant_id"].isin(names)].to_csv(tmp_path / "without.tsv", sep="\t", index=False)
-    shorter = neurocontrast.pretrain(
-        settings(f"data.participants={tmp_path / 'without.tsv'}"), out=tmp_path / "shorter"
-    )
+    of_others = settings(f"data.participants={tmp_path / 'without.tsv'}")
+    shorter = neurocontrast.pretrain(of_others, out=tmp_path / "shorter")
     overrides = (f"data.participants={participants}", "data.skip_unreadable=true")
     heard = Listening()
     run = neurocontrast.pretrain(settings(*overrides), out=tmp_path / "run", progress=heard)
@@ -47,9 +46,8 @@ def test_a_run_without_two_scans_is_that_of_a_table_without_them(settings, cohor
     assert "absent.nii.gz" in skipped["reason"][1]
     provenance = json.loads((run / "provenance.json").read_text())
     assert (provenance["n_skipped"], provenance["cohort"]["n_scans"]) == (2, len(without) - 2)
-    assert any(
-        f"2 of {len(without)} scans cannot be used and are left out:\n  {names[0]}" in line for line in heard.said
-    )
+    told = f"2 of {len(without)} scans cannot be used and are left out:\n  {names[0]}"
+    assert any(told in line for line in heard.said)
     # A longer run is the same run only while it leaves out the same scans.
     longer = settings(*overrides, "training.epochs=3")
     (tmp_path / "absent.nii.gz").write_bytes(Path(without["path"][0]).read_bytes())
@@ -79,19 +77,12 @@ def test_embed_leaves_them_out_and_says_so(whole, damaged, cache, tmp_path, caps
 
 
 def test_what_cannot_be_skipped_is_refused(whole, damaged, tmp_path):
-    table = pd.read_csv(damaged[0], sep="\t", dtype=str)
-    table.assign(path=str(tmp_path) + "/" + table["participant_id"]).to_csv(
-        tmp_path / "none.tsv", sep="\t", index=False
-    )
+    absent = pd.read_csv(damaged[0], sep="\t", dtype=str)
+    absent.assign(path=absent["participant_id"]).to_csv(tmp_path / "none.tsv", sep="\t", index=False)
     config = {"data": {"skip_unreadable": True, "cache_dir": str(tmp_path / "cache")}}
     options = {"out": tmp_path / "e.parquet", "config": config}
     with pytest.raises(DataError, match="none of 14 scans can be used"):
         neurocontrast.embed(whole, participants=tmp_path / "none.tsv", **options)
-    contract = json.loads((whole / "encoder.json").read_text())
-    contract["preprocessing"]["kind"] = "measures"
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "encoder.safetensors").symlink_to(whole / "encoder.safetensors")
-    (other / "encoder.json").write_text(json.dumps(contract))
+    other = changed_run(whole, tmp_path / "other", preprocessing={"kind": "measures"})
     with pytest.raises(ConfigError, match=r"data\.skip_unreadable: is for scans, and the run was trained on measures"):
         neurocontrast.embed(other, participants=damaged[0], **options)

@@ -1,11 +1,9 @@
 """The known answer that a run states of itself, and scans of a user compared with those it learned from."""
 
-import json
-import shutil
-
 import nibabel as nib
 import numpy as np
 import pytest
+from small_run import changed_run
 
 import neurocontrast
 from neurocontrast.data import read_cohort
@@ -31,10 +29,7 @@ def test_a_run_verifies_and_fits_its_own_scans_but_no_others(whole, cohort, tmp_
 
 
 def test_the_answer_is_of_the_weights_and_of_the_preprocessing(whole, tmp_path):
-    copy = shutil.copytree(whole, tmp_path / "copy")
-    contract = json.loads((copy / "encoder.json").read_text())
-    contract["preprocessing"]["normalise"] = "none"
-    (copy / "encoder.json").write_text(json.dumps(contract))
+    copy = changed_run(whole, tmp_path / "copy", preprocessing={"normalise": "none"})
     assert not neurocontrast.verify_weights(copy).passed
     (copy / "answer.json").unlink()
     with pytest.raises(CheckpointError, match=r"there is no answer\.json"):

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import importlib
 import json
-from typing import ClassVar
 
 import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
+from small_run import FAST
 
 import neurocontrast
 from neurocontrast.cli import run
@@ -16,13 +16,6 @@ from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.evaluation.models.voxels import ComponentsDesign
 from neurocontrast.exceptions import DataError
 from neurocontrast.transforms import Preprocessing
-
-FAST = {
-    **dict.fromkeys(("confounds", "new_site", "outlyingness"), False),
-    "n_bootstraps": 0,
-    "C": (1e-2, 1.0),
-    "n_inner_folds": 3,
-}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +36,7 @@ def embeddings(path, table, **info):
 
 
 def evaluate(source, out, **options):
-    folder = neurocontrast.evaluate(source, out=out, **{"target": "diagnosis", **FAST, **options})
+    folder = neurocontrast.evaluate(source, out=out, **{"target": "diagnosis", "n_inner_folds": 3, **FAST, **options})
     return json.loads((folder / "evaluation.json").read_text())
 
 
@@ -125,57 +118,40 @@ def test_arrays_are_read_as_their_run_read_them(table, tmp_path):
 
 def test_yaml_s_off_is_off(table, tmp_path):
     source = embeddings(tmp_path / "e.parquet", table)
-    fast = [
-        part
-        for key in ("n_bootstraps=0", "confounds=false", "new_site=false", "C=[1.0]")
-        for part in ("--set", f"evaluation.{key}")
-    ]
-    command = [
-        "evaluate",
-        str(source),
-        "--out",
-        str(tmp_path / "o"),
-        "--quiet",
-        "--set",
-        "evaluation.voxels=off",
-        *fast,
-    ]
-    assert run(command) == 0
+    keys = ("voxels=off", "n_bootstraps=0", "confounds=false", "new_site=false", "outlyingness=false", "C=[1.0]")
+    settings = [part for key in keys for part in ("--set", f"evaluation.{key}")]
+    assert run(["evaluate", str(source), "--out", str(tmp_path / "o"), "--quiet", *settings]) == 0
     assert "voxels" not in json.loads((tmp_path / "o" / "evaluation.json").read_text())
 
 
-class TestEncoderInput:
-    DATA: ClassVar = {
-        "spacing_mm": 8.0,
-        "shape": [24, 28, 24],
-        "normalise": "zscore-brain",
-        "erode_mm": 8.0,
+def test_the_components_of_the_encoder_s_input_are_those_of_the_linear_encoder(
+    participants, table, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    prepared = {"spacing_mm": 8.0, "shape": [24, 28, 24], "normalise": "zscore-brain", "erode_mm": 8.0}
+    data = {
+        "cache_dir": str(tmp_path / "cache"),
         "n_workers": 1,
+        "val_fraction": 0.0,
+        "participants": str(participants),
     }
+    config = {"data": prepared | data, "encoder": {"name": "pca", "n_components": 5}}
+    linear = neurocontrast.pretrain(config, out=tmp_path / "run")
+    made = neurocontrast.embed(linear, participants=participants, out=tmp_path / "e.parquet", config={"data": data})
+    seen = []
+    stage = importlib.import_module("neurocontrast.runs.voxels")
+    products = stage.voxels.voxel_products
+    monkeypatch.setattr(stage.voxels, "voxel_products", lambda values: seen.append(values) or products(values))
+    summary = evaluate(made, tmp_path / "out", voxels="input", allow_overlap=True)
+    assert summary["voxels_about"] | {"n_voxels": 24 * 28 * 24, "spacing_mm": 8.0} == summary["voxels_about"]
+    components, features = ComponentsDesign(products(seen[0]), n_components=5), read_embeddings(made).features
+    rows = np.arange(len(table))
+    # The encoder's components after the first are those of a randomised solver.
+    first = [np.abs(each[:, :1]) for each in (components(rows, rows)[0], features)]
+    np.testing.assert_allclose(*first, rtol=1e-2, atol=1e-2)
 
-    @pytest.fixture(scope="class")
-    def run(self, participants, tmp_path_factory):
-        folder = tmp_path_factory.mktemp("linear")
-        cache = {"cache_dir": str(folder / "cache"), "val_fraction": 0.0, "participants": str(participants)}
-        config = {"data": {**self.DATA, **cache}, "encoder": {"name": "pca", "n_components": 5}}
-        run = neurocontrast.pretrain(config, out=folder / "run")
-        return neurocontrast.embed(run, participants=participants, out=folder / "e.parquet", config={"data": cache})
 
-    def test_the_components_are_those_of_the_linear_encoder(self, run, table, tmp_path, monkeypatch):
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        seen = []
-        stage = importlib.import_module("neurocontrast.runs.voxels")
-        products = stage.voxels.voxel_products
-        monkeypatch.setattr(stage.voxels, "voxel_products", lambda values: seen.append(values) or products(values))
-        summary = evaluate(run, tmp_path / "out", voxels="input", allow_overlap=True)
-        assert summary["voxels_about"] | {"n_voxels": 24 * 28 * 24, "spacing_mm": 8.0} == summary["voxels_about"]
-        components, features = ComponentsDesign(products(seen[0]), n_components=5), read_embeddings(run).features
-        rows, leading = np.arange(len(table)), slice(1)  # the encoder's later ones are a randomised solver's
-        np.testing.assert_allclose(
-            np.abs(components(rows, rows)[0][:, leading]), np.abs(features[:, leading]), rtol=1e-2, atol=1e-2
-        )
-
-    def test_embeddings_that_do_not_say_their_preprocessing_are_refused(self, table, tmp_path):
-        with pytest.raises(DataError, match="voxels=input: the embeddings do not say how their run"):
-            evaluate(embeddings(tmp_path / "e.parquet", table), tmp_path / "out", voxels="input")
-        assert not (tmp_path / "out").exists()
+def test_the_encoder_s_input_cannot_be_read_where_its_preprocessing_is_not_known(table, tmp_path):
+    with pytest.raises(DataError, match="voxels=input: the embeddings do not say how their run"):
+        evaluate(embeddings(tmp_path / "e.parquet", table), tmp_path / "out", voxels="input")
+    assert not (tmp_path / "out").exists()

@@ -70,16 +70,8 @@ def test_what_is_known_of_the_authors_weights_is_written_beside_them(tmp_path, m
 
 
 def test_pretraining_continues_from_imported_weights(imported, cohort, cache, tmp_path):
-    config = {
-        "data": {
-            **SMALL["data"],
-            "participants": str(cohort),
-            "cache_dir": str(cache),
-            "channels": None,
-            "val_fraction": 0,
-        },
-        "training": {"epochs": 0, "init": str(imported), "accelerator": "cpu"},
-    }
+    data = {"participants": str(cohort), "cache_dir": str(cache), "channels": None, "val_fraction": 0}
+    config = {"data": SMALL["data"] | data, "training": {"epochs": 0, "init": str(imported), "accelerator": "cpu"}}
     out = neurocontrast.pretrain(config, out=tmp_path / "run")
     assert all(map(torch.equal, load_encoder(imported)[0].parameters(), load_encoder(out)[0].parameters()))
     assert json.loads((out / "encoder.json").read_text())["init"]["imported"]["architecture"] == "monai-densenet121"
@@ -145,10 +137,7 @@ def test_the_commands_end_with_2_and_one_message(imported, checkpoint, tmp_path,
         ([*importing, short], "not a readable file of weights"),
         ([*importing, tmp_path / "none.pt"], "there is no such file"),
         ([*importing, checkpoint], "tensors do not fit"),
-        (
-            ["weights", "export", imported, "--out", tmp_path / "w.onnx"],
-            "must be a file that ends in .pt or .safetensors",
-        ),
+        (["weights", "export", imported, "--out", tmp_path / "w.onnx"], "must be a file that ends in .pt or"),
         (["weights", "export", damaged, "--out", tmp_path / "w.pt"], "not readable as JSON"),
     ):
         assert command([str(argument) for argument in arguments]) == 2

@@ -187,6 +187,7 @@ def test_who_has_no_measures_is_refused_or_left_out(settings, measures, tmp_path
     with pytest.raises(DataError, match="no table of measures has a row") as refused:
         nc.pretrain(settings(fewer), out=tmp_path / "run")
     assert all(name in str(refused.value) for name in lacking)
+    assert "data.skip_unreadable=true" in str(refused.value)
     listening = Listening()
     nc.pretrain(settings(fewer, "data.skip_unreadable=true"), out=tmp_path / "run", progress=listening)
     warning = next(line for line in listening.said if "left out" in line)

@@ -26,6 +26,7 @@ from neurocontrast.data.measures import (
     read_measures,
     read_tables,
 )
+from neurocontrast.data.problems import Problems
 from neurocontrast.data.settings import MeasureDataSettings, MeasureTableSettings
 from neurocontrast.data.sources.source import Source
 from neurocontrast.data.sources.volumes import BrainVolumes
@@ -183,20 +184,23 @@ class PairedBrains(BrainVolumes):
     def read_cohort(self, participants: AnyTable, *, images_root: Any = None, check_images: bool = True) -> Cohort:
         """Read scans with their measures; who has no measures is refused, or left out with a warning if `skips`."""
         scans = super().read_cohort(participants, images_root=images_root, check_images=check_images)
-        is_strict = check_images and not self.skips
         with _of_section_2():
-            tables = self.second.data.measures
-            cohort = add_measures(scans, tables, **self.second._taken, all_measured=is_strict)
+            cohort = add_measures(scans, self.second.data.measures, **self.second._taken, all_measured=False)
         assert cohort.measures is not None
         lacking = cohort.measures.values.isna().all(axis=1).to_numpy()
-        if not self.skips or not lacking.any():
-            return cohort
         names = cohort.subset(lacking).names()
-        warning = (
-            f"{cohort.source.name}: {len(names)} of {len(cohort)} scans have no row in the tables of measures and are "
-            f"left out (data.skip_unreadable): {one_of(names)}"
-        )
-        return replace(cohort.subset(~lacking), warnings=(*cohort.warnings, warning))
+        if self.skips and names:
+            warning = (
+                f"{cohort.source.name}: {len(names)} of {len(cohort)} scans have no row in the tables of measures and "
+                f"are left out (data.skip_unreadable): {one_of(names)}"
+            )
+            return replace(cohort.subset(~lacking), warnings=(*cohort.warnings, warning))
+        problems = Problems(cohort.source.name)
+        for name in names if check_images else ():
+            problems.add("no table of measures has a row of this scan", name=name)
+        problems.hint("To leave such scans out, set data.skip_unreadable=true (--skip).")
+        problems.raise_if_any()
+        return cohort
 
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
         """Return the source with the preprocessing of the scans, and the contract of the measures."""

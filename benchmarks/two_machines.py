@@ -20,9 +20,9 @@ from pathlib import Path
 import pandas as pd
 
 HERE = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(HERE / "tests" / "pipelines"))
-from test_two_machines import ENVIRONMENT, ON_TWO, OWN, RECIPE, write_folder  # noqa: E402
-from two_machines import two_machines  # noqa: E402
+sys.path.insert(0, str(HERE))
+from tests.pipelines.test_two_machines import ENVIRONMENT, ON_TWO, OWN, RECIPE, write_folder  # noqa: E402
+from tests.pipelines.two_machines import two_machines  # noqa: E402
 
 KILLED_AT = 4
 

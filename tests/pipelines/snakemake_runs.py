@@ -1,9 +1,13 @@
-"""Runs of a workflow of the repository in another folder."""
+"""Runs of a workflow of the repository in another folder, and the configurations of its experiments."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import yaml
+
+from neurocontrast.config import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,3 +31,16 @@ def planned(said):
     """Return how many jobs of each rule a dry run plans."""
     lines = [line.split() for line in said.splitlines()]
     return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdecimal()}
+
+
+def settings_of(experiment, variant):
+    """Return the whole configuration of a variant of an experiment."""
+    chosen = experiment.settings_of(variant).items()
+    overrides = [f"{key}={yaml.safe_dump(value, default_flow_style=True)}" for key, value in chosen]
+    return load_config(experiment.recipe_of(variant), overrides)
+
+
+def assert_finished(done, results):
+    """Assert that a workflow ended well; a failure shows the ends of its rules' logs."""
+    logs = [f"{log}:\n{log.read_text()[-2000:]}" for log in results.rglob("*.log")]
+    assert done.returncode == 0, "\n".join([done.stderr[-3000:], *logs])

@@ -13,8 +13,8 @@ import pytest
 import neurocontrast
 from neurocontrast.encoders import EncoderSettings, build_encoder, save_encoder
 from neurocontrast.transforms import Preprocessing
+from tests.pipelines.snakemake_runs import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "n_folds": 3}
 
 

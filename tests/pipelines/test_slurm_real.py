@@ -16,38 +16,24 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-sys.path.insert(0, str(Path(__file__).parent))
-from one_node_slurm import missing_programs, one_node_slurm
-
 import neurocontrast
+from tests.pipelines.one_node_slurm import missing_programs, one_node_slurm
 
 pytestmark = pytest.mark.slow
 
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
 SECONDS = 900  # for one command; far less where nothing runs beside
 RECIPE = {
-    "data": {
-        "participants": "cohort/participants.tsv",
-        "cache_dir": "cache",
-        "spacing_mm": 6,
-        "shape": [32, 36, 32],
-        "val_fraction": 0.25,
-        "n_workers": 1,
-    },
+    "data": {"participants": "cohort/participants.tsv", "cache_dir": "cache", "spacing_mm": 6, "shape": [32, 36, 32],
+             "val_fraction": 0.25, "n_workers": 1},
     "augment": {"cutout": None},
     "encoder": {"name": "densenet_small", "norm": "group", "projection": [32, 16], "projection_norm": "none"},
     "objective": {"loss": "yaware", "temperature": 0.5, "kernel": [{"column": "age", "type": "gaussian", "sigma": 5}]},
     # Adam turns a gradient that is zero but for rounding into a whole step, of any sign, and at ten times this rate
     # rounding grows to 1e-5 of a loss within twelve epochs.
-    "training": {
-        "epochs": 12,
-        "batch_size": 6,
-        "optimizer": "sgd",
-        "learning_rate": 1.0e-4,
-        "accelerator": "cpu",
-        "probe_every": 0,
-    },
-}
+    "training": {"epochs": 12, "batch_size": 6, "optimizer": "sgd", "learning_rate": 1.0e-4, "accelerator": "cpu",
+                 "probe_every": 0},
+}  # fmt: skip
 TWO_TASKS = ["--ntasks-per-node=2", "--cpus-per-task=1", "--mem=8000"]
 
 

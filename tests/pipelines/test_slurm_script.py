@@ -86,19 +86,13 @@ def test_without_a_run_the_script_says_how_it_is_called(cluster):
 def test_signalled_job_saves_is_queued_again_and_ends_as_one_run(cluster):
     folder, environment, _ = cluster
     table = neurocontrast.simulate(folder / "cohort", n_subjects=12, n_sites=2, spacing_mm=8.0)
-    tiny = {
-        "data.participants": table,
-        "data.cache_dir": folder / "cache",
-        "data.spacing_mm": 10,
-        "data.shape": "[16,20,16]",
-        "data.n_workers": 1,
-        "data.val_fraction": 0,
-        "encoder": "{name: lenet, projection: [8, 4]}",
-        "training.batch_size": 4,
-        "training.epochs": 400,
-        "training.accelerator": "cpu",
-    }
-    settings = [part for key, value in tiny.items() for part in ("--set", f"{key}={value}")]
+    tiny = [
+        f"data={{participants: {table}, cache_dir: cache, spacing_mm: 10, shape: [16,20,16], n_workers: 1}}",
+        "data.val_fraction=0",
+        "encoder={name: lenet, projection: [8, 4]}",
+        "training={batch_size: 4, epochs: 400, accelerator: cpu}",
+    ]
+    settings = [part for each in tiny for part in ("--set", each)]
     command = ["bash", SCRIPT, "RUN", *settings]
     with subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True) as job:
         while not (folder / "RUN/checkpoints/epoch-0002.pt").exists():

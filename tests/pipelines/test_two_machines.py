@@ -5,41 +5,26 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import yaml
 
-sys.path.insert(0, str(Path(__file__).parent))
-from two_machines import two_machines
-
 import neurocontrast
 from neurocontrast.embedding import read_embeddings
+from tests.pipelines.two_machines import two_machines
 
 pytestmark = pytest.mark.slow
 
 SECONDS = 300  # for one run; far less where nothing runs beside
 EPOCHS = 30
 RECIPE = {
-    "data": {
-        "participants": "cohort/participants.tsv",
-        "cache_dir": "cache",
-        "spacing_mm": 10,
-        "shape": [16, 20, 16],
-        "val_fraction": 0,
-        "n_workers": 1,
-    },
+    "data": {"participants": "cohort/participants.tsv", "cache_dir": "cache", "spacing_mm": 10, "shape": [16, 20, 16],
+             "val_fraction": 0, "n_workers": 1},
     "encoder": {"name": "lenet", "norm": "group", "projection": [8, 4], "projection_norm": "none"},
     "objective": {"loss": "yaware", "temperature": 0.5, "kernel": [{"column": "age", "type": "gaussian", "sigma": 5}]},
-    "training": {
-        "epochs": EPOCHS,
-        "batch_size": 4,
-        "optimizer": "sgd",
-        "learning_rate": 1.0e-4,
-        "accelerator": "cpu",
-        "probe_every": 0,
-    },
-}
+    "training": {"epochs": EPOCHS, "batch_size": 4, "optimizer": "sgd", "learning_rate": 1.0e-4, "accelerator": "cpu",
+                 "probe_every": 0},
+}  # fmt: skip
 ON_TWO = ["--set", "training.devices=1", "--set", "training.num_nodes=2"]
 OWN = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 # As docs/training.md says: otherwise restarted processes find the addresses of those before them.

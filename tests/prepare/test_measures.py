@@ -20,19 +20,11 @@ def template():
 
 @pytest.fixture
 def measure(tmp_path, template):
-    def write(voxels, affine=None, **others):
-        nib.save(
-            nib.Nifti1Image(voxels.astype(np.float32), template[1] if affine is None else affine), tmp_path / "a.nii"
-        )
+    def write(voxels, affine=template[1], **others):
+        nib.save(nib.Nifti1Image(voxels.astype(np.float32), affine), tmp_path / "a.nii")
         return measure_scan(str(tmp_path / "a.nii"), **others)
 
     return write
-
-
-def moved(affine, mm):
-    result = affine.copy()
-    result[:3, 3] += mm
-    return result
 
 
 def test_the_template_is_like_itself(measure, template):
@@ -47,7 +39,7 @@ def test_the_template_is_like_itself(measure, template):
 
 @pytest.mark.parametrize("mm", [(10, 0, 0), (0, -10, 0), (3, 0, 8)])
 def test_a_shift_is_found_in_mm_with_its_sign(measure, template, mm):
-    found = measure(template[0], moved(template[1], mm)).measures
+    found = measure(template[0], nib.affines.from_matvec(np.eye(3), mm) @ template[1]).measures
     assert [found[f"shift_{axis}_mm"] for axis in "xyz"] == pytest.approx(mm, abs=0.8)
 
 
@@ -120,10 +112,8 @@ def test_scans_are_compared_with_the_mean_of_the_others(measure, template):
     generator = np.random.default_rng(0)
     inside = template[0] > 0
     lopsided = gaussian_filter(generator.normal(size=inside.shape), 6) * inside
-    people = [
-        template[0] + inside * (4 * lopsided + gaussian_filter(generator.normal(size=inside.shape), 4))
-        for _ in range(5)
-    ]
+    own = [gaussian_filter(generator.normal(size=inside.shape), 4) for _ in range(5)]
+    people = [template[0] + inside * (4 * lopsided + each) for each in own]
     people[1] = people[1][::-1]
     vectors = np.stack([measure(np.maximum(each, 0)).vector for each in people]).astype(float)
     scans, asymmetries = compare_with_others(vectors)

@@ -40,7 +40,7 @@ def pretrain(
     participants: _RunTable = None,
     init: Annotated[
         Path | None,
-        option("Weights to start from: a run, a folder of `weights import`, or an encoder file.", metavar="WEIGHTS"),
+        option("Weights to start from: a run, or a folder of `weights import`.", metavar="WEIGHTS"),
     ] = None,
     resume: Annotated[bool, option("Continue a run that was stopped.", "--resume")] = False,
     skip: _Skip = None,

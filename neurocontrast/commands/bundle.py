@@ -16,7 +16,6 @@ from neurocontrast.data.sources import brains_of_run
 from neurocontrast.encoders import load_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.record import FILE, Evaluation, read_evaluation
-from neurocontrast.evaluation.rows import check_same_encoder
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder
 from neurocontrast.provenance import version
@@ -98,14 +97,8 @@ def _probe_of(evaluation: Path, contract: Mapping[str, Any]) -> FittedProbe:
         raise ConfigError(
             f"{evaluation}: its probe was fitted on joined features of {len(probe.blocks)} encoders; a bundle has one."
         )
-    check_same_encoder(
-        probe.encoder,
-        contract["weights"]["sha256"],
-        n_expected=probe.n_features,
-        n_found=int(contract["n_features"]),
-        parameter=str(evaluation),
-        what="its probe",
-    )
+    sha256, n_features = contract["weights"]["sha256"], int(contract["n_features"])
+    probe.check_encoder(sha256, n_features, place=str(evaluation), what="its probe")
     return probe
 
 

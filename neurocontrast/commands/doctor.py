@@ -13,7 +13,7 @@ from neurocontrast.config import Config, as_config
 from neurocontrast.data.sources import source_of
 from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.parallel.devices import describe_gpus, describe_processor, usable_accelerator
+from neurocontrast.parallel.devices import describe_processor, usable_accelerator
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.parts import build_parts
 
@@ -41,7 +41,7 @@ class Diagnosis:
             f"packages       {', '.join(f'{name} {version}' for name, version in packages if version)}",
             f"processor      {processor['name']}, {processor['n_usable']} of {processor['n_cores']} cores usable",
             f"threads        PyTorch computes with {machine['threads']}",
-            f"GPU            {', '.join(gpu['name'] for gpu in machine['gpus']) or 'none that PyTorch sees'}",
+            f"GPU            {', '.join(machine['gpus']) or 'none that PyTorch sees'}",
         ]
         if run is not None:
             shape = run["shape"]
@@ -67,7 +67,7 @@ def doctor(config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = 
     data, training, source = settings.data, settings.training, source_of(settings.data)
     software = {name: describe_environment()[name] for name in ("neurocontrast", "python", "packages", "platform")}
     machine = {**software, "processor": describe_processor(), "threads": torch.get_num_threads()}
-    machine["gpus"] = describe_gpus()
+    machine["gpus"] = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     try:
         device = usable_accelerator(
             training.accelerator, training.devices, section="training", training=training.precision

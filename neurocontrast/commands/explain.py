@@ -84,7 +84,7 @@ def explain(
 ) -> Path:
     """Map where in the brain the differences in the probe's score come from, and return the folder of the map.
 
-    Of a run of regional measures, these are ranked by their share of the differences, with 95 % intervals.
+    For a run of regional measures, rank the measures by their share of the differences, with 95 % intervals.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def explain(
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     atlas : path, optional
-        Of measures of cortical regions: folder with the parcellation of fsaverage5, ``lh.aparc.annot`` and
+        For measures of cortical regions: folder with the parcellation of fsaverage5, ``lh.aparc.annot`` and
         ``rh.aparc.annot`` (or those of the measures' atlas), on which ``surface.png`` is drawn; by default those of
         FreeSurfer in ``$FREESURFER_HOME``. Without them there is no picture.
     config : Config, mapping or path of a YAML file, optional

@@ -23,7 +23,7 @@ from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
 from neurocontrast.evaluation.distribution import count_outside, outside_message
 from neurocontrast.evaluation.few_shot import MIN_SHOTS, fit_shifts, shift_scores
-from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
+from neurocontrast.evaluation.rows import check_rows, encoder_digest, tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
 from neurocontrast.progress import SILENT, Progress
@@ -145,14 +145,7 @@ def _read_features(
     if not len(read.table):
         raise DataError(f"{path.name}: the table has no rows, and there is nothing to predict without a scan.")
     check_same_blocks(fitted.blocks, blocks_of(read.info, read.features.shape[1]), parameter=path.name)
-    doubt = check_same_encoder(
-        fitted.encoder,
-        encoder_digest(read.info),
-        n_expected=fitted.n_features,
-        n_found=read.features.shape[1],
-        parameter=path.name,
-        what="the probe",
-    )
+    doubt = fitted.check_encoder(encoder_digest(read.info), read.features.shape[1], place=path.name)
     tidy = tidy_table(read.table)
     check_rows(tidy, read.features)
     of_file = {"file": path.name, "digest": digest_of_file(path)}

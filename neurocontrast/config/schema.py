@@ -145,29 +145,18 @@ class ReportOptions(Settings):
 
 
 class Config(Settings):
-    """Everything a user can say; each command reads the sections it needs.
-
-    Parameters
-    ----------
-    seed : int
-        Of the weights, the validation split, the order of scans and the views. `simulation`
-        and `evaluation` have their own.
-    data, augment, encoder, objective, training
-        What `pretrain` reads; `data` and `augment` of one kind.
-    encoder_2, data_2, augment_2
-        A second encoder of `pretrain`, of regional measures of the scans: its network, tables, and views. Participants
-        and everything else are those of `data`.
-    simulation, images, embedding, evaluation, finetune, explanation, report
-        What `simulate`, `images`, `embed`, `evaluate`, `finetune`, `explain` and `report` read.
-    """
+    """Everything a user can say; each command reads the sections it needs."""
 
     seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of weights, validation split, order of scans and views; `simulation` and `evaluation` have their own."""
     data: Annotated[Any, PlainValidator(partial(_of_kind, kinds=_DATA))] = DataSettings()
     augment: Annotated[Any, PlainValidator(partial(_of_kind, kinds=_AUGMENT))] = AugmentSettings()
     encoder: EncoderSettings = EncoderSettings()
     data_2: MeasureTableSettings | None = None
     augment_2: MeasureAugmentSettings | None = None
     encoder_2: EncoderSettings | None = None
+    """A second encoder of `pretrain`, of regional measures of the scans; `data_2` and `augment_2` are its tables and
+    views. Participants and everything else are those of `data`."""
     objective: Annotated[Any, PlainValidator(_objective)] = Field(default=DEFAULT_OBJECTIVE)
     training: TrainingSettings = TrainingSettings()
     simulation: SimulationSettings = SimulationSettings()

@@ -19,7 +19,7 @@ from neurocontrast.evaluation.fitting import Prediction, fit_probe, value_range
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import FILE, read_evaluation
-from neurocontrast.evaluation.rows import Floats
+from neurocontrast.evaluation.rows import Floats, check_same_encoder
 from neurocontrast.evaluation.target import Kind
 from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.files import atomic_path, digest_of_file, write_json
@@ -95,6 +95,12 @@ class FittedProbe(BaseModel):
             return softmax(margins, axis=1)
         scores = margins[:, 0] if self.kind == "continuous" else expit(margins[:, 0])
         return scores if self.limits is None else np.clip(scores, *self.limits)
+
+    def check_encoder(self, digest: str | None, n_features: int, *, place: str, what: str = "the probe") -> str | None:
+        """Refuse features of another encoder than the probe's; return a warning where nobody says which it was."""
+        return check_same_encoder(
+            self.encoder, digest, n_expected=self.n_features, n_found=n_features, parameter=place, what=what
+        )
 
     def decide(self, scores: Floats) -> npt.NDArray[np.int64]:
         """Return the class codes of scores that `predict` gave."""

@@ -16,7 +16,6 @@ from neurocontrast.exceptions import ConfigError
 __all__ = [
     "COMMAND",
     "Launched",
-    "describe_gpus",
     "describe_processor",
     "keeping_freed_memory",
     "launched",
@@ -68,17 +67,6 @@ def usable_accelerator(
             f"Use as many, or set {section}.accelerator to 'cpu'."
         )
     return "cuda"
-
-
-def describe_gpus() -> list[dict[str, Any]]:
-    """Return name and memory of each GPU that PyTorch sees."""
-    import torch
-
-    found = []
-    for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        free, total = torch.cuda.mem_get_info(number)
-        found.append({"name": torch.cuda.get_device_name(number), "total_bytes": total, "available_bytes": free})
-    return found
 
 
 class Launched(NamedTuple):

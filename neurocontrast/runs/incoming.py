@@ -23,7 +23,7 @@ from neurocontrast.embedding.extract import FinishedBatches
 from neurocontrast.embedding.scan_embedder import load_network
 from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.evaluation import FittedProbe
-from neurocontrast.evaluation.rows import check_same_encoder, encoder_digest, tidy_table
+from neurocontrast.evaluation.rows import encoder_digest, tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.files import digest_of, files_of
 from neurocontrast.progress import Progress
@@ -116,14 +116,7 @@ def open_scans(
         )
     network, contract = load_network(run, settings.embedding)
     info = {"run": contract, **settings.embedding.reading()}
-    check_same_encoder(
-        fitted.encoder,
-        encoder_digest(info),
-        n_expected=fitted.n_features,
-        n_found=network.n_features,
-        parameter=run.name,
-        what="the probe",
-    )
+    fitted.check_encoder(encoder_digest(info), network.n_features, place=run.name)
     source = brains_of_run(run, contract, settings.data, what="predict takes brains")
     cohort = _list_scans(source, scans, fitted, images_root)
     cohort = cohort.select(settings.embedding.where) if settings.embedding.where else cohort

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model, save_encoder
-from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, digest_of_weights, load_tensors, misfits
+from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, misfits
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.progress import Progress
 from neurocontrast.runs.folder import INITIAL, read_provenance
@@ -57,7 +57,7 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
 
 
 def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...] = ()) -> InitialWeights:
-    """Give a model the weights of a run, of a folder with ``encoder.json``, or of an encoder's ``.safetensors`` file.
+    """Give a model the weights of a run, or of a folder with ``encoder.json``.
 
     The first convolution is adapted where the weights are of one channel and the model has several, or the other way
     round: it is divided among the channels, or summed over them, so that a scan whose channels are equal gives the same
@@ -70,16 +70,16 @@ def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...]
     CheckpointError
         Where there are no such weights, or they do not fit: all that differs is named.
     """
-    folder = path.parent if path.name in (CONTRACT, WEIGHTS) and (path.parent / CONTRACT).is_file() else path
-    encoder = model.encoder
-    if folder.is_dir():
-        earlier, contract = load_encoder(folder)
-        tensors = earlier.state_dict()
-        pairs = [(key, getattr(earlier.settings, key), getattr(encoder.settings, key)) for key in _OF_THE_NETWORK]
-        problems = [f"encoder.{key}: is {was} there, {now} here" for key, was, now in pairs if was != now]
-    else:
-        contract, tensors, problems = {}, _read_file(path), []
-    said = "all weights"
+    folder, encoder = path.parent if path.name in (CONTRACT, WEIGHTS) else path, model.encoder
+    if not (folder / CONTRACT).is_file():
+        raise CheckpointError(
+            f"training.init: '{path}' is no run. Give one, or a folder of `neurocontrast weights import`, with which "
+            "weights of other programs come in."
+        )
+    earlier, contract = load_encoder(folder)
+    tensors, said = earlier.state_dict(), "all weights"
+    pairs = [(key, getattr(earlier.settings, key), getattr(encoder.settings, key)) for key in _OF_THE_NETWORK]
+    problems = [f"encoder.{key}: is {was} there, {now} here" for key, was, now in pairs if was != now]
     if measures:
         tensors, n_left = _of_measures(tensors, contract, measures, problems)
         if n_left:
@@ -90,7 +90,7 @@ def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...]
     subjects, all_known = _people_of(folder)
     facts = {
         "name": folder.resolve().name,
-        "sha256": digest_of_weights(path),
+        "sha256": contract["weights"]["sha256"],
         "encoder": said if n_channels == encoder.n_channels else f"{said}, the first convolution adapted",
         "n_channels": n_channels,
         "head": "taken over" if head else "new",
@@ -115,17 +115,6 @@ def restore_initial(model: ContrastiveModel, folder: Path) -> None:
     """Give a model the weights that its run keeps of its start, so that the run can be resumed without their source."""
     kept, _ = load_model(folder / INITIAL)
     model.load_state_dict(kept.state_dict())
-
-
-def _read_file(path: Path) -> dict[str, torch.Tensor]:
-    if not path.exists():
-        raise CheckpointError(f"training.init: there is no '{path}'. Give a run, or a folder of `weights import`.")
-    if path.suffix != ".safetensors":
-        raise CheckpointError(
-            f"training.init: '{path}' is neither a run nor a .safetensors file of an encoder. Weights of other "
-            "programs come in with `neurocontrast weights import`."
-        )
-    return load_tensors(path, place=f"training.init: '{path}'")
 
 
 def _adapted(

@@ -90,8 +90,8 @@ class TrainingSettings(Settings):
     probe_columns: tuple[str, ...] = ("age", "sex")
     """Columns that the probe predicts: ridge for numbers, logistic regression for classes."""
     init: Path | None = None
-    """Weights to start from, in place of random ones: a run, a folder of ``weights import``, or an encoder's
-    ``.safetensors`` file. Relative to the current directory."""
+    """Weights to start from, in place of random ones: a run, or a folder of ``weights import``. Relative to the current
+    directory."""
 
     @model_validator(mode="after")
     def _check_keys(self) -> TrainingSettings:

@@ -2,7 +2,6 @@ import json
 import shutil
 
 import pytest
-import safetensors.torch
 import torch
 from small_run import Interrupting, Listening, weights, with_maps
 
@@ -52,7 +51,7 @@ def test_who_was_in_the_pretraining_is_known_of_a_checkpoint_and_of_what_began_u
     out = neurocontrast.pretrain(epoch, out=tmp_path / "run")
     seen = set(read(whole / "provenance.json")["pretraining_subjects"])
     assert seen < set(read(out / "provenance.json")["pretraining_subjects"])
-    alone = shutil.copy(whole / "encoder.safetensors", tmp_path / "alone.safetensors")
+    alone = shutil.copytree(whole, tmp_path / "alone", ignore=shutil.ignore_patterns("provenance.json"))
     first = neurocontrast.pretrain(settings(*config, f"training.init={alone}"), out=tmp_path / "first")
     said = Listening()
     neurocontrast.pretrain(settings(*config, f"training.init={first}"), out=tmp_path / "second", progress=said)
@@ -139,26 +138,11 @@ def a_pickle(folder, whole):
     return folder / "w.pt"
 
 
-def cut_short(folder, whole):
-    (folder / "w.safetensors").write_bytes((whole / "encoder.safetensors").read_bytes()[:-9])
-    return folder / "w.safetensors"
-
-
-def other_shapes(folder, whole):
-    tensors = safetensors.torch.load_file(whole / "encoder.safetensors")
-    tensors["features.layers.1.bias"] = torch.zeros(3)
-    del tensors["features.layers.4.bias"]
-    safetensors.torch.save_file(tensors, folder / "w.safetensors")
-    return folder / "w.safetensors"
-
-
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (no_file, r"there is no '.*none'"),
-        (a_pickle, r"neither a run nor a \.safetensors file.*`neurocontrast weights import`"),
-        (cut_short, "not a readable safetensors file"),
-        (other_shapes, r"(?s)'features\.layers\.4\.bias' is missing.*'features\.layers\.1\.bias' has shape \[3\]"),
+        (no_file, r"none' is no run"),
+        (a_pickle, "is no run.*`neurocontrast weights import`"),
     ],
 )
 def test_what_are_no_weights_is_refused(whole, settings, tmp_path, make, said):

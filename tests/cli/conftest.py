@@ -18,6 +18,17 @@ TINY = [
 FEW = ["--set", "evaluation.n_bootstraps=20", "--set", "evaluation.C=[0.01,1.0]", "--set", "evaluation.n_inner_folds=2"]
 
 
+def refused(arguments, capsys, *said, code=2):
+    """Assert that a command line ends with a code and a message, which says these words and is no defect's."""
+    capsys.readouterr()
+    assert run([*map(str, arguments), "--quiet"]) == code
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "unexpected" not in shown
+    assert "Traceback" not in shown
+    for text in said:
+        assert text in shown, shown
+
+
 @dataclass(frozen=True)
 class Study:
     """Where everything is, and what each command returned and said."""
@@ -39,24 +50,15 @@ def study(tmp_path_factory) -> Study:
     healthy, people = f"{at['healthy']}/participants.tsv", f"{at['study']}/participants.tsv"
     cache = ["--set", f"data.cache_dir={folder / 'cache'}"]
     sizes = ["--n-sites", "2", "--spacing-mm", "6"]
+    fast = ["--n-folds", "3", *FEW]
     commands = {
         "simulate": ["simulate", at["healthy"], "--n-subjects", "16", *sizes, "--patients", "0"],
         "simulate study": ["simulate", at["study"], "--n-subjects", "24", *sizes, "--seed", "5"],
         "check": ["check", people, "--set", "data.n_workers=1"],
         "pretrain": ["pretrain", "--participants", healthy, "--out", at["RUN"], *TINY, *cache],
         "embed": ["embed", at["RUN"], "--participants", people, "--out", at["EMB.parquet"], *TINY, *cache],
-        "evaluate": [
-            "evaluate",
-            at["EMB.parquet"],
-            "--target",
-            "diagnosis",
-            "--out",
-            at["EVAL"],
-            "--n-folds",
-            "3",
-            *FEW,
-        ],
-        "evaluate again": ["evaluate", at["EMB.parquet"], "--out", at["AGAIN"], "--n-folds", "3", "--seed", "0", *FEW],
+        "evaluate": ["evaluate", at["EMB.parquet"], "--target", "diagnosis", "--out", at["EVAL"], *fast],
+        "evaluate again": ["evaluate", at["EMB.parquet"], "--out", at["AGAIN"], "--seed", "0", *fast],
         "report": ["report", at["EVAL"]],
         "compare": ["compare", at["EVAL"], at["AGAIN"], "--out", at["BOTH"], *FEW],
     }

@@ -8,17 +8,14 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from neurocontrast.cli import run
 from neurocontrast.files import atomic_path
+from tests.cli.conftest import refused
 
 
-def refused(arguments, capsys, *said, code=2):
-    assert run([str(argument) for argument in arguments]) == code
-    shown = capsys.readouterr().err
-    assert "unexpected" not in shown
-    assert "Traceback" not in shown
-    for text in said:
-        assert text in shown
+def rewrite(path, content):
+    """Replace a file, or, by a dictionary, some of its keys."""
+    changed = content if isinstance(content, str) else json.dumps(json.loads(path.read_text()) | content)
+    path.write_text(changed)
 
 
 @pytest.fixture
@@ -60,32 +57,36 @@ def test_a_configuration_that_holds_itself_is_refused(tmp_path, capsys):
         ("provenance.json", "{}", "'pretraining_subjects'"),
         ("metrics.csv", "epoch,a\nx,y\n", "metrics.csv"),
         ("metrics.csv", "a\n1\n", "'epoch'"),
+        ("encoder.json", {"preprocessing": "x"}, "preprocessing"),
+        ("encoder.json", {"preprocessing": {"transform_version": 1, "shape": [1]}}, "preprocessing"),
+        ("encoder.json", {"weights": "x"}, "weights"),
+        ("encoder.json", {"weights": {}}, "weights"),
     ],
 )
 def test_a_damaged_run_is_refused(study, tmp_path, capsys, file, content, said):
     damaged = shutil.copytree(study.path("RUN"), tmp_path / "RUN")
-    (damaged / file).write_text(content)
-    out = tmp_path / "e.parquet"
-    people = study.path("study/participants.tsv")
+    rewrite(damaged / file, content)
+    people, out = study.path("study/participants.tsv"), tmp_path / "e.parquet"
     refused(["embed", damaged, "--participants", people, "--out", out], capsys, file, said)
     assert not out.exists()
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("content", "said"),
     [
-        ("preprocessing", "x"),
-        ("preprocessing", {"transform_version": 1, "shape": [1]}),
-        ("weights", "x"),
-        ("weights", {}),
+        ({"classes": 3}, "'classes"),
+        ({"metrics": {"auc": "x"}}, "'metrics"),
+        ({"metrics": {"auc": {"interval": [1]}}}, "'metrics"),
+        ({"n": 5}, "'n"),
+        ("[]", "must hold a JSON object"),
+        ('{"format": 9}', "evaluation.json"),
     ],
 )
-def test_a_damaged_encoder_description_is_refused(study, tmp_path, capsys, key, value):
-    damaged = shutil.copytree(study.path("RUN"), tmp_path / "RUN")
-    content = json.loads((damaged / "encoder.json").read_text())
-    (damaged / "encoder.json").write_text(json.dumps({**content, key: value}))
-    people = study.path("study/participants.tsv")
-    refused(["embed", damaged, "--participants", people, "--out", tmp_path / "e.parquet"], capsys, "encoder.json", key)
+def test_a_damaged_evaluation_is_refused(study, tmp_path, capsys, content, said):
+    damaged = shutil.copytree(study.path("EVAL"), tmp_path / "DAMAGED")
+    rewrite(damaged / "evaluation.json", content)
+    refused(["report", damaged], capsys, "evaluation.json", said)
+    refused(["compare", study.path("EVAL"), damaged, "--out", tmp_path / "C"], capsys, "DAMAGED", "evaluation.json")
 
 
 @pytest.mark.parametrize(
@@ -99,36 +100,16 @@ def test_embeddings_whose_description_is_damaged_never_pass_unchecked(study, tmp
     refused(["evaluate", tmp_path / "e.parquet", "--out", tmp_path / "E"], capsys, "e.parquet", key)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("classes", 3), ("metrics", {"auc": "x"}), ("metrics", {"auc": {"interval": [1]}}), ("n", 5)]
-)
-def test_a_report_of_a_damaged_evaluation_is_refused(study, tmp_path, capsys, key, value):
-    damaged = shutil.copytree(study.path("EVAL"), tmp_path / "EVAL")
-    content = json.loads((damaged / "evaluation.json").read_text())
-    (damaged / "evaluation.json").write_text(json.dumps({**content, key: value}))
-    refused(["report", damaged], capsys, "evaluation.json", f"'{key}")
-
-
-@pytest.mark.parametrize("content", ["[]", "5", "{}", '{"format": 9}'])
-def test_a_comparison_with_a_damaged_evaluation_is_refused(study, tmp_path, capsys, content):
-    damaged = shutil.copytree(study.path("EVAL"), tmp_path / "DAMAGED")
-    (damaged / "evaluation.json").write_text(content)
-    refused(["compare", study.path("EVAL"), damaged, "--out", tmp_path / "C"], capsys, "DAMAGED", "evaluation.json")
-
-
 def test_a_run_is_resumed_as_itself_only(study, tmp_path, capsys):
     again = shutil.copytree(study.path("RUN"), tmp_path / "RUN")
     config = ["--config", again / "config.yaml", "--out", again, "--resume"]
+    refused(["pretrain", "--out", tmp_path / "none", "--resume"], capsys, "there is no run in")
     refused(["pretrain", *config, "--participants", study.path("study/participants.tsv")], capsys, "cohort: was")
     (again / "encoder.json").unlink()
     checkpoint = next(Path(again, "checkpoints").iterdir())
     position = {"epoch": 1, "batch": 0, "sums": {}, "seconds": 0.0, "metrics": []}
     torch.save({"format": 1, "position": position}, checkpoint)
     refused(["pretrain", *config], capsys, checkpoint.name, "does not fit this run")
-
-
-def test_resuming_nothing_says_that_there_is_no_run(tmp_path, capsys):
-    refused(["pretrain", "--out", tmp_path / "none", "--resume"], capsys, "there is no run in")
 
 
 def test_a_full_disk_is_told_with_the_file_that_was_to_be_written(tmp_path):

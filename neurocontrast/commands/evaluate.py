@@ -42,6 +42,7 @@ from neurocontrast.files import (
 )
 from neurocontrast.findings import External, check, measure, plan_external
 from neurocontrast.findings.external import ExternalTest
+from neurocontrast.findings.result import rivals
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.voxels import with_voxels
@@ -105,8 +106,8 @@ class EvaluationResult(os.PathLike[str]):
         """Metrics of each model that was evaluated, by its name: the embedding, and those it is compared with."""
         record = self.record
         trained = record.probe.name if record.finetuning else None
-        found = {trained or "embedding": record.metrics, "covariates only": record.baseline, "voxels": record.voxels,
-                 "regional measures": record.regional}  # fmt: skip
+        found = {trained or "embedding": record.metrics, "covariates only": record.baseline}
+        found |= {each.name: each.metrics for each in rivals(record)}
         return {name: metrics for name, metrics in found.items() if metrics}
 
     @property

@@ -21,6 +21,7 @@ from pydantic import (
     StrictBool,
     StrictFloat,
     StrictInt,
+    TypeAdapter,
     ValidationError,
     ValidationInfo,
     model_validator,
@@ -116,6 +117,13 @@ class Estimate(Section):
     low: StrictFloat | None = None
     high: StrictFloat | None = None
     n: StrictInt | None = None
+
+
+class Rival(Section):
+    """How a model without an encoder is called, in tables and legends (`name`) and in a sentence (`what`)."""
+
+    name: str
+    what: str
 
 
 class Counts(Section):
@@ -222,11 +230,9 @@ class Evaluation(Section):
     increment: dict[str, Increment] = {}
     split: FixedSplit | None = None
     permutation: Permutation | None = None
-    voxels: dict[str, Metric] = {}
-    voxels_increment: dict[str, Increment] = {}
+    rivals: dict[str, Rival] = {}
+    """Models that the embedding is tested against: their figures are under their key, gains under KEY_increment."""
     voxels_about: VoxelsAbout = VoxelsAbout()
-    regional: dict[str, Metric] = {}
-    regional_increment: dict[str, Increment] = {}
     regional_columns: list[str] = []
     threshold: Threshold = Threshold()
     baseline_covariates: list[str] = []
@@ -256,6 +262,14 @@ class Evaluation(Section):
             raise ValueError(f"a multiclass target needs three classes or more, found {self.classes!r}")
         return self
 
+    def figures(self, model: str) -> tuple[dict[str, Metric], dict[str, Increment]]:
+        """Return the metrics of a further model, and those of the embedding minus its own; empty without the model."""
+        metrics, gains = ((self.model_extra or {}).get(key) or {} for key in (model, f"{model}_increment"))
+        try:
+            return _METRICS.validate_python(metrics), _INCREMENTS.validate_python(gains)
+        except ValidationError as error:
+            raise DataError(_explain(FILE, error, model)) from None
+
     def part(self, kind: type[P]) -> P | None:
         """Return what a finding recorded, or None if it was not measured; DataError names a key that is wrong."""
         given = (self.model_extra or {}).get(kind.key)
@@ -279,6 +293,9 @@ class Evaluation(Section):
     def content(self) -> dict[str, Any]:
         """Return what is written to the file: every key that was given, those of findings last."""
         return self.model_dump(mode="json", exclude_unset=True)
+
+
+_METRICS, _INCREMENTS = TypeAdapter(dict[str, Metric]), TypeAdapter(dict[str, Increment])
 
 
 def compose_evaluation(content: Mapping[str, Any]) -> Evaluation:

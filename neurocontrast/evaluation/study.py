@@ -205,9 +205,10 @@ def look_at_rival(figures: Mapping[str, Any], model: Model, metric: str) -> list
         return []
     if ours < theirs if metric in LOWER_IS_BETTER else ours > theirs:
         return []
+    what = model.rival.what
     text = (
-        f"{model.rival.what} do as well as the embedding or better ({metric.replace('_', ' ')} {theirs:.3g} against "
-        f"{ours:.3g}): here the encoder is no gain over {model.rival.over}."
+        f"{what[:1].upper()}{what[1:]} do as well as the embedding or better ({metric.replace('_', ' ')} {theirs:.3g} "
+        f"against {ours:.3g}): here the encoder is no gain over {model.rival.over}."
     )
     explanation = "Do not credit the encoder with what a linear model of the scans, without pretraining, does as well."
     return [Notice(f"{model.name}_as_good", text, explanation)]
@@ -272,6 +273,9 @@ def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: 
             "excluded": excluded,
         },
         **figures,
+        "rivals": {
+            each.name: {"name": each.rival.name, "what": each.rival.what} for each in study.models if each.rival
+        },
         **dict(chain.from_iterable(model.about.items() for model in study.models)),
         "threshold": {"rule": settings.threshold, "values": embedding.thresholds},
         "warnings": notices,

@@ -48,7 +48,7 @@ from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.groups import site_blocks, site_table
 from neurocontrast.findings.outside import Outlyingness, measure_external, outlyingness_blocks
 from neurocontrast.findings.prose import count_texts
-from neurocontrast.findings.result import table_metrics
+from neurocontrast.findings.result import rivals, table_metrics
 from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
 from neurocontrast.page.style import Picture
 from neurocontrast.progress import Progress
@@ -381,9 +381,9 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
         for part in (external.metrics, external.baseline)
     )
     threshold = files.summary.threshold.model_copy(update={"rule": external.threshold, "values": []})
-    changes = {"n": external.n, "metrics": metrics, "baseline": baseline, "increment": external.increment, "voxels": {},
-               "voxels_increment": {}, "regional": {}, "regional_increment": {}, "threshold": threshold,
-               "outlyingness": external.outlyingness, "permutation": None, "splits": "fixed"}  # fmt: skip
+    changes = {"n": external.n, "metrics": metrics, "baseline": baseline, "increment": external.increment,
+               "threshold": threshold, "outlyingness": external.outlyingness, "permutation": None, "splits": "fixed",
+               **dict.fromkeys(each.key for each in rivals(files.summary))}  # fmt: skip
     tested = files.predictions.iloc[:0] if files.external_predictions is None else files.external_predictions
     return replace(
         files,

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
-from pydantic import ConfigDict, StrictFloat, StrictInt
+from pydantic import ConfigDict, StrictFloat, StrictInt, TypeAdapter
 
 from neurocontrast.evaluation import record
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, POOLED_ONLY, compute_metrics, finite_or_none
@@ -24,6 +24,7 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder, Results
 from neurocontrast.findings.prose import objective_text
+from neurocontrast.findings.result import rivals
 from neurocontrast.page import style
 from neurocontrast.page.blocks import Section, pictures
 from neurocontrast.page.wording import Words, capitalise, leading_metrics, number_text
@@ -50,8 +51,13 @@ class LearningCurve(Part):
     unit: str | None = None
     metrics: dict[str, list[LearningPoint]] = {}
     baseline: dict[str, list[LearningPoint]] = {}
-    voxels: dict[str, list[LearningPoint]] = {}
-    regional: dict[str, list[LearningPoint]] = {}
+
+    def of_model(self, key: str) -> dict[str, list[LearningPoint]]:
+        """Return the points of a further model by metric; empty without a curve of it."""
+        return _POINTS.validate_python((self.model_extra or {}).get(key) or {})
+
+
+_POINTS = TypeAdapter(dict[str, list[LearningPoint]])
 
 
 LEAST_OF_A_CLASS = 2
@@ -195,9 +201,6 @@ def _interleaved(
     return places
 
 
-_MODELS = ("Embedding", "Covariates only", "Voxels", "Regional measures")
-
-
 def show_learning(files: EvaluationFolder) -> Section | None:
     """Return the learning curves; None if none was asked for."""
     curve, words = files.summary.part(LearningCurve), files.words
@@ -206,7 +209,7 @@ def show_learning(files: EvaluationFolder) -> Section | None:
     draws = f"{curve.n_draws} random draws" if curve.n_draws else "random draws"
     how = f"{draws} of each size from every training fold"
     shown = leading_metrics(files.kind, curve.metrics, words)[:2]
-    drawn = [draw_learning(files, words, _tabulate(curve, metric), metric, how=how) for metric in shown]
+    drawn = [draw_learning(files, words, _tabulate(files, curve, metric), metric, how=how) for metric in shown]
     lead = (
         f"A curve that still gets better at its right end would gain from more labelled {words.items}; a flat one "
         "would not."
@@ -214,10 +217,11 @@ def show_learning(files: EvaluationFolder) -> Section | None:
     return Section("learning", "Learning curve", pictures(*drawn), lead=lead)
 
 
-def _tabulate(curve: LearningCurve, metric: str) -> pd.DataFrame:
+def _tabulate(files: EvaluationFolder, curve: LearningCurve, metric: str) -> pd.DataFrame:
     """Return the means over draws and folds of every model: ``model, metric, n_train, mean, sd, n``."""
-    parts = []
-    for model, metrics in zip(_MODELS, (curve.metrics, curve.baseline, curve.voxels, curve.regional), strict=True):
+    parts, curves = [], {"Embedding": curve.metrics, "Covariates only": curve.baseline}
+    curves |= {capitalise(each.name): curve.of_model(each.key) for each in rivals(files.summary)}
+    for model, metrics in curves.items():
         points = [vars(point) for point in metrics.get(metric, [])]
         table = pd.DataFrame(points, columns=["n_train", "mean", "sd", "n"])
         parts.append(table.astype(float).assign(model=model, metric=metric))

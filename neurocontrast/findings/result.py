@@ -60,29 +60,28 @@ def say_result(files: EvaluationFolder, what: str, key: str | None = None) -> st
     voxels and regional measures).
     """
     key = key or files.headline
-    return write("result.j2", files, what=what, key=key, permutation=permutation_result(files, key))
+    return write(
+        "result.j2", files, what=what, key=key, permutation=permutation_result(files, key), others=rivals(files.summary)
+    )
 
 
 class Rival(NamedTuple):
-    """A model of the scans without encoder: its key, how it is called in tables, legends and text, and its figures."""
+    """A model of the scans without encoder: its key, how it is called in tables and in text, and its figures."""
 
     key: str
     name: str
-    only: str
     what: str
-    color: str
     metrics: dict[str, Metric]
     increment: dict[str, Increment]
 
 
 def rivals(s: Evaluation) -> list[Rival]:
-    """Return the voxels and the regional measures, as far as an evaluation has them."""
-    voxels, regional = "the voxels' principal components", f"{len(s.regional_columns)} regional measures"
-    found = [
-        Rival("voxels", "voxels", "Only voxels (PCA)", voxels, style.VOXELS, s.voxels, s.voxels_increment),
-        Rival("regional", "regions", "Only regional measures", regional, style.REGIONAL, s.regional,
-              s.regional_increment),
-    ]  # fmt: skip
+    """Return the voxels, the regional measures and further models that need no encoder, as far as they were fitted."""
+    older = {"voxels": f"{s.voxels_about.n_components} principal components of the voxels",
+             "regional": f"{len(s.regional_columns)} regional measures"}  # fmt: skip
+    named = {key: (key.replace("regional", "regions"), what) for key, what in older.items()}
+    named |= {key: (each.name, each.what) for key, each in s.rivals.items()}
+    found = [Rival(key, name, what, *s.figures(key)) for key, (name, what) in named.items()]
     return [each for each in found if each.metrics]
 
 
@@ -125,7 +124,8 @@ def draw_headline(files: EvaluationFolder) -> style.Picture | None:
     bars = drawn if s.bootstrap.n else "No interval was computed."
     covariates = f"Only {' + '.join(s.baseline_covariates) or 'covariates'}"
     others = rivals(s)
-    looks = {"Embedding": style.MAIN, covariates: style.BASELINE, **{each.only: each.color for each in others}}
+    looks = {"Embedding": style.MAIN, covariates: style.BASELINE}
+    looks |= {f"Only {each.name}": style.PALETTE[2 + place] for place, each in enumerate(others)}
     models = zip(looks, (files.metrics, s.baseline, *(each.metrics for each in others)), strict=True)
     rows, about = tabulate_estimates([(name, found.get(key)) for name, found in models]), files.describe(key)
     series = [

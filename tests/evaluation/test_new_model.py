@@ -8,6 +8,7 @@ from neurocontrast.evaluation import EvaluationSettings, plan_study, planning, r
 from neurocontrast.evaluation.models import ProbeModel, Rival
 from neurocontrast.findings import measure
 from neurocontrast.findings.learning import LearningCurve
+from neurocontrast.findings.result import rivals
 from tests.evaluation.quick import QUICK
 
 FAST = {**QUICK, "n_bootstraps": 50, "C": (1e-2,)}
@@ -19,7 +20,7 @@ def make_noise(study):
     return ProbeModel(
         "noise",
         lambda train, test: (values[train], values[test]),
-        rival=Rival("Random numbers", "chance"),
+        rival=Rival("noise", "random numbers", "chance"),
         about={"noise_seed": 0},
     )
 
@@ -35,6 +36,10 @@ def test_a_model_from_outside_is_fitted_compared_and_written(make_cohort, monkey
     assert own["noise"]["auc"]["pooled"] < found.evaluation.metrics["auc"].pooled
     assert own["noise_increment"]["auc"]["p_value"] < 0.05
     assert own["noise_seed"] == 0
+    (rival,) = rivals(found.evaluation)
+    assert (rival.key, rival.name, rival.what) == ("noise", "noise", "random numbers")
+    assert rival.metrics["auc"].pooled == own["noise"]["auc"]["pooled"]
+    assert rival.increment["auc"].p_value == own["noise_increment"]["auc"]["p_value"]
     assert {"noise_auc", "baseline_auc"} <= set(found.tables["folds"])
     assert "noise_score" in found.tables["predictions"]
     assert found.evaluation.metrics == before.evaluation.metrics

@@ -102,7 +102,7 @@ def test_voxels_are_described_as_the_baseline_is_and_compared(study):
 )
 def test_a_warning_comes_where_voxels_do_as_well(metric, ours, theirs, warns):
     figures = {"metrics": {metric: {"pooled": ours}}, "voxels": {metric: {"pooled": theirs}}}
-    model = ConstantModel("voxels", rival=Rival("23 principal components", "the scans"))
+    model = ConstantModel("voxels", rival=Rival("voxels", "23 principal components", "the scans"))
     found = look_at_rival(figures, model, metric)
     assert bool(found) is warns
     assert all(notice.message.startswith("23 principal components") for notice in found)

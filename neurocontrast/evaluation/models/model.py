@@ -22,10 +22,12 @@ from neurocontrast.seeds import derive_seed
 
 
 class Rival(NamedTuple):
-    """How a warning names a model that needs no encoder, and does as well as the embedding."""
+    """How reports and warnings name a model that needs no encoder."""
 
+    name: str
+    """In tables and legends."""
     what: str
-    """Beginning of the sentence, a plural."""
+    """In a sentence, a plural."""
     over: str
     """What the encoder is no gain over."""
 

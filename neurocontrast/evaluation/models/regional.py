@@ -18,6 +18,6 @@ def make(study: Study) -> ProbeModel | None:
     names = choose_numbers(study.table, study.settings.regional, option="regional", target=study.target.name)
     if not names:
         return None
-    rival = Rival("The regional measures", "measures of the regions of the scans")
+    rival = Rival("regions", f"{len(names)} regional measures", "measures of the regions of the scans")
     design, about = CovariateDesign(study.table, names), {"regional_columns": list(names)}
     return ProbeModel("regional", design, default_probe(study.target.kind), rival=rival, about=about)

@@ -59,6 +59,6 @@ def make(study: Study, products: Floats, about: Mapping[str, Any]) -> ProbeModel
     `about` says how the voxels were read.
     """
     n_components = min(N_COMPONENTS, *(len(split.train) - 1 for split in study.splits))
-    rival = Rival(f"{n_components} principal components of the voxels", "the scans as they are")
+    rival = Rival("voxels", f"{n_components} principal components of the voxels", "the scans as they are")
     keys = {"voxels_about": dict(about) | {"n_components": n_components}}
     return ProbeModel("voxels", ComponentsDesign(products), default_probe(study.target.kind), rival=rival, about=keys)

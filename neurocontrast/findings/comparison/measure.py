@@ -24,6 +24,7 @@ from neurocontrast.findings.folder import EvaluationFolder, read_folder
 from neurocontrast.findings.learning import LearningCurve
 from neurocontrast.findings.new_site.measure import NewSite
 from neurocontrast.findings.outside import Outlyingness
+from neurocontrast.findings.result import rivals
 from neurocontrast.seeds import derive_seed
 
 PRIMARY = {"binary": "auc", "multiclass": "balanced_accuracy", "continuous": "mae"}
@@ -241,7 +242,8 @@ def _learning_curves(loaded: Sequence[Evaluated]) -> pd.DataFrame:
     """Return the learning curves of all models, and those of what the first was compared with, as one table."""
     curves = {each.name: each.evaluation.part(LearningCurve) or LearningCurve() for each in loaded}
     parts, first = {name: curve.metrics for name, curve in curves.items()}, curves[loaded[0].name]
-    parts |= {"covariates only": first.baseline, "voxels": first.voxels, "regional measures": first.regional}
+    parts |= {"covariates only": first.baseline}
+    parts |= {each.name: first.of_model(each.key) for each in rivals(loaded[0].evaluation)}
     rows = [
         {"model": name, "metric": metric, **point.model_dump()}
         for name, metrics in parts.items()

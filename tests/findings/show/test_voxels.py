@@ -12,7 +12,7 @@ from neurocontrast.findings.external import external_part
 from neurocontrast.findings.groups import table_folds
 from neurocontrast.findings.methods import write_methods
 from neurocontrast.findings.prose import splits_text
-from neurocontrast.findings.result import draw_headline, table_metrics
+from neurocontrast.findings.result import draw_headline, rivals, table_metrics
 from neurocontrast.page.blocks import Citations
 from tests.findings.show.sentences import say_for_reviewer, say_plainly
 
@@ -43,7 +43,7 @@ def methods_of(files) -> str:
 
 def test_the_headline_has_three_models(with_voxels, full_folder):
     rows = draw_headline(with_voxels()).numbers
-    assert list(rows["model"]) == ["Embedding", "Only age + sex + site", "Only voxels (PCA)"]
+    assert list(rows["model"]) == ["Embedding", "Only age + sex + site", "Only voxels"]
     assert list(draw_headline(open_folder(full_folder)).numbers["model"]) == ["Embedding", "Only age + sex + site"]
 
 
@@ -84,14 +84,14 @@ def test_regional_measures_stand_beside_them(changed, full_folder):
     increment = {"difference": 0.05, "interval": [0.01, 0.09], "p_value": 0.02}
     columns = [f"vol_{number}" for number in range(12)]
     files = changed(regional=metrics, regional_increment=dict.fromkeys(metrics, increment), regional_columns=columns)
-    assert list(draw_headline(files).numbers["model"])[2:] == ["Only regional measures"]
+    assert list(draw_headline(files).numbers["model"])[2:] == ["Only regions"]
     assert {"Regions only", "Minus regions"} <= set(table_metrics(files).header)
     assert "Regions" in table_folds(files).header
     assert "12 regional measures, without any encoder, reach" in say_plainly(files)
     assert "; 12 regional measures " in say_for_reviewer(files)
     assert "used 12 regional measures (vol_0, " in methods_of(files)
     assert "Regions only" in render_report(files, build_sections(files))
-    assert not external_part(files).summary.regional
+    assert not rivals(external_part(files).summary)
 
 
 def test_nilearn_is_named_only_where_it_ran(changed, binary_folder, tmp_path):

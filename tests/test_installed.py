@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +15,7 @@ import zipfile
 from email import message_from_bytes
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.conftest import ROOT
@@ -121,3 +124,156 @@ def test_the_commands_of_readme_lead_to_a_report(installed, shared_folder, tmp_p
     page = (tmp_path / "evaluation" / "report.html").read_text(encoding="utf-8")
     assert "diagnosis" in page
     assert "novosibirsk" in page
+
+
+@pytest.fixture(scope="module")
+def journey(installed, tmp_path_factory):
+    """A folder with real brains, one file of them cut short, and what runs a command line of the wheel in it."""
+    folder = tmp_path_factory.mktemp("journey")
+    sample = pd.read_csv(ROOT / "sample" / "participants.tsv", sep="\t", dtype=str)
+    people = pd.concat([part.head(12) for _, part in sample[sample["site"] != "ucla"].groupby(["site", "sex"])])
+    for column in ("path", "gm", "wm", "csf"):
+        people[column] = [str(ROOT / "sample" / path) for path in people[column]]
+    for place in people.columns.get_indexer(["path", "gm"]):
+        whole, cut = Path(people.iloc[0, place]), folder / f"cut-{place}.nii.gz"
+        cut.write_bytes(whole.read_bytes()[:900])
+        people.iloc[0, place] = str(cut)
+    people.to_csv(folder / "people.tsv", sep="\t", index=False)
+
+    def run(line, *more, fails=False):
+        done = installed(folder, *shlex.split(line), *more)
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done
+
+    return folder, run, people["participant_id"].iloc[0]
+
+
+@pytest.fixture(scope="module")
+def evaluated(journey):
+    """The journey up to two evaluations, with the damaged scan left out by each command."""
+    folder, run, damaged = journey
+    few = ["--set", "encoder.n_components=5"]
+    refused = run("neurocontrast pretrain --config tissue_linear --participants people.tsv --out no", *few, fails=True)
+    assert "--skip" in refused.stderr
+    run("neurocontrast pretrain --config tissue_linear --participants people.tsv --out run --skip", *few)
+    embedded = run("neurocontrast embed run --participants people.tsv --out table.parquet --skip")
+    assert damaged in embedded.stderr
+    assert "Next: neurocontrast evaluate table.parquet" in embedded.stdout
+    known = "--allow-overlap --n-folds 3 --set evaluation.where.site=[london,novosibirsk]"
+    for name in ("sex", "again"):
+        run(f"neurocontrast evaluate table.parquet --target sex --out {name} {known}")
+    return folder, run
+
+
+@pytest.mark.slow
+def test_recipes_go_by_name(journey):
+    folder, run, _ = journey
+    assert "tissue_linear" in run("neurocontrast config list").stdout
+    recipe = run("neurocontrast config show tissue_linear").stdout
+    run("neurocontrast config copy tissue_linear mine.yaml")
+    first, rest = (folder / "mine.yaml").read_text(encoding="utf-8").split("\n", 1)
+    assert first.startswith("# yaml-language-server: $schema=")
+    assert rest.strip() == recipe.strip()
+    assert "encoder" in json.loads(run("neurocontrast config schema").stdout)["properties"]
+
+
+@pytest.mark.slow
+def test_one_bad_scan_stops_no_one(journey):
+    folder, run, damaged = journey
+    run("neurocontrast qc people.tsv --out qc", fails=True)  # exit code 1: a part failed
+    cards = (folder / "qc" / "qc.html").read_text(encoding="utf-8")
+    assert "cannot be read: " in cards
+    assert damaged in cards
+    run("neurocontrast check people.tsv --write-good good.tsv")
+    assert damaged not in (folder / "good.tsv").read_text(encoding="utf-8")
+    run("neurocontrast check good.tsv")
+
+
+@pytest.mark.slow
+def test_weights_are_listed_and_verified(evaluated):
+    _, run = evaluated
+    assert "brain-maps-lda" in run("neurocontrast weights list").stdout
+    for name in ("brain-maps-lda", "run"):
+        said = run(f"neurocontrast weights verify {name}").stdout
+        assert "PASS" in said
+        assert "FAIL" not in said
+
+
+@pytest.mark.slow
+def test_an_evaluation_is_explained_compared_and_shown(evaluated):
+    folder, run = evaluated
+    assert "report sex" in run("neurocontrast explain sex --set explanation.n_subjects=4").stdout
+    run("neurocontrast compare sex again --out both")
+    run("neurocontrast report sex --map")
+    for page in ("sex/report.html", "sex/map.html", "both/comparison.html"):
+        text = (folder / page).read_text(encoding="utf-8")
+        assert not re.search(r"""(?:src|href)=["']?https?://""", text), page
+
+
+PYTHON = """
+import json, os, pickle
+import numpy as np, pandas as pd, torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import permutation_test_score
+from torch.utils.data import DataLoader
+import neurocontrast
+from neurocontrast import data, embedding, encoders, losses, training, transforms
+from neurocontrast.data import CohortDataset, read_cohort
+from neurocontrast.embedding import ScanEmbedder, read_embeddings
+from neurocontrast.evaluation import LeaveSiteOut, SiteStratifiedGroupKFold
+from neurocontrast.kernels import Categorical, Gaussian
+
+for package in (neurocontrast, data, embedding, encoders, losses, training, transforms):
+    assert set(package.__all__) <= set(dir(package)), package
+
+people = pd.read_csv("people.tsv", sep="\\t").iloc[1:]
+preprocess = transforms.brain_transforms(spacing_mm=8.0, shape=(24, 28, 24))
+batch = next(iter(DataLoader(CohortDataset(read_cohort(people), transform=preprocess), batch_size=4)))
+z1, z2 = torch.randn(2, 4, 8)
+loss = losses.YAwareInfoNCE(Gaussian("age", sigma=5.0) * Categorical("sex"))
+words = {"age": people["age"].tolist()[:4], "sex": people["sex"].tolist()[:4]}
+assert torch.isclose(loss(z1, z2, batch), loss(z1, z2, words))
+assert loss(z1, z2, batch, reduction="none").shape == (2, 4)
+
+
+class Apart(losses.Objective):
+    title = "apart"
+
+    class Settings(losses.LossSettings):
+        temperature: float = 0.1
+
+    def parts(self, pool):
+        (near,) = pool.each_anchor(lambda pairs: (pairs.s.masked_fill(pairs.itself, 0).sum((2, 3)),))
+        return {"similarity": pool.mean(near) / pool.n_candidates}
+
+
+assert Apart()(z1, z2).isfinite()
+config = neurocontrast.load_config("tissue_linear", ["encoder.n_components=3"])
+run = neurocontrast.pretrain(config, out="from_python", participants=people)
+table = neurocontrast.embed(run, participants=people, out="from_python.parquet")
+found = neurocontrast.evaluate(table, target="sex", out="in_python", n_folds=3, allow_overlap=True)
+assert 0 <= found.auc <= 1 and (found / "folds.tsv").is_file() and os.fspath(found) == "in_python"
+assert "embedding" in set(found.table["model"]) and "<table" in found._repr_html_()
+
+rows = read_embeddings(table)
+y, site = rows.table["sex"].to_numpy(), rows.table["site"].to_numpy()
+folds = list(SiteStratifiedGroupKFold(n_splits=3).split(rows.features, y, rows.table[["subject_id", "site"]]))
+for given in ({"cv": LeaveSiteOut(), "groups": site}, {"cv": folds}):
+    score, _, p = permutation_test_score(
+        LogisticRegression(max_iter=1000), rows.features, y, n_permutations=5, **given
+    )
+    assert 0 <= score <= 1 and 0 < p <= 1
+
+known = pickle.dumps(ScanEmbedder("run"))
+scans = people[["gm", "wm"]].head(2).to_numpy().tolist()
+here = ScanEmbedder("run").fit(scans).transform(scans)
+os.makedirs("elsewhere", exist_ok=True)
+os.chdir("elsewhere")
+assert np.array_equal(pickle.loads(known).fit(scans).transform(scans), here)
+"""
+
+
+@pytest.mark.slow
+def test_python_as_its_users_write_it(evaluated):
+    _, run = evaluated
+    run("python -c", PYTHON)

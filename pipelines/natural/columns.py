@@ -1,7 +1,7 @@
-"""Further columns of a prepared data set of images: attributes from another table, and groups by k-means.
+"""Further columns of a prepared data set of images: attributes of another table, and groups of images.
 
     python -m pipelines.natural.columns DATA/participants.tsv --attributes ATTRIBUTES.csv --key file
-    python -m pipelines.natural.columns DATA/participants.tsv --columns 'attr_*' --n-clusters 100 500
+    python -m pipelines.natural.columns DATA/participants.tsv --columns 'attr_*' --n-clusters 100 500 --identical 2 4
 
 The table is replaced. ``--key`` names the column of the attributes with the file of each image, or ``participant_id``.
 """
@@ -24,7 +24,7 @@ from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.files import write_table
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["KEYS", "add_columns", "cluster", "join_attributes"]
+__all__ = ["KEYS", "add_columns", "cluster", "group_identical", "join_attributes"]
 
 KEYS = ("attributes", "attributes_key", "clusters")
 """Keys of the section ``images`` of an experiment that are about columns added here."""
@@ -51,8 +51,9 @@ def add_columns(
     attributes_key : str, optional
         Its column with the ``file``, or the ``participant_id``, of each image.
     clusters : mapping, optional
-        ``columns`` of numbers to group by (``attr_*`` takes all that match), and ``n_clusters``: a number, which makes
-        the column ``cluster``, or several, which make ``cluster_3``, ``cluster_5`` ….
+        ``columns`` of numbers to group by (``attr_*`` takes all that match). ``n_clusters`` groups them by k-means: a
+        number makes the column ``cluster``, several make ``cluster_3``, ``cluster_5`` …. ``identical`` holds numbers k:
+        images with equal values in the k columns of highest entropy are a group of ``identical_k``.
     seed : int
         Seed of k-means.
     """
@@ -65,10 +66,12 @@ def add_columns(
         known = [name for name in table if name not in _NOT_VALUES]
         columns = matching_columns(clusters["columns"], known, where="clusters.columns: the table")
         values = table[columns].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
-        wanted = clusters["n_clusters"]
+        wanted, training = clusters.get("n_clusters", []), (table["split"] == "train").to_numpy()
         for n_clusters in np.atleast_1d(wanted).tolist():
-            found = cluster(values, (table["split"] == "train").to_numpy(), n_clusters=n_clusters, seed=seed)
+            found = cluster(values, training, n_clusters=n_clusters, seed=seed)
             table["cluster" if isinstance(wanted, int) else f"cluster_{n_clusters}"] = found
+        for n_columns in clusters.get("identical", []):
+            table[f"identical_{n_columns}"] = group_identical(values, training, n_columns=n_columns)
     write_table(participants, table)
 
 
@@ -111,24 +114,48 @@ def _rows_of(wanted: Sequence[str], cells: pd.Series, table: Path, key: str) -> 
 def cluster(
     values: npt.NDArray[np.float64], training: npt.NDArray[np.bool_], *, n_clusters: int, seed: int
 ) -> list[str]:
-    """Return the cluster of each row, fitted on the rows of training without scaling: ``c0``, ``c1`` … as they come.
+    """Return the cluster of each row, fitted on the rows of training without scaling.
 
-    The best of ten starts (k-means++), on one thread. Clusters are text, so that no reader takes them for numbers.
+    The best of ten starts (k-means++), on one thread.
     """
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
-    n_missing = int((~np.isfinite(values)).any(axis=1).sum())
-    if n_missing:
-        raise DataError(f"clusters: {n_missing} images miss a number of what is clustered; each needs all.")
+    _check_complete(values)
     n_different = len(np.unique(values[training], axis=0))
     if n_different < n_clusters:
         raise DataError(f"clusters: {n_clusters} clusters need as many different values. Found {n_different}.")
     state = derive_seed("clusters", seed, n_clusters) % 2**32
     with threadpool_limits(1):
         codes = KMeans(n_clusters, n_init=10, random_state=state).fit(values[training]).predict(values)
-    width = len(str(n_clusters - 1))
-    return [f"c{number:0{width}d}" for number in pd.factorize(codes)[0].tolist()]
+    return _named(codes)
+
+
+def group_identical(values: npt.NDArray[np.float64], training: npt.NDArray[np.bool_], *, n_columns: int) -> list[str]:
+    """Return the group of each row: rows of one group are equal in the columns of highest entropy.
+
+    The entropy of each column is that of its values in the rows of training; of equal columns the first comes first.
+    """
+    _check_complete(values)
+    if not 1 <= n_columns <= values.shape[1]:
+        raise DataError(f"clusters.identical: must be from 1 to the {values.shape[1]} columns, got {n_columns}.")
+    shares = [np.unique(column, return_counts=True)[1] / training.sum() for column in values[training].T]
+    entropy = np.array([-(share * np.log(share)).sum() for share in shares])
+    chosen = np.argsort(-entropy, kind="stable")[:n_columns]
+    return _named(np.unique(values[:, chosen], axis=0, return_inverse=True)[1])
+
+
+def _check_complete(values: npt.NDArray[np.float64]) -> None:
+    n_missing = int((~np.isfinite(values)).any(axis=1).sum())
+    if n_missing:
+        raise DataError(f"clusters: {n_missing} images miss a number of what is clustered; each needs all.")
+
+
+def _named(codes: npt.NDArray[np.int64]) -> list[str]:
+    """Return codes as text, ``c0``, ``c1`` … as they come, so that no reader takes them for numbers."""
+    codes = pd.factorize(codes)[0]
+    width = len(str(codes.max()))
+    return [f"c{number:0{width}d}" for number in codes.tolist()]
 
 
 def main() -> None:
@@ -138,10 +165,14 @@ def main() -> None:
     parser.add_argument("--attributes", help="table of further columns")
     parser.add_argument("--key", default="participant_id", help="its column that names each image")
     parser.add_argument("--columns", nargs="+", help="columns to group by")
-    parser.add_argument("--n-clusters", nargs="+", type=int, default=[10], help="numbers of groups")
+    parser.add_argument("--n-clusters", nargs="+", type=int, default=[], help="numbers of groups by k-means")
+    parser.add_argument(
+        "--identical", nargs="+", type=int, default=[], help="numbers of columns that are equal in a group"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of k-means")
     given = parser.parse_args()
-    clusters = {"columns": given.columns, "n_clusters": given.n_clusters} if given.columns else None
+    groups = {"n_clusters": given.n_clusters, "identical": given.identical}
+    clusters = {"columns": given.columns, **groups} if given.columns else None
     add_columns(
         given.participants, attributes=given.attributes, attributes_key=given.key, clusters=clusters, seed=given.seed
     )

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.exceptions import DataError
-from pipelines.natural.columns import add_columns, cluster, join_attributes
+from pipelines.natural.columns import add_columns, cluster, group_identical, join_attributes
 
 
 def test_a_table_gets_its_attributes_and_clusters(tmp_path):
@@ -17,12 +17,12 @@ def test_a_table_gets_its_attributes_and_clusters(tmp_path):
     )
     table.to_csv(path, sep="\t", index=False)
     (tmp_path / "attributes.csv").write_text("file,attr_a\n3,9\n1,0\n2,1\n")
-    clusters = {"columns": ["attr_*"], "n_clusters": [2, 3]}
+    clusters = {"columns": ["attr_*"], "n_clusters": [2, 3], "identical": [1]}
     add_columns(path, attributes=str(tmp_path / "attributes.csv"), attributes_key="file", clusters=clusters)
     found = pd.read_csv(path, sep="\t")
     assert found["attr_a"].tolist() == [0, 1, 9]
     assert found["cluster_2"].tolist() == ["c0", "c0", "c1"]
-    assert found["cluster_3"].tolist() == ["c0", "c1", "c2"]
+    assert found["cluster_3"].tolist() == found["identical_1"].tolist() == ["c0", "c1", "c2"]
     add_columns(path, clusters={"columns": ["attr_a"], "n_clusters": 3})
     assert "cluster" in pd.read_csv(path, sep="\t")
     with pytest.raises(DataError, match="no column 'colour'"):
@@ -55,6 +55,17 @@ def test_clusters_that_cannot_be_are_refused():
         cluster(np.array([[0.0], [0.0], [1.0]]), np.ones(3, bool), n_clusters=3, seed=0)
     with pytest.raises(DataError, match="1 images miss a number"):
         cluster(np.array([[0.0], [np.nan]]), np.ones(2, bool), n_clusters=2, seed=0)
+
+
+def test_groups_are_equal_in_the_attributes_of_highest_entropy_among_training_images():
+    values = np.array([[0, 1, 5], [0, 0, 5], [0, 1, 6], [1, 0, 6], [7, 8, 9.0]])
+    training = np.array([True, True, True, True, False])
+    assert group_identical(values, training, n_columns=1) == ["c0", "c1", "c0", "c1", "c2"]
+    assert group_identical(values, training, n_columns=2) == ["c0", "c1", "c2", "c3", "c4"]
+    with pytest.raises(DataError, match="from 1 to the 3 columns, got 4"):
+        group_identical(values, training, n_columns=4)
+    with pytest.raises(DataError, match="1 images miss a number"):
+        group_identical(np.array([[np.nan], [0.0]]), np.ones(2, bool), n_columns=1)
 
 
 # Attributes

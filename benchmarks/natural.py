@@ -3,7 +3,8 @@
 Reads what `pipelines/natural.smk` wrote (values, results and experiment of each folder), or runs it first:
 
     python benchmarks/natural.py results
-    python benchmarks/natural.py results --run linear fair --cifar cifar10.tar.xz
+    python benchmarks/natural.py results --run linear fair --cifar cifar-10-binary.tar.gz
+    python benchmarks/natural.py results --run hard --cifar FOLDERS.tar.xz --config dataset=folder 'images={n_train: 5000}'
 
 Prints, as Markdown for benchmarks/README.md, one table of all losses and one of the orderings: what was published, the
 paired difference over seeds with its 95 % interval of Student's t, and whether it settles the ordering. What each
@@ -81,18 +82,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="the workflow's `out`")
     parser.add_argument("--run", nargs="*", default=[], choices=list(SOURCES), metavar="EXPERIMENT")
-    parser.add_argument("--cifar", help="CIFAR-10: class folders or the binary files, also packed")
+    parser.add_argument("--cifar", help="CIFAR-10: the official binary files, also packed")
     parser.add_argument("--fashion", help="folder of Fashion-MNIST's idx files")
-    parser.add_argument("--seeds", help="for instance [0,1,2,3,4]; the experiments' own by default")
+    parser.add_argument("--config", nargs="*", default=[], metavar="KEY=VALUE", help="of the workflow: seeds=[0,1], …")
     given = parser.parse_args()
     for experiment in given.run:
         source = SOURCES[experiment] and getattr(given, SOURCES[experiment])
         if SOURCES[experiment] and not source:
             parser.error(f"{experiment} needs --{SOURCES[experiment]}")
-        run(given.results, experiment, source, [f"seeds={given.seeds}"] if given.seeds else [])
+        run(given.results, experiment, source, given.config)
     print("| experiment | loss | mean over seeds [95 % interval] |\n|---|---|---|")
-    folders = [given.results / f"{name}_small" for name in SOURCES]
-    found = [folder for folder in folders if (folder / "results.tsv").is_file()]
+    found = [path.parent for name in SOURCES for path in sorted(given.results.glob(f"{name}_small*/results.tsv"))]
     for folder in found:
         print("\n".join(tell_losses(folder)))
     print("\n| experiment | ordering | measure | published | difference [95 % interval] | seeds | it |")

@@ -62,6 +62,7 @@ class Pairs:
     samples: slice
     pool: Pool
     _weights: dict[Kernel, Tensor] = field(default_factory=dict)
+    _others: dict[int, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
 
     def weights(self, kernel: Kernel) -> Tensor:
         """Return the weights w ≥ 0 between the samples, (n_i, n), without gradient."""
@@ -85,7 +86,7 @@ class Pairs:
 
     def mean(self, weights: Tensor) -> Tensor:
         """Return Σ_j w_ij s_ij / Σ_j w_ij of each anchor, (V, n_i); 0 where all w_ij are 0."""
-        others, own, mass = self._of_others(weights), weights.diagonal(self.samples.start), self.mass(weights)
+        others, own, mass = self._of_others(weights)[0], weights.diagonal(self.samples.start), self.mass(weights)
         summed = (self.s.sum(2) * others).sum(2)
         if self.pool.n_views > 1:
             summed = summed + (self.pool.n_views - 1) * own * self.twins()
@@ -94,7 +95,7 @@ class Pairs:
     def mass(self, weights: Tensor) -> Tensor:
         """Return Σ_j w_ij of each anchor, (V, n_i)."""
         n_views, own = self.pool.n_views, weights.diagonal(self.samples.start)
-        return (n_views * self._of_others(weights).sum(1) + (n_views - 1) * own).expand(self.s.shape[:2])
+        return (n_views * self._of_others(weights)[1] + (n_views - 1) * own).expand(self.s.shape[:2])
 
     def twins(self) -> Tensor:
         """Return the similarity of each anchor with the other view of its sample, or the mean over several, (V, n_i).
@@ -116,8 +117,8 @@ class Pairs:
         """
         if self.pool.n_views != 2:
             return self.log_sum_exp() - self.mean(weights)
-        twins, others, mass = self.twins(), self._of_others(weights), self.mass(weights)
-        nearer = (self.s.sum(2) * others).sum(2) - twins * (2 * others.sum(1))
+        (others, total), twins, mass = self._of_others(weights), self.twins(), self.mass(weights)
+        nearer = (self.s.sum(2) * others).sum(2) - twins * (2 * total)
         nearer = torch.where(mass <= 0, -twins, nearer / torch.where(mass <= 0, 1, mass))  # NaN stays
         return softplus_of(self.log_sum_exp(without="sample") - twins) - nearer
 
@@ -126,11 +127,13 @@ class Pairs:
         """Whether a candidate is the anchor, (V, n_i, V, n)."""
         return self.leave_out(torch.zeros(self.s.shape, dtype=torch.bool, device=self.s.device), "anchor", True)
 
-    def _of_others(self, weights: Tensor) -> Tensor:
-        """Return weights with 0 between a sample and itself."""
-        others = weights.clone()
-        others.diagonal(self.samples.start).zero_()
-        return others
+    def _of_others(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Return weights with 0 between a sample and itself, and their sums, computed once for the same weights."""
+        if id(weights) not in self._others:
+            others = weights.clone()
+            others.diagonal(self.samples.start).zero_()
+            self._others[id(weights)] = weights, others, others.sum(1)  # the weights are kept, and so is their id
+        return self._others[id(weights)][1:]
 
     def leave_out(self, values: Tensor, without: str, value: float) -> Tensor:
         """Set values (V, n_i, V, n) between an anchor and itself, or all views of its sample, in place."""

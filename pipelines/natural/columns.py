@@ -67,12 +67,20 @@ def add_columns(
         columns = matching_columns(clusters["columns"], known, where="clusters.columns: the table")
         values = table[columns].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
         wanted, training = clusters.get("n_clusters", []), (table["split"] == "train").to_numpy()
-        for n_clusters in np.atleast_1d(wanted).tolist():
+        for n_clusters in _numbers(wanted, "n_clusters"):
             found = cluster(values, training, n_clusters=n_clusters, seed=seed)
-            table["cluster" if isinstance(wanted, int) else f"cluster_{n_clusters}"] = found
-        for n_columns in clusters.get("identical", []):
+            table[f"cluster_{n_clusters}" if isinstance(wanted, list) else "cluster"] = found
+        for n_columns in _numbers(clusters.get("identical", []), "identical"):
             table[f"identical_{n_columns}"] = group_identical(values, training, n_columns=n_columns)
     write_table(participants, table)
+
+
+def _numbers(given: Any, key: str) -> list[int]:
+    """Return one or several numbers, which Snakemake's command line gives as text."""
+    try:
+        return [int(each) for each in (given if isinstance(given, list) else [given])]
+    except (TypeError, ValueError):
+        raise DataError(f"clusters.{key}: must be whole numbers, got {given!r}.") from None
 
 
 def join_attributes(names: Sequence[str], table: Path, *, key: str, taken: Sequence[str] = ()) -> dict[str, list[str]]:

@@ -70,7 +70,7 @@ def test_attributes_of_ones_own_take_the_place_of_simulated_ones(tmp_path):
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({}, "give one of 'cclk', 'cub', 'fair', 'hard', 'linear', 'rates', 'sincere'"),
+        ({}, "give one of 'cclk', 'cub', 'fair', 'hard', 'imagenet', 'linear', 'rates', 'sincere'"),
         ({"experiment": "linear", "file": "x.yaml"}, "give one of 'cclk'"),
         ({"experiment": "linear", "dataset": "digits", "milestones": [4, 2]}, "ascending order"),
         ({"experiment": "liner"}, "linear"),
@@ -155,6 +155,8 @@ def test_sincere_and_supcon_have_the_settings_of_section_4_3():
     [
         ("cclk", "cosine", (1000, 152, 1.5 * 152 / 256)),
         ("cub", "cosine", (1000, 128, 1.5 * 128 / 256)),
+        ("imagenet", "cosine", (200, 128, 1.5 * 128 / 256)),
+        ("imagenet", "hard_negative_cclk", (200, 512, 1.5 * 512 / 256)),
         ("hard", "hard_negative_cclk", (400, 256, 1.5)),
         ("hard", "hard_negative_cclk_2", (1000, 512, 3.0)),
         ("fair", "fair_cclk", (5, 256, 1.5)),
@@ -165,7 +167,7 @@ def test_cclk_has_the_settings_of_its_appendix(name, variant, expected):
     assert _training(config, "epochs", "batch_size", "learning_rate", "optimizer") == (*expected, "lars")
     assert config.data.where == {"split": ("train", "validation")}
     assert config.data.val_fraction == 0
-    if name in ("cclk", "cub"):
+    if name in ("cclk", "cub", "imagenet"):
         assert (config.encoder.name, config.encoder.projection) == ("resnet50", (2048, 128))
         assert config.encoder.stem == ("cifar" if name == "cclk" else "imagenet")
 

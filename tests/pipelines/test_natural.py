@@ -2,8 +2,10 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from tests.pipelines.snakemake_runs import assert_finished, link_repository, planned, run_snakemake
 
@@ -75,3 +77,27 @@ def test_from_digits_to_a_table_with_simulated_attributes(repository):
     assert "200 train, 60 validation, 60 test" in (folder / "results.md").read_text()
     again = _snakemake(repository, "file=tiny.yaml", flags=["--dry-run"])
     assert "Nothing to be done" in again.stdout + again.stderr
+
+
+@pytest.mark.slow
+def test_from_a_folder_of_pictures_and_features_of_another_network(repository):
+    rng, rows = np.random.default_rng(0), []
+    for part, n in (("train", 24), ("test", 8)):
+        for number in range(n):
+            file = f"{part}/{'cats' if number % 2 else 'dogs'}/{number}.png"
+            (repository / "pictures" / file).parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(0, 256, (40, 36, 3), np.uint8)).save(repository / "pictures" / file)
+            rows.append([file, *rng.normal(size=4).round(3)])
+    pd.DataFrame(rows, columns=["file", *(f"clip_{k}" for k in range(4))]).to_csv(repository / "clip.csv", index=False)
+    images = "{attributes: clip.csv, attributes_key: file, size: 32, n_train: 16, n_validation: 4, n_test: 8}"
+    given = images.replace("8}", "8, clusters: {columns: [clip_*], n_clusters: [2]}}")
+    settings = "{training.epochs: 1, training.batch_size: 8, data.vectors: {attributes: [clip_*]}, evaluation.C: [1.0]}"
+    done = _snakemake(
+        repository, "experiment=imagenet", "size=small", "source=pictures", f"images={given}", "seeds=[0]",
+        "variants=[rbf,hard_negative_cclk]", f"settings={settings}",
+    )  # fmt: skip
+    logs = "\n".join(f"{log}:\n{log.read_text()[-1500:]}" for log in repository.glob("results/*/logs/*.log"))
+    assert done.returncode == 0, done.stderr[-3000:] + logs
+    table = pd.read_csv(repository / "results" / "imagenet_small" / "results.tsv", sep="\t")
+    assert set(table["variant"]) == {"infonce", "rbf", "hard_negative_cclk"}
+    assert table["mean"].notna().all()

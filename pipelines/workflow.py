@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from neurocontrast.config.load import parse_value
 from neurocontrast.settings import Settings, settings_from
 
-__all__ = ["Name", "WorkflowSettings", "load_workflow", "markdown_table", "set_options"]
+__all__ = ["Name", "WorkflowSettings", "load_workflow", "markdown_table", "parse_given", "set_options"]
 
 Splits = Literal["stratified", "leave-site-out"]
 
@@ -26,6 +27,15 @@ def _plain_name(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_plain_name)]
+
+
+def parse_given(given: Any, *, place: str) -> Any:
+    """Return a value of Snakemake's ``--config`` with its text parsed: ``settings='{a: [1]}'`` is ``{"a": ["1"]}``."""
+    if isinstance(given, Mapping):
+        return {key: parse_given(value, place=f"{place}.{key}") for key, value in given.items()}
+    if isinstance(given, list):
+        return [parse_given(each, place=place) for each in given]
+    return parse_value(given, place=place) if isinstance(given, str) else given
 
 
 class WorkflowSettings(Settings):

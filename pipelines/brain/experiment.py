@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from neurocontrast.config.load import parse_value, read_yaml
+from neurocontrast.config.load import read_yaml
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings, settings_from
 from pipelines.brain.cohort import column_of, draw_subjects, read_participants
 from pipelines.natural.experiment import Experiment, Ordering, Seeds, Variant
-from pipelines.workflow import Name
+from pipelines.workflow import Name, parse_given
 
 __all__ = ["BrainExperiment", "BrainSettings", "BrainVariant", "load_brain", "load_experiment"]
 
@@ -173,13 +173,8 @@ def load_brain(config: Mapping[str, Any]) -> tuple[BrainSettings, BrainExperimen
     ConfigError, DataError
         With every unknown key and wrong value, and what is allowed; where a table lacks the target or subjects.
     """
-    given = dict(config)
-    if isinstance(given.get("settings"), Mapping):  # settings='{a: 1}' arrives as {"a": "1"}
-        given["settings"] = {
-            key: parse_value(value, place=f"settings.{key}") if isinstance(value, str) else value
-            for key, value in given["settings"].items()
-        }
-    asked = settings_from(BrainSettings, given, source="workflow configuration")
+    texts = {key: parse_given(config[key], place=key) for key in ("settings",) if key in config}
+    asked = settings_from(BrainSettings, {**config, **texts}, source="workflow configuration")
     named = ("target", "subjects", "seeds", "settings")
     experiment = load_experiment(asked.path, {key: v for key in named if (v := getattr(asked, key)) is not None})
     if asked.clinical is None and set(experiment.simulate) != set(_COHORTS):

@@ -76,11 +76,11 @@ def add_columns(
 
 
 def _numbers(given: Any, key: str) -> list[int]:
-    """Return one or several numbers, which Snakemake's command line gives as text."""
-    try:
-        return [int(each) for each in (given if isinstance(given, list) else [given])]
-    except (TypeError, ValueError):
-        raise DataError(f"clusters.{key}: must be whole numbers, got {given!r}.") from None
+    """Return one or several numbers, or refuse what is none."""
+    numbers = given if isinstance(given, list) else [given]
+    if not all(isinstance(each, int) for each in numbers):
+        raise DataError(f"clusters.{key}: must be whole numbers, got {given!r}.")
+    return numbers
 
 
 def join_attributes(names: Sequence[str], table: Path, *, key: str, taken: Sequence[str] = ()) -> dict[str, list[str]]:

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from neurocontrast.config.load import parse_value, read_yaml
+from neurocontrast.config.load import read_yaml
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings, settings_from
 from pipelines.natural.annotation import AnnotationSettings
-from pipelines.workflow import Name
+from pipelines.workflow import Name, parse_given
 
 __all__ = [
     "MEASURES",
@@ -311,7 +311,8 @@ def load_natural(config: Mapping[str, Any]) -> tuple[NaturalSettings, Experiment
     ConfigError
         With every unknown key and wrong value, and what is allowed.
     """
-    asked = settings_from(NaturalSettings, _parsed(config), source="workflow configuration")
+    texts = {key: parse_given(config[key], place=key) for key in ("settings", "images") if key in config}
+    asked = settings_from(NaturalSettings, {**config, **texts}, source="workflow configuration")
     content = _read_experiment(asked.path)
     # The subset of one data set may be more than there is of another.
     whole = dict.fromkeys(("n_train", "n_validation", "n_test")) if asked.dataset is not None else {}
@@ -324,18 +325,6 @@ def load_natural(config: Mapping[str, Any]) -> tuple[NaturalSettings, Experiment
     experiment = settings_from(Experiment, content, source=str(asked.path))
     _check_source(experiment.prepared_images)
     return asked, experiment if asked.variants is None else _only(experiment, asked.variants)
-
-
-def _parsed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Snakemake's configuration with its text parsed: ``settings='{a: 1}'`` arrives as ``{"a": "1"}``."""
-    content = dict(config)
-    for key in ("settings", "images"):
-        if isinstance(content.get(key), Mapping):
-            content[key] = {
-                name: parse_value(value, place=f"{key}.{name}") if isinstance(value, str) else value
-                for name, value in content[key].items()
-            }
-    return content
 
 
 def _check_source(images: Mapping[str, Any]) -> None:

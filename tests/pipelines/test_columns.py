@@ -23,7 +23,7 @@ def test_a_table_gets_its_attributes_and_clusters(tmp_path):
     assert found["attr_a"].tolist() == [0, 1, 9]
     assert found["cluster_2"].tolist() == ["c0", "c0", "c1"]
     assert found["cluster_3"].tolist() == found["identical_1"].tolist() == ["c0", "c1", "c2"]
-    add_columns(path, clusters={"columns": ["attr_a"], "n_clusters": "3"})
+    add_columns(path, clusters={"columns": ["attr_a"], "n_clusters": 3})
     assert "cluster" in pd.read_csv(path, sep="\t")
     with pytest.raises(DataError, match=r"clusters.identical: must be whole numbers, got \['two'\]"):
         add_columns(path, clusters={"columns": ["attr_a"], "identical": ["two"]})

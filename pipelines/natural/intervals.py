@@ -9,7 +9,7 @@ from scipy import stats
 
 from pipelines.natural.experiment import Measure
 
-__all__ = ["DASH", "format_estimate", "mean_interval"]
+__all__ = ["DASH", "bootstrap_mean", "format_estimate", "mean_interval"]
 
 DASH = "–"
 
@@ -27,6 +27,20 @@ def mean_interval(values: npt.ArrayLike, *, level: float = 0.95) -> tuple[float,
     half = float(stats.t.ppf((1 + level) / 2, len(known) - 1) * known.sem())
     mean = float(known.mean())
     return mean, mean - half, mean + half
+
+
+def bootstrap_mean(values: npt.ArrayLike, *, n: int = 1000, seed: int = 0) -> tuple[float, float, float]:
+    """Return the mean of values, and the 2.5th and 97.5th percentile of its means over `n` draws with replacement.
+
+    Examples
+    --------
+    >>> [round(each, 2) for each in bootstrap_mean([0.0, 1.0] * 50)]
+    [0.5, 0.4, 0.6]
+    """
+    known, rng = np.asarray(values, dtype=float), np.random.default_rng(seed)
+    means = [known[rng.integers(len(known), size=len(known))].mean() for _ in range(n)]
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(known.mean()), float(low), float(high)
 
 
 def format_estimate(mean: float, low: float, high: float, measure: Measure, *, signed: bool = False) -> str:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.metrics import accuracy_score, mean_squared_error, top_k_accuracy_score
+from sklearn.metrics import accuracy_score, mean_squared_error
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import LabelEncoder, StandardScaler
@@ -59,6 +59,8 @@ def read_splits(path: str | Path) -> tuple[Split, Split]:
 def write_probes(folder: str | Path, *, experiment: Experiment, seed: int) -> dict[str, float]:
     """Measure the embeddings ``<layer>.parquet`` of a run, and write ``probes.json``: measure → value.
 
+    The SGD classifier's answers are written to ``sgd.tsv``, a row a test image.
+
     Parameters
     ----------
     folder : path
@@ -75,7 +77,9 @@ def write_probes(folder: str | Path, *, experiment: Experiment, seed: int) -> di
         if "colour_mse" in wanted:
             values["colour_mse"] = _colour_error(fitted, tested)
         if wanted & {"sgd_accuracy", "sgd_top5_accuracy"}:
-            values |= _sgd_accuracies(fitted, tested, seed=seed)
+            correct = _classify_by_sgd(fitted, tested, seed=seed)
+            values |= {f"sgd_{name}": float(share) for name, share in correct.mean().items()}
+            write_table(folder / "sgd.tsv", correct)
     if wanted & {"within_cosine", "between_cosine"}:
         values |= measure_cosines(read_splits(folder / "head.parquet")[1])
     write_text(folder / "probes.json", json.dumps({name: values[name] for name in sorted(wanted)}))
@@ -149,14 +153,16 @@ def fit_sgd(
     return model
 
 
-def _sgd_accuracies(fitted: Split, tested: Split, *, seed: int) -> dict[str, float]:
+def _classify_by_sgd(fitted: Split, tested: Split, *, seed: int) -> pd.DataFrame:
+    """Return, for each test image, 1 where its class is the first, and among the first five, of the classifier's."""
     encoder = LabelEncoder().fit(fitted.labels)
     model = fit_sgd(fitted.features, encoder.transform(fitted.labels), seed=seed)
     with torch.no_grad():
         scores = model(torch.as_tensor(tested.features)).numpy()
-    truth, classes = encoder.transform(tested.labels), np.arange(len(encoder.classes_))
-    top5 = top_k_accuracy_score(truth, scores, k=5, labels=classes) if len(classes) > 5 else np.nan
-    return {"sgd_accuracy": float((scores.argmax(1) == truth).mean()), "sgd_top5_accuracy": float(top5)}
+    ranked, truth = (-scores).argsort(axis=1, kind="stable"), encoder.transform(tested.labels)[:, None]
+    correct = pd.DataFrame({"accuracy": (ranked[:, :1] == truth).any(axis=1)}).astype(float)
+    enough = len(encoder.classes_) > 5
+    return correct.assign(top5_accuracy=(ranked[:, :5] == truth).any(axis=1).astype(float) if enough else np.nan)
 
 
 def _colour_error(fitted: Split, tested: Split) -> float:

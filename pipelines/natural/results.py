@@ -16,7 +16,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.files import write_table, write_text
 from pipelines.natural.experiment import MEASURES, Experiment
 from pipelines.natural.figures import draw_experiment, read_metrics
-from pipelines.natural.intervals import format_estimate, mean_interval
+from pipelines.natural.intervals import bootstrap_mean, format_estimate, mean_interval
 from pipelines.natural.published import describe_ordering, published_elsewhere, published_here
 from pipelines.workflow import markdown_table
 
@@ -57,7 +57,8 @@ def summarise_experiment(folder: str | Path, *, experiment: Experiment) -> pd.Da
     images |= {key: Path(images[key]).name for key in ("source", "attributes") if images.get(key)}
     content = experiment.model_dump(mode="json") | {"images": images}
     write_text(root / "experiment.yaml", yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
-    write_text(root / "results.md", _page(values, summary, experiment, _facts(root, experiment)))
+    page = _page(values, summary, experiment, _facts(root, experiment)) + _page_of_bootstraps(root, experiment)
+    write_text(root / "results.md", page)
     write_table(root / "results.tsv", summary)
     return summary
 
@@ -235,6 +236,39 @@ def _page_of_papers(values: pd.DataFrame, experiment: Experiment) -> list[str]:
         rows = [describe_ordering(each, values, experiment) for each in experiment.orderings]
         lines += [*markdown_table(head, rows), ""]
     return lines
+
+
+def _read_answers(path: Path) -> pd.DataFrame:
+    if not path.is_file():
+        raise DataError(f"{path}: missing. Remove {path.with_name('probes.json')} and run the workflow again.")
+    return pd.read_csv(path, sep="\t", na_values="n/a")
+
+
+def _page_of_bootstraps(root: Path, experiment: Experiment) -> str:
+    """Return a table of the SGD classifier's accuracies with bootstraps of the test images (SINCERE, table 2)."""
+    wanted = [name for name in experiment.measures if name in ("sgd_accuracy", "sgd_top5_accuracy")]
+    if not wanted:
+        return ""
+    seeds = [f"seed-{seed}" for seed in experiment.seeds]
+    answers = {name: sum(_read_answers(root / name / seed / "sgd.tsv") for seed in seeds) / len(seeds)
+               for name in experiment.variants}  # fmt: skip
+    base, rows = answers[experiment.reference], []
+    for name, label in experiment.labels.items():
+        cells = [label]
+        for measure in wanted:
+            column = measure.removeprefix("sgd_")
+            of_images = answers[name][column]
+            cells.append(format_estimate(*bootstrap_mean(of_images), MEASURES[measure]))
+            gain = (np.nan,) * 3 if name == experiment.reference else bootstrap_mean(of_images - base[column])
+            cells.append(format_estimate(*gain, MEASURES[measure], signed=True))
+        rows.append(cells)
+    reference = experiment.labels[experiment.reference]
+    heads = [text for name in wanted for text in (MEASURES[name].short, f"above {reference}")]
+    title = (
+        "The same classifier with 1,000 bootstraps of the test images, each counted by its mean over seeds, and 95% "
+        "intervals of percentiles:"
+    )
+    return "\n".join(["", title, "", *markdown_table(["Loss", *heads], rows)]) + "\n"
 
 
 def _verdict(row: Mapping[str, float]) -> str:

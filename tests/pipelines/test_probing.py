@@ -88,6 +88,9 @@ def test_only_what_is_asked_for_is_measured_and_written(tmp_path):
     written = json.loads((tmp_path / "probes.json").read_text())
     assert set(written) == set(asked) - {"accuracy"}
     assert 0.8 < written["sgd_accuracy"] <= written["sgd_top5_accuracy"] <= 1
+    answers = pd.read_csv(tmp_path / "sgd.tsv", sep="\t")
+    assert answers["accuracy"].mean() == pytest.approx(written["sgd_accuracy"])
+    assert (answers["accuracy"] <= answers["top5_accuracy"]).all()
     fitted, tested = read_splits(tmp_path / "encoder.parquet")
     colours = [f"background_{name}" for name in ("red", "green", "blue")]
     model = LinearRegression().fit(fitted.features, fitted.table[colours])

@@ -11,7 +11,7 @@ from scipy import stats
 from neurocontrast.exceptions import DataError
 from pipelines.natural.annotation import AnnotationSettings, annotate, simulate_attributes
 from pipelines.natural.experiment import Experiment
-from pipelines.natural.intervals import mean_interval
+from pipelines.natural.intervals import bootstrap_mean, mean_interval
 from pipelines.natural.results import summarise_experiment, summarise_seeds
 
 CLASSES = ("boot", "shirt", "bag")
@@ -130,9 +130,17 @@ def test_what_the_workflow_measures_itself_is_read_from_probes(tmp_path):
     _write_runs(tmp_path / "out", experiment)
     for path in (tmp_path / "out").glob("*/seed-*"):
         (path / "probes.json").write_text('{"sgd_accuracy": 0.6, "within_cosine": -0.25}')
+        right = [1, 1, 1, 0, 0] if path.parent.name == "fair" else [1, 1, 0, 0, 0]
+        pd.DataFrame({"accuracy": right * 20, "top5_accuracy": 1}).to_csv(path / "sgd.tsv", sep="\t", index=False)
     summary = summarise_experiment(tmp_path / "out", experiment=experiment).set_index(["variant", "measure"])
     assert summary.loc[("fair", "sgd_accuracy"), "mean"] == pytest.approx(0.6)
     assert summary.loc[("fair", "within_cosine"), "mean"] == pytest.approx(-0.25)
+    (row,) = [line for line in (tmp_path / "out" / "results.md").read_text().splitlines() if "| +20.0 [" in line]
+    mean, low, high = bootstrap_mean([1, 1, 1, 0, 0] * 20)
+    assert row.startswith(f"| Fair CCL-K | {100 * mean:.1f} [{100 * low:.1f}, {100 * high:.1f}] |"), "of test images"
+    (tmp_path / "out" / "fair" / "seed-0" / "sgd.tsv").unlink()
+    with pytest.raises(DataError, match=r"sgd\.tsv: missing"):
+        summarise_experiment(tmp_path / "out", experiment=experiment)
     (tmp_path / "out" / "fair" / "seed-1" / "probes.json").unlink()
     with pytest.raises(DataError, match=r"probes\.json: not readable"):
         summarise_experiment(tmp_path / "out", experiment=experiment)

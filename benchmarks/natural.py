@@ -15,6 +15,7 @@ recipe.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,8 @@ SOURCES = {
     "fair": None,
     "cub": None,
     "rates": None,
+    "sooner": "cifar",
+    "imagenet": None,  # with --config source=… 'images={attributes: CLIP.csv, attributes_key: file}'
 }
 
 
@@ -86,6 +89,8 @@ def main() -> None:
     parser.add_argument("--fashion", help="folder of Fashion-MNIST's idx files")
     parser.add_argument("--config", nargs="*", default=[], metavar="KEY=VALUE", help="of the workflow: seeds=[0,1], …")
     given = parser.parse_args()
+    given.results = given.results.absolute()
+    os.chdir(ROOT)  # recipes are named from there
     for experiment in given.run:
         source = SOURCES[experiment] and getattr(given, SOURCES[experiment])
         if SOURCES[experiment] and not source:

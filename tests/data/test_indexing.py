@@ -165,7 +165,7 @@ def test_fmriprep_has_masks_and_maps_and_one_space_is_chosen(tmp_path):
     assert "--choose space=native" in record["notes"][0]
     found, record = made(root, tmp_path, choose=["space=native"], overwrite=True)
     assert found["sub-01", ""]["space"] == "native"
-    assert record["notes"] == []
+    assert record["notes"] == ["No table says anything of these people; --phenotype FILE joins one."]
     put(root, f"{stem}_space-MNI152Lin_desc-preproc_T1w.nii.gz")
     with pytest.raises(DataError, match=r"2 images: .*decide with .*--choose space=MNI152Lin"):
         made(root, tmp_path, overwrite=True)

@@ -12,7 +12,7 @@ import pandas as pd
 from neurocontrast.findings.folder import Results
 from neurocontrast.findings.learning import draw_learning
 from neurocontrast.findings.methods import record_block
-from neurocontrast.findings.prose import design_text, folds_text, write_paragraphs
+from neurocontrast.findings.prose import design_text, folds_text, pretraining_text, write_paragraphs
 from neurocontrast.page.blocks import (
     Block,
     Citations,
@@ -287,7 +287,10 @@ def _build_provenance(files: Comparison) -> Section:
     """Return what was recorded of each model's pretraining and embeddings, and of the environment, folded away."""
     keys, s = ("run", "objective", "embeddings", "n_overlap", "simulated"), files.summary
     blocks = [
-        record_block(str(model.get("name")), {key: model[key] for key in keys if model.get(key) is not None})
+        record_block(
+            f"{model.get('name')}: {pretraining_text(model.get('run') or {}, model.get('objective'))}",
+            {key: model[key] for key in keys if model.get(key) is not None},
+        )
         for model in s.get("models") or []
     ]
     environment = {key: value for key, value in (s.get("environment") or {}).items() if key != "command"}

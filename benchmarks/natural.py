@@ -4,7 +4,7 @@ Reads what `pipelines/natural.smk` wrote (values, results and experiment of each
 
     python benchmarks/natural.py results
     python benchmarks/natural.py results --run linear fair --cifar cifar-10-binary.tar.gz
-    python benchmarks/natural.py results --run hard --cifar FOLDERS.tar.xz --config dataset=folder 'images={n_train: 5000}'
+    python benchmarks/natural.py results --run hard --cifar FOLDERS --config dataset=folder 'images={n_train: 5000}'
 
 Prints, as Markdown for benchmarks/README.md, one table of all losses and one of the orderings: what was published, the
 paired difference over seeds with its 95 % interval of Student's t, and whether it settles the ordering. What each

@@ -117,7 +117,7 @@ def _differences_in_training(folder: Path, before: Config, now: Config) -> Itera
     elif epochs < min(was, n_done):
         yield f"training.epochs: was {was}, is {epochs}, and {n_done} are done"
     n_before, n_now = (each.training.devices * each.training.num_nodes for each in (before, now))
-    in_head, in_encoder = now.encoder.projection_norm == "batch", now.encoder.norm == "batch"
+    in_head, in_encoder = (any(getattr(e, key) == "batch" for e in now.encoders) for key in ("projection_norm", "norm"))
     of_whole_batch = now.training.sync_batchnorm and (now.training.micro_batch_size is None or not in_encoder)
     if n_before != n_now and (in_head or in_encoder) and not of_whole_batch:
         why = "each process normalises its own part of a batch, which changes the weights"

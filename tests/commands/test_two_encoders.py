@@ -18,6 +18,7 @@ from neurocontrast.data.sources import source_of
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.encoders import build_model, load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingInterrupted
+from neurocontrast.runs.folder import _differences_in_training
 from neurocontrast.runs.parts import build_parts, read_cohort_of
 from neurocontrast.seeds import derive_seed
 from neurocontrast.training.checkpoints import load_checkpoint
@@ -232,3 +233,9 @@ def test_the_scans_may_start_from_weights(pair, settings, tmp_path):
     before, now = (dict(load_encoder(run)[0].named_parameters()) for run in (pair, tmp_path / "run"))
     assert all(torch.equal(now[name], before[name]) for name in before)
     assert both(tmp_path / "run")[1] != both(pair)[1]
+
+
+def test_a_run_whose_second_encoder_alone_has_batch_statistics_keeps_its_number_of_processes(settings, tmp_path):
+    first = "encoder={name: lenet, norm: group, projection: [4], projection_norm: none}"
+    before, now = (settings(first, f"training.devices={n}", "training.sync_batchnorm=false") for n in (1, 2))
+    assert "normalises its own part" in " ".join(_differences_in_training(tmp_path, before, now))

@@ -7,6 +7,7 @@ is reported as such.
     python benchmarks/losses.py                       # a table
     python benchmarks/losses.py --large               # ours at 131,072 embeddings as well: minutes
     python benchmarks/losses.py --paired              # ours and the plain expression in alternation, in one process
+    python benchmarks/losses.py --metadata 8192       # what metadata cost: three losses in alternation, by operation
 """
 
 from __future__ import annotations
@@ -240,6 +241,37 @@ def compare_paired(n_embeddings: int, repetitions: int = 1500) -> str:
     return "\n".join(lines)
 
 
+WITH_METADATA = ("NTXent", "YAwareInfoNCE", "ConditionalAlignmentUniformity")
+OPERATIONS = {
+    "matrix products": ("aten::mm", "aten::addmm_", "aten::addmm"),
+    "exponentials": ("aten::exp_", "aten::exp"),
+    "sums and largest": ("aten::sum", "aten::amax"),
+    "choices and comparisons": ("aten::where", "aten::le", "aten::gt", "aten::masked_fill_", "aten::clamp_max_"),
+    "copies and fills": ("aten::copy_", "aten::fill_", "aten::zero_", "aten::cat"),
+    "other arithmetic": ("aten::mul", "aten::mul_", "aten::sub", "aten::sub_", "aten::add", "aten::add_", "aten::div"),
+}
+
+
+def compare_metadata(n_embeddings: int, repetitions: int = 7) -> str:
+    """Losses with and without metadata in alternation: medians of CPU time and ratio, and the milliseconds by kind."""
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.set_num_threads(1)
+    batch, named = make_batch(n_embeddings), {name: ours(name) for name in WITH_METADATA}
+    times = [[once(loss, *batch) for loss in named.values()] for _ in range(repetitions + 1)][1:]
+    lines = [f"| {n_embeddings:,} embeddings | s | ratio | " + " | ".join(OPERATIONS) + " |", "|---" * 9 + "|"]
+    for place, (name, loss) in enumerate(named.items()):
+        with profile(activities=[ProfilerActivity.CPU]) as profiled:
+            once(loss, *batch)
+        own = {each.key: each.self_cpu_time_total / 1e3 for each in profiled.key_averages()}
+        kinds = [f"{sum(own.get(key, 0) for key in keys):.0f}" for keys in OPERATIONS.values()]
+        seconds, ratio = (
+            statistics.median(part) for part in zip(*((t[place], t[place] / t[0]) for t in times), strict=True)
+        )
+        lines.append(f"| {name} | {seconds:.2f} | {ratio:.2f} | " + " | ".join(kinds) + " |")
+    return "\n".join(lines)
+
+
 def run_case(name: str, n_embeddings: int) -> None:
     """Time one loss in this process and print the result as JSON."""
     torch.set_num_threads(1)
@@ -305,6 +337,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2, help="processes a case, of which the fastest counts")
     parser.add_argument("--large", action="store_true", help=f"four of ours at {LARGE:,} embeddings as well")
     parser.add_argument("--paired", action="store_true", help="ours beside the plain expression at 128 and 1,024")
+    parser.add_argument("--metadata", type=int, metavar="N", help="three losses in alternation at N embeddings")
     parser.add_argument("--results", type=Path, help="JSON lines to add to and to draw from")
     arguments = parser.parse_args()
     if arguments.case:
@@ -312,6 +345,9 @@ def main() -> None:
         return
     if arguments.paired:
         print(compare_paired(128), compare_paired(1024, 50), sep="\n\n")
+        return
+    if arguments.metadata:
+        print(compare_metadata(arguments.metadata))
         return
     installed = [name for name, module in PEERS.items() if importlib.util.find_spec(module)]
     names = arguments.only or [*OURS, *PLAIN, *installed]

@@ -149,23 +149,28 @@ class _LogSumExp(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, s: Tensor, weights: Tensor | None, pairs: Pairs, without: str) -> Tensor:
-        b = None if weights is None else weights.unsqueeze(1)
-        scores = pairs.leave_out(s.clone() if b is None else torch.where(b > 0, s, EMPTY), without, EMPTY)
+        logarithms = None if weights is None else weights.log().clamp_min_(EMPTY)
+        scores = pairs.leave_out(_plus(s, logarithms), without, EMPTY)
         largest = scores.amax((2, 3), keepdim=True)
-        terms = scores.sub_(largest).exp_()
-        total = pairs.leave_out(terms if b is None else terms.mul_(b), without, 0).sum((2, 3))
-        sums = torch.where(total <= 0, EMPTY, total.log() + largest[..., 0, 0])  # NaN stays
+        total = scores.sub_(largest).exp_().sum((2, 3))
+        sums = total.log() + largest[..., 0, 0]
+        sums = torch.where(sums <= EMPTY / 2, EMPTY, sums)  # NaN stays
         ctx.pairs, ctx.without = pairs, without
-        ctx.save_for_backward(s, weights, sums)
+        ctx.save_for_backward(s, logarithms, sums)
         return sums
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        s, weights, sums = ctx.saved_tensors
-        terms = (s - sums[..., None, None]).clamp_max_(80).exp_()  # 0 · exp 80 is 0, and not NaN
-        terms = ctx.pairs.leave_out(terms if weights is None else terms.mul_(weights.unsqueeze(1)), ctx.without, 0)
-        return terms.mul_(torch.where(sums <= EMPTY / 2, 0, gradient)[..., None, None]), None, None, None
+        s, logarithms, sums = ctx.saved_tensors
+        sums = torch.where(sums <= EMPTY / 2, torch.inf, sums)
+        terms = _plus(s, logarithms).sub_(sums[..., None, None]).exp_()
+        return ctx.pairs.leave_out(terms, ctx.without, 0).mul_(gradient[..., None, None]), None, None, None
+
+
+def _plus(s: Tensor, logarithms: Tensor | None) -> Tensor:
+    """Return a copy of similarities (V, n_i, V, n), with logarithms of weights (n_i, n) added."""
+    return s.clone() if logarithms is None else s + logarithms.unsqueeze(1)
 
 
 Formula = Callable[..., tuple[Tensor, ...]]

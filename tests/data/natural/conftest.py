@@ -38,14 +38,6 @@ def write_folder(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def class_folders(write_folder: Callable[..., Path]) -> Path:
-    """Two classes of ten training and two of five test images."""
-    names = [f"train/{name}/{n:02d}.png" for name in ("cat", "dog") for n in range(10)]
-    names += [f"test/{name}/{n:02d}.png" for name in ("cat", "dog") for n in range(5)]
-    return write_folder(*names)
-
-
-@pytest.fixture
 def write_tar(tmp_path: Path) -> Callable[..., Path]:
     """Write an archive of members: bytes, or a TarInfo of anything else."""
 

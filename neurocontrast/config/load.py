@@ -113,6 +113,11 @@ def as_config(config: Config | Mapping[str, Any] | str | os.PathLike[str]) -> Co
 
 def write_config(path: Path, config: Config) -> None:
     """Write the resolved configuration: every key, with absolute paths, readable by `load_config`."""
+    write_text(path, yaml.safe_dump(_content_of(config), sort_keys=False, allow_unicode=True, width=100))
+
+
+def _content_of(config: Config) -> dict[str, Any]:
+    """Return every key of a configuration, with absolute paths."""
     content = config.model_dump(mode="json")
     for section, key in _PATHS:
         found = (content[section] or {}).get(key)
@@ -121,12 +126,12 @@ def write_config(path: Path, config: Config) -> None:
                 str(Path(each).expanduser().absolute()) for each in ([found] if isinstance(found, str) else found)
             ]
             content[section][key] = places[0] if isinstance(found, str) else places
-    write_text(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100))
+    return content
 
 
 def differences(earlier: Config, now: Config, *, ignore: Sequence[str] = ()) -> list[str]:
     """Return one line for each dotted key that differs, but for those that start with one in `ignore`."""
-    return changes(earlier.model_dump(mode="json"), now.model_dump(mode="json"), ignore=ignore)
+    return changes(_content_of(earlier), _content_of(now), ignore=ignore)
 
 
 def changes(earlier: Mapping[str, Any], now: Mapping[str, Any], *, ignore: Sequence[str] = ()) -> list[str]:

@@ -254,6 +254,6 @@ def check(
     if not (found.passed or found.good):
         following: tuple[object, ...] = ("check", participants, "--write-good", "good.tsv")
         return Result(found.facts(), notes=notes, next=following, exit_code=2)
-    recipe = "natural/simclr" if found.kind == "images" else "small"
+    recipe = given.config or found.recipe
     following = ("pretrain", "--config", recipe, "--participants", found.good or participants, "--out", "run")
     return Result(found.facts(), notes=notes, next=following, path=found.good)

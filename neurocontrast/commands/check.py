@@ -42,6 +42,7 @@ class CheckReport:
     deep: bool  # whether every voxel was read, or headers alone
     phi: dict[str, int] | None = None  # fields found that could identify a patient, and files that could not be read
     good: Path | None = None  # the table of the rows without a problem
+    recipe: str = "small"  # a recipe to begin with
 
     @property
     def passed(self) -> bool:
@@ -142,9 +143,10 @@ def check(
         found = look_for_identities(cohort.source, files, problems)
     if good is not None:
         _write_good(good, inspection)
+    is_images, has_maps = _holds_images(cohort), {"gm", "wm"} <= set(cohort.table)
     return CheckReport(
         source=cohort.source,
-        kind="images" if _holds_images(cohort) else "volumes",
+        kind="images" if is_images else "volumes",
         n_scans=len(cohort),
         n_subjects=int(cohort.table["subject_id"].nunique()),
         problems=problems,
@@ -154,6 +156,7 @@ def check(
         deep=deep,
         phi=found,
         good=good,
+        recipe="natural/simclr" if is_images else "tissue_linear" if has_maps else "small",
     )
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import nibabel as nib
 import numpy as np
+import pandas as pd
 import pytest
 
 from neurocontrast.cli import run
@@ -35,6 +36,15 @@ def test_a_good_table_passes_with_its_summary(table):
     text = report.to_text()
     assert text.startswith("participants.tsv: 6 scans of 6 subjects; checked table, headers and voxels.")
     assert text.endswith("No problems.")
+
+
+def test_the_recipe_to_begin_with_is_that_of_the_table(table, capsys):
+    assert check(table, deep=False, n_workers=0).recipe == "small"
+    maps = pd.read_csv(table, sep="\t").assign(gm=lambda rows: rows["path"], wm=lambda rows: rows["path"])
+    maps.to_csv(table, sep="\t", index=False)
+    assert check(table, deep=False, n_workers=0).recipe == "tissue_linear"
+    assert run(["check", str(table), "--table-only", "--config", "yaware", "--set", "data.n_workers=1"]) == 0
+    assert f"Next: neurocontrast pretrain --config yaware --participants {table}" in capsys.readouterr().out
 
 
 def test_problems_of_table_and_images_are_told_together(table):

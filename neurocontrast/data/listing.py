@@ -11,12 +11,12 @@ import pandas as pd
 
 from neurocontrast.data.columns import text_of
 from neurocontrast.data.problems import Problems, shown
-from neurocontrast.exceptions import DataError, suggestion
+from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.files import relative_path, write_table
 from neurocontrast.reading import read_bytes
 from neurocontrast.tables import read_parquet, read_workbook
 
-__all__ = ["AnyTable", "place_of", "read_sheet", "read_text_table", "write_rows"]
+__all__ = ["AnyTable", "check_names", "place_of", "read_sheet", "read_text_table", "write_rows"]
 
 _NOT_TEXT = {
     b"PK\x03\x04": "an Excel workbook or zip archive",
@@ -45,9 +45,9 @@ def read_text_table(path: AnyTable) -> pd.DataFrame:
     from line 2, as below a header.
     """
     if isinstance(path, pd.DataFrame):
-        if not len(path) or not path.columns.is_unique:
-            raise DataError("DataFrame: needs at least one row, and a column of each name only once.")
-        return _as_text(path)
+        if not len(path):
+            raise DataError("DataFrame: needs at least one row.")
+        return _as_text(path, "DataFrame")
     source = place_of(path)
     rows = [(line, cells) for line, cells in _split(source, _decode(source)) if any(cells)]
     if not rows:
@@ -78,13 +78,21 @@ def read_sheet(path: Path) -> pd.DataFrame:
     ending = path.suffix.lower()
     if ending == ".parquet":
         table = read_parquet(path)
-        return _as_text(table if isinstance(table.index, pd.RangeIndex) else table.reset_index())
-    return _as_text(read_workbook(path)) if ending in (".xlsx", ".xls") else read_text_table(path)
+        return _as_text(table if isinstance(table.index, pd.RangeIndex) else table.reset_index(), path.name)
+    return _as_text(read_workbook(path), path.name) if ending in (".xlsx", ".xls") else read_text_table(path)
 
 
-def _as_text(table: pd.DataFrame) -> pd.DataFrame:
+def _as_text(table: pd.DataFrame, source: str) -> pd.DataFrame:
+    check_names(table, source)
     texts = {str(name).strip(): [text_of(cell).strip() for cell in table[name]] for name in table}
     return pd.DataFrame(texts, range(2, len(table) + 2), dtype=object)
+
+
+def check_names(table: pd.DataFrame, source: str) -> None:
+    """Refuse a table that has two columns of one name, but for spaces around it."""
+    names = pd.Index([str(name).strip() for name in table])
+    if twice := names[names.duplicated()].unique().tolist():
+        raise DataError(f"{source}: has {one_of(twice)} more than once; give each column a name of its own.")
 
 
 def write_rows(target: Path, table: pd.DataFrame, *, root: Path) -> None:

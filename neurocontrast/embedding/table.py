@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
+from neurocontrast.data.listing import check_names
 from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import DataError, said
 from neurocontrast.files import atomic_path
@@ -70,6 +71,7 @@ def write_embeddings(
 
 def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame) -> None:
     """Write a DataFrame with ``participant_id`` and ``feature_…`` columns as `write_embeddings` does."""
+    check_names(frame, "embeddings: the DataFrame")
     names = [name for name in frame.columns if str(name).startswith(_FEATURE)]
     lacking = [name for name in ("participant_id",) if name not in frame] + ([] if names else [f"{_FEATURE}0000 …"])
     if lacking:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from neurocontrast.data.listing import read_text_table
+from neurocontrast.embedding.table import write_frame
 from neurocontrast.exceptions import DataError
 
 
@@ -83,3 +85,12 @@ def test_an_absent_file_suggests_its_neighbour(tmp_path):
         read_text_table(tmp_path / "participant.tsv")
     with pytest.raises(DataError, match="this is a folder"):
         read_text_table(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["site", " site "])
+def test_a_data_frame_with_two_columns_of_one_name_is_refused(tmp_path, name):
+    frame = pd.DataFrame([["a", "x", "y", 1.0]], columns=["participant_id", "site", name, "feature_0"])
+    with pytest.raises(DataError, match="DataFrame: has 'site' more than once"):
+        read_text_table(frame)
+    with pytest.raises(DataError, match="DataFrame: has 'site' more than once"):
+        write_frame(tmp_path / "e.parquet", frame)

@@ -72,7 +72,9 @@ _RECORDED = (
     "permutation", "probe", "threshold", "embeddings", "objective", "run", "simulation", "environment",
 )  # fmt: skip
 """What Provenance shows of ``evaluation.json``."""
-_SKIPPED = ("training_metrics", "pretraining_subjects", "participant_digests", "view", "p_values", "observed")
+_SKIPPED = (
+    "training_metrics", "pretraining_subjects", "participant_digests", "view", "p_values", "observed", "command",
+)  # fmt: skip
 """Written in full elsewhere in the report, lists of people, or a packed mask."""
 
 

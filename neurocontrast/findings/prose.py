@@ -210,7 +210,9 @@ def threshold_text(files: EvaluationFolder) -> str:
     if rule in (None, "half") or isinstance(rule, int | float):
         return f"at the threshold {rule if isinstance(rule, int | float) else 0.5:g}"
     spread = f" ({min(values):.2f} to {max(values):.2f} over folds)" if values else ""
-    return f"at the threshold of each fold{spread}, set to the share of positives in the training fold"
+    return f"at the threshold of each fold{spread}, " + (
+        "set to the share of positives in the training fold" if rule == "prevalence" else f"set by the rule {rule}"
+    )
 
 
 def permutation_result(files: EvaluationFolder, metric: str | None) -> dict[str, Any] | None:

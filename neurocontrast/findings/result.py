@@ -125,7 +125,7 @@ def draw_headline(files: EvaluationFolder) -> style.Picture | None:
     covariates = f"Only {' + '.join(s.baseline_covariates) or 'covariates'}"
     others = rivals(s)
     looks = {"Embedding": style.MAIN, covariates: style.BASELINE}
-    looks |= {f"Only {each.name}": style.PALETTE[2 + place] for place, each in enumerate(others)}
+    looks |= {f"Only {each.name}": style.PALETTE[(2 + place) % len(style.PALETTE)] for place, each in enumerate(others)}
     models = zip(looks, (files.metrics, s.baseline, *(each.metrics for each in others)), strict=True)
     rows, about = tabulate_estimates([(name, found.get(key)) for name, found in models]), files.describe(key)
     series = [

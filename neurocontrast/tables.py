@@ -65,12 +65,15 @@ def read_workbook(path: str | os.PathLike[str]) -> pd.DataFrame:
         with zipfile.ZipFile(path) as archive:
             if sum(part.file_size for part in archive.infolist()) > _N_WORKBOOK_BYTES:
                 raise ValueError(f"its tables would take more than {_N_WORKBOOK_BYTES:,} bytes")
-        return pd.read_excel(path, dtype=str, keep_default_na=False, engine="openpyxl")
+        cells = pd.read_excel(path, header=None, dtype=str, keep_default_na=False, engine="openpyxl")
     except ImportError as error:
         raise DataError(f"{path}: Excel files need openpyxl: pip install 'neurocontrast[excel]'.") from error
     except DAMAGE as error:  # openpyxl meets damaged parts with nearly any of them
         found = f"not readable as an Excel workbook ({said(error)})"
         raise DataError(f"{path}: {found}. Save it as .xlsx or .tsv.") from None
+    header = cells.iloc[:1].to_numpy().ravel()  # which pandas, reading it as one, renames where a name comes twice
+    names = [name or f"Unnamed: {position}" for position, name in enumerate(header)]
+    return cells.iloc[1:].reset_index(drop=True).set_axis(names, axis="columns")
 
 
 def read_parquet(path: str | os.PathLike[str]) -> pd.DataFrame:

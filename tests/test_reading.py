@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from neurocontrast.data.listing import read_sheet
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.reading import read_array, read_arrays, read_bytes, read_json
 from neurocontrast.tables import read_parquet, read_table, read_workbook
@@ -124,6 +125,9 @@ def test_damaged_workbooks_are_one_sentence(tmp_path):
     path = tmp_path / "w.xlsx"
     pd.DataFrame({"id": ["1", "2"], "age": ["3", "4"]}).to_excel(path, index=False)
     assert read_workbook(path).to_dict("list") == {"id": ["1", "2"], "age": ["3", "4"]}
+    pd.DataFrame([[1, 3, 5]], columns=["id", "age", "age"]).to_excel(path, index=False)
+    with pytest.raises(DataError, match=r"w\.xlsx: has 'age' more than once"):
+        read_sheet(path)
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     for damage in ("", "<a/>", parts["xl/workbook.xml"][:-20]):

@@ -108,9 +108,8 @@ def _identity(rows: _Rows) -> dict[str, object]:
             rows.problems.hint("Several scans of one participant need a column 'session'.")
     above = subjects.groupby(participants).transform("first")
     for position in np.flatnonzero(above != subjects).tolist():
-        rows.add(
-            position, f"found {shown(subjects.iloc[position])}, but {shown(above.iloc[position])} above", "subject_id"
-        )
+        found, before_it = shown(subjects.iloc[position]), shown(above.iloc[position])
+        rows.add(position, f"found {found}, but {before_it} above", "subject_id")
     return {"participant_id": participants.tolist(), "subject_id": subjects.tolist(), "session": sessions.tolist()}
 
 

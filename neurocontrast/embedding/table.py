@@ -76,6 +76,8 @@ def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame) -> None:
     lacking = [name for name in ("participant_id",) if name not in frame] + ([] if names else [f"{_FEATURE}0000 …"])
     if lacking:
         raise DataError(f"embeddings: the DataFrame lacks {', '.join(lacking)}.")
+    if frame.empty:
+        raise DataError("embeddings: the DataFrame needs at least one row.")
     try:
         features = frame[names].to_numpy(np.float32)
     except (ValueError, TypeError) as error:

@@ -76,8 +76,8 @@ def save_model(
 ) -> None:
     """Write the encoder of a model with its head, and the second one of two to a folder of its own, which comes first.
 
-    Each has its contract, and both have the `facts`. Next to a second encoder stand copies of the ``provenance.json``
-    and ``metrics.csv`` of the `run`, so that its folder serves wherever a run's does.
+    Each has its contract, and both have the `facts`. The folder of a second encoder has copies of
+    ``provenance.json`` and ``metrics.csv`` of the `run`, so that it serves wherever a run's does.
     """
     places = (folder, folder / SECOND)
     for half, contract, place in reversed(list(zip(model.halves, contracts, places, strict=False))):

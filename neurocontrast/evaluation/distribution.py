@@ -138,9 +138,8 @@ def count_outside(
     scans: pd.DataFrame, percentiles: npt.ArrayLike, *, reference: str, threshold: float
 ) -> dict[str, Any]:
     """Return the number of scans outside, of all and by site; scans without a percentile are not counted."""
-    frame = pd.DataFrame(
-        {"site": site_names(scans["site"]), "percentile": np.asarray(percentiles, dtype=float)}
-    ).dropna()
+    values = np.asarray(percentiles, dtype=float)
+    frame = pd.DataFrame({"site": site_names(scans["site"]), "percentile": values}).dropna()
     by_site = [
         {"site": site, "n": len(part), "n_outside": int((part > threshold).sum()), "median_percentile": part.median()}
         for site, part in frame.groupby("site", sort=True)["percentile"]

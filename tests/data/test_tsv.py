@@ -87,6 +87,14 @@ def test_an_absent_file_suggests_its_neighbour(tmp_path):
         read_text_table(tmp_path)
 
 
+def test_a_data_frame_without_rows_is_refused(tmp_path):
+    frame = pd.DataFrame(columns=["participant_id", "site", "feature_0"])
+    with pytest.raises(DataError, match="DataFrame: needs at least one row"):
+        read_text_table(frame)
+    with pytest.raises(DataError, match="the DataFrame needs at least one row"):
+        write_frame(tmp_path / "e.parquet", frame)
+
+
 @pytest.mark.parametrize("name", ["site", " site "])
 def test_a_data_frame_with_two_columns_of_one_name_is_refused(tmp_path, name):
     frame = pd.DataFrame([["a", "x", "y", 1.0]], columns=["participant_id", "site", name, "feature_0"])

@@ -82,10 +82,8 @@ class Table:
 def by_identifier(path: Path) -> Sheet:
     """Return a table as a sheet; a JSON file of the same name may name ``parcellation`` and ``software``."""
     table = read_sheet(path)
-    found, session = (
-        identifier_column(list(table.columns), source=path.name, names=_IDENTIFIERS),
-        first_of(table, SESSIONS),
-    )
+    found = identifier_column(list(table.columns), source=path.name, names=_IDENTIFIERS)
+    session = first_of(table, SESSIONS)
     about = read_json(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
     atlas, software = (str(about.get(name, "")) for name in ("parcellation", "software"))
     cells = {str(name): column.tolist() for name, column in table.items()}

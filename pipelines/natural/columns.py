@@ -66,11 +66,14 @@ def add_columns(
         known = [name for name in table if name not in _NOT_VALUES]
         columns = matching_columns(clusters["columns"], known, where="clusters.columns: the table")
         values = table[columns].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
-        wanted, training = clusters.get("n_clusters", []), (table["split"] == "train").to_numpy()
+        wanted, same = (clusters.get(key, []) for key in ("n_clusters", "identical"))
+        if wanted == same == []:
+            raise DataError("clusters: needs n_clusters, identical, or both; found neither.")
+        training = (table["split"] == "train").to_numpy()
         for n_clusters in _numbers(wanted, "n_clusters"):
             found = cluster(values, training, n_clusters=n_clusters, seed=seed)
             table[f"cluster_{n_clusters}" if isinstance(wanted, list) else "cluster"] = found
-        for n_columns in _numbers(clusters.get("identical", []), "identical"):
+        for n_columns in _numbers(same, "identical"):
             table[f"identical_{n_columns}"] = group_identical(values, training, n_columns=n_columns)
     write_table(participants, table)
 

@@ -37,10 +37,11 @@ def bootstrap_mean(values: npt.ArrayLike, *, n: int = 1000, seed: int = 0) -> tu
     >>> [round(each, 2) for each in bootstrap_mean([0.0, 1.0] * 50)]
     [0.5, 0.4, 0.6]
     """
-    known, rng = np.asarray(values, dtype=float), np.random.default_rng(seed)
-    means = [known[rng.integers(len(known), size=len(known))].mean() for _ in range(n)]
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(known.mean()), float(low), float(high)
+    known = np.asarray(values, dtype=float)
+    if np.isnan(known).any():
+        return np.nan, np.nan, np.nan
+    drawn = stats.bootstrap((known,), np.mean, n_resamples=n, batch=100, method="percentile", rng=seed)
+    return float(known.mean()), *map(float, drawn.confidence_interval)
 
 
 def format_estimate(mean: float, low: float, high: float, measure: Measure, *, signed: bool = False) -> str:

@@ -27,6 +27,8 @@ def test_a_table_gets_its_attributes_and_clusters(tmp_path):
     assert "cluster" in pd.read_csv(path, sep="\t")
     with pytest.raises(DataError, match=r"clusters.identical: must be whole numbers, got \['two'\]"):
         add_columns(path, clusters={"columns": ["attr_a"], "identical": ["two"]})
+    with pytest.raises(DataError, match="clusters: needs n_clusters, identical, or both"):
+        add_columns(path, clusters={"columns": ["attr_a"], "n_clusters": [], "identical": []})
     with pytest.raises(DataError, match="no column 'colour'"):
         add_columns(path, clusters={"columns": ["colour"], "n_clusters": 3})
     with pytest.raises(DataError, match="3 images miss a number"):

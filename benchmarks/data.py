@@ -47,6 +47,7 @@ from monai.transforms import (
     Spacing,
     Spacingd,
 )
+from white_matter import read_boxed
 
 import neurocontrast
 from neurocontrast.data.batches import read_batches
@@ -59,7 +60,7 @@ from neurocontrast.transforms import (
     ResampleByAread,
 )
 from neurocontrast.transforms.brain import erode
-from neurocontrast.transforms.compose import brain_transforms, load_volume
+from neurocontrast.transforms.compose import load_volume
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 Timed = Callable[[], object]
@@ -245,7 +246,7 @@ def inside_the_brain(paths: list[str], preprocessing: Preprocessing, repeats: in
 def erosion(paths: list[str], preprocessing: Preprocessing, repeats: int) -> None:
     spacing = (preprocessing.spacing_mm or 1.0,) * 3
     brain = preprocessing.model_copy(update={"normalise": "percentile"})
-    mask = brain_transforms(brain)({"image": paths[0]}, end=5)["image_brain"].numpy()[0] != 0  # up to KeepBraind
+    mask = read_boxed(paths[0], brain)["image_brain"].numpy()[0] != 0
     ball = np.linalg.norm(np.indices((5, 5, 5)) - 2, axis=0) <= 2
     radius = 2 * spacing[0]
     calls: dict[str, Timed] = {

@@ -148,7 +148,10 @@ def _compare(options, seed: int, folder: Path, run: Path, study: Path, name: str
             row["p"] = paired["p_value"].iloc[0]
         rows.append(row)
         if each == "frozen":
-            for other, part in (("covariates alone", found.baseline), ("60 components of voxels", found.voxels)):
+            for other, part in (
+                ("covariates alone", found.baseline),
+                ("60 components of voxels", found.figures("voxels")[0]),
+            ):
                 rows.append({**row, "model": other, "value": part[metric].pooled, "interval": part[metric].interval})
     return rows
 

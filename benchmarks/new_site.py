@@ -32,8 +32,8 @@ from new_site_variants import CONFIGS, VARIANTS
 from sklearn.decomposition import PCA
 
 import neurocontrast
-from neurocontrast.cli.output import console_progress
 from neurocontrast.data.simulation import SimulationSettings
+from neurocontrast.display import console_progress
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.files import write_table
 from neurocontrast.transforms.compose import load_volume

@@ -13,11 +13,10 @@ from nilearn.datasets import load_mni152_brain_mask
 from nilearn.image import resample_img
 from scipy import ndimage
 from scipy.stats import rankdata
-from white_matter import deep_part, white_matter_peak
+from white_matter import deep_part, read_boxed, white_matter_peak
 
 from neurocontrast.transforms import LoadScand, ResampleByAread
 from neurocontrast.transforms.brain import erode, fill_largest
-from neurocontrast.transforms.compose import brain_transforms
 from neurocontrast.transforms.images import affine_of, spacing_of, to_image, voxels_of
 from neurocontrast.transforms.preprocessing import Preprocessing
 
@@ -77,7 +76,7 @@ def read_cohort(folder: Path, known_sites: Sequence[str], spacing_mm: float = 4.
     table = table[table["years"].notna()].reset_index(drop=True)
     paths = [str(folder / path) for path in table["path"]]
     grid = Preprocessing(shape=SHAPE, spacing_mm=spacing_mm, normalise="percentile")
-    boxed = [brain_transforms(grid)({"image": path}, end=5) for path in paths]  # up to KeepBraind
+    boxed = [read_boxed(path, grid) for path in paths]
     affine = affine_of(boxed[0]["image"])
     scans = [voxels_of(item["image"])[0] for item in boxed]
     masks = [voxels_of(item["image_brain"])[0] != 0 for item in boxed]

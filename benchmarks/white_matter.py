@@ -22,6 +22,7 @@ import scipy.signal
 from nilearn.datasets import load_mni152_wm_template
 
 from neurocontrast.data.cohort import read_cohort
+from neurocontrast.transforms.brain import KeepBraind
 from neurocontrast.transforms.compose import brain_transforms
 from neurocontrast.transforms.grids import preprocessed_grid
 from neurocontrast.transforms.images import affine_of, spacing_of, voxels_of
@@ -70,6 +71,13 @@ def white_matter_peak(deep: npt.NDArray[np.floating]) -> float | None:
     return float(start + (peaks[-1] + 0.5 + shift) * step)
 
 
+def read_boxed(path: str, preprocessing: Preprocessing) -> dict:
+    """Return a scan in its box with its brain, before intensities are normalised."""
+    transform = brain_transforms(preprocessing)
+    end = transform.get_index_of_first(lambda each: isinstance(each, KeepBraind)) + 1
+    return transform({"image": path}, end=end)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("participants", type=Path)
@@ -83,7 +91,7 @@ def main() -> None:
     white = _white_matter(first, preprocessing)
     rows = []
     for scan in table.itertuples():
-        item = brain_transforms(preprocessing)({"image": str(scan.path)}, end=5)  # up to KeepBraind
+        item = read_boxed(str(scan.path), preprocessing)
         voxels, brain = voxels_of(item["image"])[0], voxels_of(item["image_brain"])[0] != 0
         middle = np.median(voxels[white & brain])
         whole = white_matter_peak(voxels[brain])

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 import neurocontrast
 from neurocontrast.embedding import read_embeddings
-from neurocontrast.evaluation.transformers import BlockScaler
+from neurocontrast.evaluation import BlockScaler
 
 HOME = "london"
 N_SHOTS, N_DRAWS = 10, 20

@@ -5,6 +5,7 @@ Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes th
 and writes the files.
 """
 
+from neurocontrast.evaluation.designs import BlockScaler
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.record import Evaluation, Notice, read_evaluation
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -12,7 +13,7 @@ from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFo
 from neurocontrast.evaluation.splits.given import read_split_file
 from neurocontrast.evaluation.stored_probe import FittedProbe, load_probe, save_probe
 from neurocontrast.evaluation.study import StudyResult, run_study
-from neurocontrast.evaluation.transformers import BlockScaler, ComBat, Residualiser, SiteRecentring, covariate_encoder
+from neurocontrast.evaluation.transformers import ComBat, Residualiser, covariate_encoder
 
 __all__ = [
     "BlockScaler",
@@ -23,7 +24,6 @@ __all__ = [
     "LeaveSiteOut",
     "Notice",
     "Residualiser",
-    "SiteRecentring",
     "SiteStratifiedGroupKFold",
     "Study",
     "StudyResult",

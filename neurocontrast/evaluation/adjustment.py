@@ -12,8 +12,7 @@ from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import MIN_INNER_SITES, MIN_LEFT_OUT_SUBJECTS, site_inner_folds
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.transformers import ComBat, Residualiser, SideColumnTransformer
-from neurocontrast.evaluation.transformers.sites import MIN_SITE_SCANS
+from neurocontrast.evaluation.transformers import MIN_SITE_SCANS, ComBat, Residualiser, SideColumnTransformer
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 OPTIONAL = ("tiv",)

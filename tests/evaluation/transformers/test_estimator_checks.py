@@ -7,11 +7,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator
 
 from neurocontrast import evaluation
-from neurocontrast.evaluation import ComBat, Residualiser, SiteRecentring
+from neurocontrast.evaluation import ComBat, Residualiser
 
 PUBLIC = [getattr(evaluation, name) for name in evaluation.__all__]
 ESTIMATORS = [each for each in PUBLIC if inspect.isclass(each) and issubclass(each, BaseEstimator)]
-WITH_SIDE_COLUMNS = [ComBat(0, handle_unknown="ignore"), Residualiser([0]), SiteRecentring(0, subject=0)]
+WITH_SIDE_COLUMNS = [ComBat(0, handle_unknown="ignore"), Residualiser([0])]
 
 
 @pytest.mark.parametrize("estimator", [*(each() for each in ESTIMATORS), *WITH_SIDE_COLUMNS], ids=repr)
@@ -20,4 +20,4 @@ def test_scikit_learn_takes_it_for_its_own(estimator):
 
 
 def test_every_transformer_is_checked():
-    assert {ComBat, Residualiser, SiteRecentring} <= set(ESTIMATORS)
+    assert {ComBat, Residualiser} <= set(ESTIMATORS)

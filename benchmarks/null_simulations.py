@@ -24,7 +24,7 @@ from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.models import ProbeModel, cross_validate
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.settings import EvaluationSettings
-from neurocontrast.evaluation.significance import corrected_resampled_t, delong_interval, delong_test
+from neurocontrast.evaluation.significance import corrected_resampled_t
 from neurocontrast.evaluation.splits import leave_site_out, stratified
 from neurocontrast.evaluation.tables import calibration_table
 from neurocontrast.evaluation.target import Target
@@ -82,12 +82,6 @@ def replace_seed(seed: int) -> EvaluationSettings:
 
 
 # Two models.
-
-
-def delong_p(seed: int, *, n: int = 80) -> float:
-    generator = np.random.default_rng(seed)
-    truth, common = np.arange(n) % 2, generator.normal(size=n)
-    return delong_test(truth, *(truth + common + generator.normal(size=n) for _ in range(2))).p_value
 
 
 def fold_differences(seed: int, *, n: int = 60, n_repeats: int = 10) -> np.ndarray:
@@ -169,12 +163,6 @@ def number_covers(seed: int, *, metric: str, n: int, truth: float) -> bool:
     return bool(low <= truth <= high)
 
 
-def delong_covers(seed: int, *, n: int, area: float) -> bool:
-    target, model, _ = scored_people(seed, n=n, area=area)
-    low, high = delong_interval(target.values, model.scores[0], level=1 - LEVEL)[1]
-    return bool(low <= area <= high)
-
-
 def bins_cover(seed: int, *, n: int = 200) -> float:
     """Return the share of calibration bins whose interval holds the true mean probability of its people."""
     target, model, subjects = scored_people(seed, n=n)
@@ -237,8 +225,6 @@ def rows(n: int) -> Iterator[tuple[str, str, Callable[[], float]]]:
         name = "permutation test, classes differing between sites: "
         yield "size", name + scheme, rejected(partial(permutation_p, scheme=scheme), part)
     yield "size", "permutation test, age differing between sites", rejected(partial(permutation_p, kind="continuous"))
-    yield "size", "DeLong's test of two models, n = 80", rejected(delong_p)
-    yield "size", "DeLong's test of two models, n = 30", rejected(partial(delong_p, n=30))
     yield "size", "corrected resampled t-test, 10 × 5 folds, n = 60", rejected(corrected_p)
     yield "size", "plain t-test of the same folds, for comparison", rejected(plain_p)
     for area in (0.8, 0.95):
@@ -247,7 +233,6 @@ def rows(n: int) -> Iterator[tuple[str, str, Callable[[], float]]]:
             name = f"AUC {area}, n = {n_scans}"
             covers = partial(bootstrap_covers, metric="auc", n=n_scans, truth=area, area=area)
             yield "coverage", f"bootstrap, {name}", covered(covers)
-            yield "coverage", f"DeLong, {name}", covered(partial(delong_covers, n=n_scans, area=area))
     truths = true_values(0.8)
     for metric in ("balanced_accuracy", "brier", "calibration_slope"):
         for n_scans in (40, 200):

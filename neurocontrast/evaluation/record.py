@@ -106,7 +106,6 @@ class Increment(Section):
 
     difference: StrictFloat | None = None
     interval: Interval = None
-    interval_method: str | None = None
     p_value: StrictFloat | None = None
 
 

@@ -1,4 +1,4 @@
-"""Tests of two models: on one held-out set (DeLong, McNemar), and over folds (Nadeau and Bengio)."""
+"""Tests of two models: on one held-out set (McNemar), and over folds (Nadeau and Bengio)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import stats
-from scipy.special import expit, logit
 
 from neurocontrast.evaluation.metrics import finite_or_none
-from neurocontrast.evaluation.rows import Floats
 
 
 @dataclass(frozen=True)
@@ -23,35 +21,6 @@ class Difference:
     standard_error: float
     statistic: float
     p_value: float
-
-
-def delong_test(truth: npt.ArrayLike, scores_a: npt.ArrayLike, scores_b: npt.ArrayLike) -> Difference:
-    """Test whether two models have the same AUC on one held-out set (DeLong et al., 1988).
-
-    For a test set that no model was fitted on, one scan a subject; for folds, use `corrected_resampled_t`.
-
-    Examples
-    --------
-    >>> result = delong_test([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], [0.2, 0.1, 0.3, 0.9])
-    >>> round(result.difference, 2)
-    -0.25
-    """
-    areas, covariance = _delong(truth, np.stack([np.asarray(scores_a, float), np.asarray(scores_b, float)]))
-    variance = float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
-    error = float(np.sqrt(max(variance, 0.0)))
-    return _difference(float(areas[0] - areas[1]), error, least=1e-12, distribution=stats.norm())
-
-
-def delong_interval(
-    truth: npt.ArrayLike, scores: npt.ArrayLike, *, level: float = 0.95
-) -> tuple[float, tuple[float, float]]:
-    """Return the AUC on one held-out set and its interval on the logit scale; 0 and 1 are their own interval."""
-    areas, covariance = _delong(truth, np.asarray(scores, float)[None])
-    area, error = float(areas[0]), float(np.sqrt(covariance[0, 0]))
-    if not 0 < area < 1:
-        return area, (area, area)
-    reach = stats.norm.ppf((1 + level) / 2) * error / (area * (1 - area))
-    return area, (float(expit(logit(area) - reach)), float(expit(logit(area) + reach)))
 
 
 def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> float:
@@ -86,7 +55,10 @@ def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test:
         raise ValueError(f"differences: two folds or more are needed, got {n}")
     mean = float(values.mean())
     error = float(np.sqrt((1 / n + n_test / n_train) * values.var(ddof=1)))
-    return _difference(mean, error, least=1e-12 * abs(mean), distribution=stats.t(n - 1))
+    if error > 1e-12 * abs(mean):
+        return Difference(mean, error, mean / error, float(2 * stats.t.sf(abs(mean / error), n - 1)))
+    statistic, p_value = (0.0, 1.0) if mean == 0 else (float("nan"), float("nan"))
+    return Difference(mean, 0.0, statistic, p_value)
 
 
 def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
@@ -108,25 +80,3 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
         highest = max(highest, min(1.0, value * (len(known) - rank)))
         adjusted[place] = highest
     return adjusted
-
-
-def _difference(difference: float, error: float, *, least: float, distribution: stats.rv_frozen) -> Difference:
-    if error > least:
-        statistic = difference / error
-        return Difference(difference, error, statistic, float(2 * distribution.sf(abs(statistic))))
-    if difference == 0:
-        return Difference(difference, 0.0, 0.0, 1.0)
-    return Difference(difference, 0.0, float("nan"), float("nan"))
-
-
-def _delong(truth: npt.ArrayLike, scores: Floats) -> tuple[Floats, Floats]:
-    """Return AUCs (k,) and their covariance (k, k), by midranks (Sun and Xu, 2014)."""
-    labels = np.asarray(truth).astype(bool)
-    n_positive, n_negative = int(labels.sum()), int((~labels).sum())
-    if min(n_positive, n_negative) < 2:
-        raise ValueError(f"truth: two scans of each class are needed, got {n_positive} positive, {n_negative} others")
-    ranks = stats.rankdata(scores, axis=1)
-    above = (ranks[:, labels] - stats.rankdata(scores[:, labels], axis=1)) / n_negative
-    below = 1 - (ranks[:, ~labels] - stats.rankdata(scores[:, ~labels], axis=1)) / n_positive
-    covariance = np.atleast_2d(np.cov(above)) / n_positive + np.atleast_2d(np.cov(below)) / n_negative
-    return above.mean(axis=1), covariance

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pydantic import StrictFloat, StrictInt
-from scipy import stats
 
 from neurocontrast.data.selection import matching_rows
 from neurocontrast.evaluation import record
@@ -34,7 +33,6 @@ from neurocontrast.evaluation.rows import (
     row_names,
     tidy_table,
 )
-from neurocontrast.evaluation.significance import delong_interval, delong_test
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.given import look_at_twins
 from neurocontrast.evaluation.tables import prediction_table
@@ -60,7 +58,6 @@ class ExternalMetric(record.Section):
 
     value: StrictFloat | None = None
     interval: Interval = None
-    interval_method: str | None = None
     reason: str | None = None
 
 
@@ -84,7 +81,6 @@ class ExternalTest(Part):
     outlyingness: Outlyingness | None = None
 
 
-Floats = npt.NDArray[np.float64]
 Models = dict[str, OutOfFold]
 _SHARED = (
     "The model has already seen these people. Its features can fit them better than anybody new, so the figures of the "
@@ -275,10 +271,6 @@ def _summary(external: External, models: Models) -> dict[str, Any]:
         model: {name: _figure(each, settings.confidence_level, model) for name, each in found.items()}
         for model, found in drawn.items()
     }
-    if "auc" in names and _delong_applies(external):
-        scores = {model: each.scores[0, rows] for model, each in models.items()}
-        for model, figure in _delong(study.target.values[rows], scores, settings.confidence_level).items():
-            figures[model]["auc"] |= figure
     reason = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
     for model, name in product(models, names):
         if figures[model][name]["value"] is None:
@@ -301,34 +293,7 @@ def _summary(external: External, models: Models) -> dict[str, Any]:
 
 def _figure(drawn: Resamples, level: float, model: str) -> dict[str, Any]:
     figure, key = drawn.figure(level=level), "difference" if model == "increment" else "value"
-    interval = None if figure["low"] is None else [figure["low"], figure["high"]]
-    return {key: figure["value"], "interval": interval, "interval_method": None if interval is None else "bootstrap"}
-
-
-def _delong_applies(external: External) -> bool:
-    """Return whether each subject has one scan, and each of two classes has two."""
-    study, rows = external.study, external.split.test
-    if study.target.kind != "binary" or len(set(study.subjects[rows])) < len(rows):
-        return False
-    return bool(np.bincount(study.target.values[rows], minlength=2).min() >= 2)
-
-
-def _delong(truth: npt.NDArray[np.generic], scores: Mapping[str, Floats], level: float) -> dict[str, dict[str, Any]]:
-    """Return intervals of the AUCs and of their difference; none where classes are told apart perfectly.
-
-    Perfect scores have no spread to estimate from, and that does not make the AUC certain.
-    """
-
-    def known(low: float, high: float) -> dict[str, Any]:
-        return {"interval": [low, high] if low < high else None, "interval_method": "delong" if low < high else None}
-
-    found = {
-        model: known(*delong_interval(truth, scores[model], level=level)[1]) for model in ("embedding", "baseline")
-    }
-    test = delong_test(truth, scores["embedding"], scores["baseline"])
-    reach = float(stats.norm.ppf((1 + level) / 2)) * test.standard_error
-    gain = known(test.difference - reach, test.difference + reach)
-    return found | {"increment": gain | {"p_value": finite_or_none(test.p_value)}}
+    return {key: figure["value"], "interval": None if figure["low"] is None else [figure["low"], figure["high"]]}
 
 
 def show_external(files: EvaluationFolder) -> Section | None:

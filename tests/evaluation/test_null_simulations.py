@@ -57,11 +57,6 @@ def test_the_corrected_t_test_is_near_its_size_and_the_plain_one_is_not(simulati
     assert rejected(simulations.plain_p, 100) > 0.4
 
 
-@pytest.mark.parametrize(("n", "area"), [(40, 0.8), (80, 0.8), (80, 0.95)])
-def test_delongs_interval_covers(simulations, n, area):
-    assert 0.93 <= covered(partial(simulations.delong_covers, n=n, area=area), 500) <= 0.98
-
-
 @pytest.mark.parametrize(
     ("metric", "n", "area"),
     [("auc", 40, 0.8), ("balanced_accuracy", 40, 0.8), ("brier", 40, 0.8), ("calibration_slope", 40, 0.8)],

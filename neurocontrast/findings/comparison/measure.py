@@ -15,7 +15,7 @@ from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import RANKED, finite_or_none, top_hits
 from neurocontrast.evaluation.record import FORMAT, Estimate, Evaluation
 from neurocontrast.evaluation.rows import site_names
-from neurocontrast.evaluation.significance import delong_test, fold_p_value, holm, mcnemar_test
+from neurocontrast.evaluation.significance import fold_p_value, holm, mcnemar_test
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
@@ -33,8 +33,8 @@ _TEST_OVER_FOLDS = (
     "corrected resampled t-test over folds (Nadeau and Bengio, 2003), adjusted by Holm within each metric"
 )
 _TEST_OF_IMAGES = (
-    "McNemar's exact test of the same test images (DeLong's for the AUC of two classes), adjusted by Holm within each "
-    "metric; it is about these fitted models, not about others that another seed would have trained"
+    "McNemar's exact test of the same test images, adjusted by Holm within each metric; it is about these fitted "
+    "models, not about others that another seed would have trained"
 )
 
 Texts = npt.NDArray[np.object_]
@@ -199,19 +199,14 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
 
 
 def _paired_test(target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts) -> dict[str, Any]:
-    """Return the p-value of a difference on one test set: McNemar's for shares of images, DeLong's for an AUC.
+    """Return the p-value of McNemar's test of a share of images of one test set; None of another metric.
 
-    Both take images for independent draws: there is none where units hold several.
+    The test takes images for independent draws: there is none where units hold several.
     """
     rows, found = model.tested, {"n_folds": 1, "p_value": None, "test": None}
     truth, both = target.values[rows], (model, reference)
     if len(set(units[rows])) < len(rows):
         return found
-    if metric == "auc" and target.kind == "binary":
-        if np.bincount(truth.astype(int), minlength=2).min() < 2:
-            return found
-        p_value = delong_test(truth, model.scores[0, rows], reference.scores[0, rows]).p_value
-        return found | {"p_value": finite_or_none(p_value), "test": "delong"}
     hits = [each.decisions[0, rows] == truth for each in both]
     if metric == "top5_accuracy":
         hits = [top_hits(truth, each.scores[0, rows]) >= 0.5 for each in both]

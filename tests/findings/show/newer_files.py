@@ -63,8 +63,8 @@ def _keys(summary: dict, metric: str, n: int) -> dict:
         "permutation": {"n": 999, "unit": "subject", "within_site": True, "p_values": {metric: 0.004}, "seconds": 3.0},
         "external": {
             "file": "other.parquet", "digest": "ef" * 16, "n": {"scans": n, "subjects": n, "sites": 1},
-            "metrics": {metric: {"value": 0.7, "interval": [0.6, 0.8], "interval_method": "delong"}},
-            "baseline": {metric: {"value": 0.55, "interval": [0.45, 0.65], "interval_method": "delong"}},
+            "metrics": {metric: {"value": 0.7, "interval": [0.6, 0.8]}},
+            "baseline": {metric: {"value": 0.55, "interval": [0.45, 0.65]}},
             "n_overlap": 0, "sites": ["elsewhere"],
         },
         "learning_curve": {"sizes": [20, 40, 80, 160], "n_draws": 5, "metrics": {metric: points(0.6)},

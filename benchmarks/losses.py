@@ -8,6 +8,7 @@ is reported as such.
     python benchmarks/losses.py --large               # ours at 131,072 embeddings as well: minutes
     python benchmarks/losses.py --paired              # ours and the plain expression in alternation, in one process
     python benchmarks/losses.py --metadata 8192       # what metadata cost: three losses in alternation, by operation
+    python benchmarks/losses.py --metadata 16384 --device cuda
 """
 
 from __future__ import annotations
@@ -209,21 +210,25 @@ def memory() -> tuple[float, float]:
     return tuple(int(lines[key].split()[0]) / 1024 for key in ("VmHWM", "VmRSS"))
 
 
-def make_batch(n_embeddings: int) -> tuple[list[Tensor], dict]:
+def make_batch(n_embeddings: int, device: str = "cpu") -> tuple[list[Tensor], dict]:
     generator = torch.Generator().manual_seed(0)
     n = n_embeddings // 2
-    views = [torch.randn(n, D, generator=generator).requires_grad_() for _ in range(2)]
+    views = [torch.randn(n, D, generator=generator).to(device).requires_grad_() for _ in range(2)]
     age, label = 20 + 60 * torch.rand(n, generator=generator), torch.randint(10, (n,), generator=generator)
-    return views, {"age": age, "label": label}
+    return views, {"age": age.to(device), "label": label.to(device)}
 
 
 def once(loss: Callable, views: list[Tensor], metadata: dict) -> float:
-    """CPU seconds of one forward and backward."""
+    """CPU seconds of one forward and backward; on a GPU, which has the process wait, seconds."""
     for view in views:
         view.grad = None
-    start = time.process_time()
+    on_gpu = views[0].is_cuda
+    clock, wait = (time.perf_counter, torch.cuda.synchronize) if on_gpu else (time.process_time, lambda: None)
+    wait()
+    start = clock()
     loss(*views, metadata).backward()
-    return time.process_time() - start
+    wait()
+    return clock() - start
 
 
 def compare_paired(n_embeddings: int, repetitions: int = 1500) -> str:
@@ -252,23 +257,25 @@ OPERATIONS = {
 }
 
 
-def compare_metadata(n_embeddings: int, repetitions: int = 7) -> str:
-    """Losses with and without metadata in alternation: medians of CPU time and ratio, and the milliseconds by kind."""
+def compare_metadata(n_embeddings: int, device: str, repetitions: int = 7) -> str:
+    """Losses with and without metadata in alternation: medians of time and ratio, and the milliseconds by kind."""
     from torch.profiler import ProfilerActivity, profile
 
     torch.set_num_threads(1)
-    batch, named = make_batch(n_embeddings), {name: ours(name) for name in WITH_METADATA}
+    batch, named = make_batch(n_embeddings, device), {name: ours(name).to(device) for name in WITH_METADATA}
+    activity = ProfilerActivity.CUDA if device == "cuda" else ProfilerActivity.CPU
     times = [[once(loss, *batch) for loss in named.values()] for _ in range(repetitions + 1)][1:]
     lines = [f"| {n_embeddings:,} embeddings | s | ratio | " + " | ".join(OPERATIONS) + " |", "|---" * 9 + "|"]
     for place, (name, loss) in enumerate(named.items()):
-        with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        with profile(activities=[ProfilerActivity.CPU, activity]) as profiled:
             once(loss, *batch)
-        own = {each.key: each.self_cpu_time_total / 1e3 for each in profiled.key_averages()}
-        kinds = [f"{sum(own.get(key, 0) for key in keys):.0f}" for keys in OPERATIONS.values()]
+        measure = "self_device_time_total" if device == "cuda" else "self_cpu_time_total"
+        own = {each.key: getattr(each, measure) / 1e3 for each in profiled.key_averages()}
+        kinds = [f"{sum(own.get(key, 0) for key in keys):.3g}" for keys in OPERATIONS.values()]
         seconds, ratio = (
             statistics.median(part) for part in zip(*((t[place], t[place] / t[0]) for t in times), strict=True)
         )
-        lines.append(f"| {name} | {seconds:.2f} | {ratio:.2f} | " + " | ".join(kinds) + " |")
+        lines.append(f"| {name} | {seconds:.3g} | {ratio:.2f} | " + " | ".join(kinds) + " |")
     return "\n".join(lines)
 
 
@@ -338,6 +345,7 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help=f"four of ours at {LARGE:,} embeddings as well")
     parser.add_argument("--paired", action="store_true", help="ours beside the plain expression at 128 and 1,024")
     parser.add_argument("--metadata", type=int, metavar="N", help="three losses in alternation at N embeddings")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of --metadata")
     parser.add_argument("--results", type=Path, help="JSON lines to add to and to draw from")
     arguments = parser.parse_args()
     if arguments.case:
@@ -347,7 +355,7 @@ def main() -> None:
         print(compare_paired(128), compare_paired(1024, 50), sep="\n\n")
         return
     if arguments.metadata:
-        print(compare_metadata(arguments.metadata))
+        print(compare_metadata(arguments.metadata, arguments.device))
         return
     installed = [name for name, module in PEERS.items() if importlib.util.find_spec(module)]
     names = arguments.only or [*OURS, *PLAIN, *installed]

@@ -262,12 +262,12 @@ def compare_metadata(n_embeddings: int, device: str, repetitions: int = 7) -> st
     from torch.profiler import ProfilerActivity, profile
 
     torch.set_num_threads(1)
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
     batch, named = make_batch(n_embeddings, device), {name: ours(name).to(device) for name in WITH_METADATA}
-    activity = ProfilerActivity.CUDA if device == "cuda" else ProfilerActivity.CPU
     times = [[once(loss, *batch) for loss in named.values()] for _ in range(repetitions + 1)][1:]
     lines = [f"| {n_embeddings:,} embeddings | s | ratio | " + " | ".join(OPERATIONS) + " |", "|---" * 9 + "|"]
     for place, (name, loss) in enumerate(named.items()):
-        with profile(activities=[ProfilerActivity.CPU, activity]) as profiled:
+        with profile(activities=activities) as profiled:
             once(loss, *batch)
         measure = "self_device_time_total" if device == "cuda" else "self_cpu_time_total"
         own = {each.key: getattr(each, measure) / 1e3 for each in profiled.key_averages()}

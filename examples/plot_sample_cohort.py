@@ -49,20 +49,18 @@ for name, changes in inputs.items():
 # -----------------
 #
 # Where a scanner is known (grey), both inputs read age. Where it is new (dark), intensities shift everybody by years:
-# that is the bias; after the mean error of ten people of that scanner is taken away (dots), what remains is spread.
+# that is the bias (dots). A few labelled people of that scanner take it away; what remains is spread.
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharex=True, layout="constrained")
 for axis, (name, sites) in zip(axes, found.items(), strict=True):
     rows = range(len(sites))
     axis.barh([row + 0.2 for row in rows], sites["home_mae"], 0.35, color="0.75", label="scanner known")
     axis.barh([row - 0.2 for row in rows], sites["mae"], 0.35, color="0.3", label="scanner new")
-    axis.plot(
-        sites["mae_10_shots"], [row - 0.2 for row in rows], "o", color="tab:orange", label="new, 10 labelled scans"
-    )
+    axis.plot(sites["bias"].abs(), [row - 0.2 for row in rows], "o", color="tab:orange", label="new, size of the bias")
     axis.set(title=name, yticks=list(rows), yticklabels=sites.index, xlabel="error of age (years)")
 axes[0].legend(fontsize=8)
 for name, sites in found.items():
     print(name)
-    print(sites[["n", "home_mae", "mae", "bias", "mae_10_shots"]].round(1))
+    print(sites[["n", "home_mae", "mae", "bias", "spread"]].round(1))
 
 # %%
 # What to take from it

@@ -7,7 +7,7 @@ import pandas as pd
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "demo-real")
 SHOWN = {
-    "age": {"home_mae": "MAE at home", "mae": "MAE when new", "bias": "bias", "mae_10_shots": "MAE, 10 labels"},
+    "age": {"home_mae": "MAE at home", "mae": "MAE when new", "bias": "bias", "spread": "spread"},
     "sex": {"home_auc": "AUC at home", "auc": "AUC when new"},
 }
 for target, columns in SHOWN.items():

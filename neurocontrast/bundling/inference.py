@@ -148,7 +148,7 @@ class Probe(nn.Module):
     """Predict from features: standardisation and coefficients as one linear layer in float64, and its link.
 
     `kind` is ``binary``, ``multiclass`` or ``continuous``; of two classes the last is positive, from a probability of
-    `threshold` on, which of several classes is ``half`` or ``prevalence``. Predicted numbers are kept within `limits`.
+    `threshold` on, which of several classes is ``half`` or ``prevalence``.
     Scans beyond `outside_percentile` of the training scans' distances are outside.
     """
 
@@ -160,11 +160,10 @@ class Probe(nn.Module):
         classes: Sequence[str] = (),
         threshold: float | str = 0.5,
         outside_percentile: float = 97.5,
-        limits: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         self.kind, self.classes, self.threshold = kind, list(classes), threshold
-        self.outside_percentile, self.limits = outside_percentile, limits
+        self.outside_percentile = outside_percentile
         self.linear = nn.Linear(n_features, len(classes) if kind == "multiclass" else 1, dtype=torch.float64)
         self.register_buffer("shares", torch.ones(len(classes), dtype=torch.float64))
         self.distribution: TrainingDistribution | None = None
@@ -176,7 +175,7 @@ class Probe(nn.Module):
             return torch.softmax(margins, dim=1)
         if self.kind == "binary":
             return torch.sigmoid(margins[:, 0])
-        return margins[:, 0] if self.limits is None else margins[:, 0].clamp(*self.limits)
+        return margins[:, 0]
 
     @torch.no_grad()
     def describe(self, features: torch.Tensor) -> dict[str, Any]:

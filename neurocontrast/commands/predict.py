@@ -187,8 +187,6 @@ def _calibrated(
     labelled = ~np.isnan(truths) & ~np.isnan(scores) & tidy["site"].notna().to_numpy()
     shifts = fit_shifts(scores[labelled], truths[labelled], sites[labelled], tidy["subject_id"][labelled], fitted.kind)
     shifted = shift_scores(scores, sites, shifts, fitted.kind)
-    if fitted.kind == "continuous" and fitted.limits is not None:
-        shifted = np.clip(shifted, *fitted.limits)
     table.insert(list(table.columns).index("y_score") + 1, "y_score_zero_shot", scores)
     table["y_score"] = shifted
     labels = np.array(fitted.classes, dtype=object)

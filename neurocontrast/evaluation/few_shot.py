@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-from neurocontrast.evaluation.rows import Floats, Texts
+from neurocontrast.evaluation.rows import Floats
 
 MIN_SHOTS = 5
 """A site with fewer labelled subjects is left as it is: their mean error is mostly themselves."""
@@ -79,21 +79,3 @@ def shift_scores(scores: Floats, sites: pd.Series, shifts: Mapping[str, SiteShif
     if kind == "continuous":
         return scores + added
     return np.where(added == 0, scores, expit(logit(np.clip(scores, _EPSILON, 1 - _EPSILON)) + added))
-
-
-def few_shot_error(errors: Floats, subjects: Texts, *, n_shots: int, seed: int, n_draws: int = 100) -> float | None:
-    """Return the mean absolute error of a site once the mean error of some of its subjects is taken out.
-
-    The mean over `n_draws` random choices of `n_shots` subjects, each measured on the other subjects; None where
-    fewer than `n_shots` others are left.
-    """
-    names, codes = np.unique(subjects.astype(str), return_inverse=True)
-    if len(names) < 2 * n_shots:
-        return None
-    random, found = np.random.default_rng(seed), []
-    by_subject = np.bincount(codes, errors) / np.bincount(codes)
-    for _ in range(n_draws):
-        shots = random.choice(len(names), n_shots, replace=False)
-        rest = ~np.isin(codes, shots)
-        found.append(np.abs(errors[rest] - by_subject[shots].mean()).mean())
-    return float(np.mean(found))

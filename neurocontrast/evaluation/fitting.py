@@ -98,21 +98,12 @@ def fit_probe(
     return found, model
 
 
-def value_range(target: Target, rows: Rows) -> tuple[float, float]:
-    """Return the least and the largest value of a continuous target."""
-    values = target.values[rows].astype(float)
-    return float(values.min()), float(values.max())
-
-
 def decide_scores(
     scores: Floats, target: Target, train: Rows, settings: EvaluationSettings
 ) -> tuple[Floats, npt.NDArray[np.int64], float | None]:
     """Return scores, decisions, and of two classes the probability from which a scan is called positive."""
     if target.kind == "continuous":
-        kept = scores
-        if settings.clip:
-            kept = np.clip(scores, *value_range(target, train))
-        return kept, np.zeros(len(scores), dtype=np.int64), None
+        return scores, np.zeros(len(scores), dtype=np.int64), None
     shares = np.bincount(target.values[train], minlength=len(target.classes)) / len(train)
     by_share = settings.threshold == "prevalence"
     if target.kind == "multiclass":

@@ -145,7 +145,6 @@ class Probe(Section):
     inner_splits: str | None = None
     blocks: str | None = None
     n_components: StrictFloat | None = None
-    clip: StrictBool = False
 
 
 class Threshold(Section):

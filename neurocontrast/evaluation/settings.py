@@ -85,8 +85,6 @@ class EvaluationSettings(Settings):
     """Grid of the number of neighbours."""
     n_components: tuple[int, ...] = ()
     """Numbers of principal components of the standardised features, chosen with the penalty. Empty: all features."""
-    clip: bool = False
-    """Whether predicted numbers are kept within the range of the training scans' own."""
     threshold: Annotated[float | str, AfterValidator(_parse_threshold)] = "half"
     """Probability from which a scan is positive: ``half``, ``prevalence`` (the share in training), or a number. Of
     several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest relative to its share."""
@@ -216,8 +214,6 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
             f"probe: '{settings.probe}' is not for a {kind} target, and '{target.name}' is {kind}. Use 'auto', "
             f"{one_of(others)}."
         )
-    if settings.clip and not continuous:
-        raise ConfigError(f"clip: is for numbers, and '{target.name}' has classes. Leave clip out.")
     if target.kind != "binary" and settings.threshold not in _RULES:
         what, hint = f"of {len(target.classes)} classes", "Use half or prevalence, or keep two classes with where."
         if continuous:

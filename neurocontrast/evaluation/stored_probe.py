@@ -15,7 +15,7 @@ from scipy.special import expit, softmax
 from neurocontrast.evaluation.designs import Block
 from neurocontrast.evaluation.distances import TrainingDistribution
 from neurocontrast.evaluation.estimators import FittedModel
-from neurocontrast.evaluation.fitting import Prediction, fit_probe, value_range
+from neurocontrast.evaluation.fitting import Prediction, fit_probe
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import FILE, read_evaluation
@@ -68,8 +68,6 @@ class FittedProbe(BaseModel):
     trained_on: frozenset[str]
     """Digests of the subjects that the probe was fitted on."""
     n_scans: StrictInt
-    limits: tuple[StrictFloat, StrictFloat] | None = None
-    """Range in which predicted numbers are kept."""
     distribution: TrainingDistribution | None = None
     """Distribution of the training scans."""
     blocks: tuple[Block, ...] = ()
@@ -93,8 +91,7 @@ class FittedProbe(BaseModel):
         margins = x @ self.coefficients + self.intercept
         if self.kind == "multiclass":
             return softmax(margins, axis=1)
-        scores = margins[:, 0] if self.kind == "continuous" else expit(margins[:, 0])
-        return scores if self.limits is None else np.clip(scores, *self.limits)
+        return margins[:, 0] if self.kind == "continuous" else expit(margins[:, 0])
 
     def check_encoder(self, digest: str | None, n_features: int, *, place: str, what: str = "the probe") -> str | None:
         """Refuse features of another encoder than the probe's; return a warning where nobody says which it was."""
@@ -135,7 +132,6 @@ def fit_on_all(
         encoder=encoder,
         trained_on=frozenset(subject_digest(subject) for subject in set(study.subjects[rows])),
         n_scans=len(rows),
-        limits=value_range(target, rows) if settings.clip else None,
         distribution=distribution,
         blocks=study.blocks,
         **_arrays(model),
@@ -187,7 +183,8 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
             # Intercepts of several probes, which an earlier version averaged, would be added up.
             fits = len(probe.shares) == len(probe.classes) and probe.intercept.shape == (n_scores,)
             fits = fits and probe.coefficients.shape == (probe.n_features, n_scores) and probe.predict(row).size > 0
-            fits = fits and "platt_slope" not in arrays  # what an earlier version stored of a support vector machine
+            # What earlier versions stored of a support vector machine, and of numbers kept within a range.
+            fits = fits and "platt_slope" not in arrays and about.get("limits") is None
             if probe.distribution is not None:
                 probe.distribution.percentiles(row)
     except ValidationError as error:

@@ -300,7 +300,6 @@ def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
         "inner_splits": settings.inner_splits,
         **({"blocks": "joined"} if study.blocks else {}),
         **({"n_components": finite_or_none(float(np.median(model.n_components)))} if settings.n_components else {}),
-        "clip": settings.clip,
     }
 
 

@@ -1,4 +1,4 @@
-"""Tables of an evaluation: who is where, folds, what was predicted, calibration, classes, and a map of the features."""
+"""Tables of an evaluation: who is where, folds, what was predicted, calibration, and a map of the features."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 from sklearn.decomposition import PCA
-from sklearn.metrics import confusion_matrix
 
 from neurocontrast.evaluation.designs import scaler_of
 from neurocontrast.evaluation.fitting import OutOfFold
@@ -18,7 +17,6 @@ from neurocontrast.evaluation.metrics import POOLED_ONLY, compute_metrics, finit
 from neurocontrast.evaluation.notices import MAX_MAP_SCANS
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import Floats, Rows, Texts, site_names
-from neurocontrast.evaluation.splits import Split, parts_of
 from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
@@ -41,9 +39,6 @@ def study_tables(study: Study, models: Mapping[str, OutOfFold]) -> dict[str, pd.
         "predictions": prediction_table(table, target, models, with_paths=study.fixed),
         "folds": fold_table(study, models),
     }
-    if target.kind == "multiclass":
-        split = study.splits[0] if study.fixed else None
-        tables["classes"] = _class_table(target, models["embedding"], split=split, level=level)
     if target.kind != "continuous" and target.has_probabilities:
         tables["calibration"] = calibration_table(target, models, study.subjects, level=level)
     return tables
@@ -191,29 +186,3 @@ def wilson_interval(share: float, n: int, *, level: float) -> tuple[float, float
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     reach = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     return max(0.0, float(middle - reach)), min(1.0, float(middle + reach))
-
-
-def _class_table(target: Target, model: OutOfFold, *, split: Split | None, level: float) -> pd.DataFrame:
-    """Return one row a class: counts, recall and precision with Wilson's intervals, and the commonest wrong answer."""
-    tested, n_classes = np.flatnonzero(model.folds[0] >= 0), len(target.classes)
-    truth = target.values[tested].astype(np.intp)
-    counts = confusion_matrix(truth, model.decisions[0, tested], labels=np.arange(n_classes))
-    parts = {} if split is None else parts_of(split)
-    rows = []
-    for code, name in enumerate(target.classes):
-        n, n_called, n_correct = int(counts[code].sum()), int(counts[:, code].sum()), int(counts[code, code])
-        row: dict[str, Any] = {"class": name, "n": n}
-        for part in ("train", "validation"):
-            row[f"n_{part}"] = int((target.values[parts[part]] == code).sum()) if parts else None
-        row |= {"n_correct": n_correct, **_share("recall", n_correct, n, level)}
-        row |= _share("precision", n_correct, n_called, level)
-        wrong = np.where(np.arange(n_classes) == code, 0, counts[code])
-        other = int(wrong.argmax())
-        row |= {"confused_with": target.classes[other] if wrong[other] else None, "n_confused": int(wrong[other])}
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def _share(name: str, n_correct: int, n: int, level: float) -> dict[str, float | None]:
-    low, high = wilson_interval(n_correct / n, n, level=level) if n else (None, None)
-    return {name: n_correct / n if n else None, f"{name}_low": low, f"{name}_high": high}

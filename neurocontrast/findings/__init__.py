@@ -16,7 +16,7 @@ from neurocontrast.findings.calibration import CALIBRATION, CURVES
 from neurocontrast.findings.cohort import COHORT, IMAGE_COHORT
 from neurocontrast.findings.confounds import CONFOUNDS
 from neurocontrast.findings.embedding_map import EMBEDDING_MAP
-from neurocontrast.findings.errors import CLASSES, ERRORS, WORST
+from neurocontrast.findings.errors import ERRORS, WORST
 from neurocontrast.findings.external import EXTERNAL, External, plan_external
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder, read_folder
@@ -44,7 +44,6 @@ FINDINGS: tuple[Finding, ...] = (
     GROUPS,
     CURVES,
     CALIBRATION,
-    CLASSES,
     ERRORS,
     WORST,
     LEARNING,

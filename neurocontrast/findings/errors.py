@@ -14,7 +14,7 @@ from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import threshold_text
 from neurocontrast.page import style
-from neurocontrast.page.blocks import Column, Section, Table, make_table, note, pictures
+from neurocontrast.page.blocks import Column, Section, make_table, note, pictures
 from neurocontrast.page.style import about_thinning, draw_groups, thin_rows
 from neurocontrast.page.wording import number_text, point_estimate
 
@@ -225,37 +225,5 @@ def show_worst(files: EvaluationFolder) -> Section:
     return Section("worst", "Worst errors", [make_table(caption, shown, columns, note=about)], lead=lead)
 
 
-_OPEN_ROWS = 24
-
-
-def show_classes(files: EvaluationFolder) -> Section | None:
-    """Return the table of classes; None without one."""
-    return None if files.by_class is None else Section("classes", "Class by class", [_class_table(files.by_class)])
-
-
-def _class_table(by_class: pd.DataFrame) -> Table:
-    rows = by_class.sort_values("recall", kind="stable", na_position="last")
-    for name in ("recall", "precision"):
-        low, high = (rows.get(f"{name}_{end}", pd.Series(np.nan, rows.index)) for end in ("low", "high"))
-        rows[f"{name}_detail"] = [f"{a:.1%} to {b:.1%}" if a == a else "" for a, b in zip(low, high, strict=True)]
-    if "confused_with" in rows:
-        n = rows["n_confused"].map("{:,.0f}".format)
-        rows["confused_with"] = (rows["confused_with"] + " (" + n + ")").where(rows["n_confused"].notna())
-    names = {"n_train": "Training", "n_validation": "Validation"}
-    trained = [name for name in names if name in rows and rows[name].notna().any()]
-    columns = (
-        Column("Class", "class", "heading"),
-        *(Column(names[name], name, "count") for name in trained),
-        Column("Tested", "n", "count"),
-        Column("Recall", "recall", "share", 1, reason="none of it was tested"),
-        Column("Precision", "precision", "share", 1, reason="nothing was given this class"),
-        Column("Most often taken for", "confused_with", "text", reason="all of it was given it"),
-    )
-    about = "Recall: share of the class that is given it. Precision: share of what is given it that is of it."
-    caption = "Each class, the lowest recall first (classes.tsv)."
-    return make_table(caption, rows, columns, folded=len(rows) > _OPEN_ROWS, note=about)
-
-
-CLASSES = Finding("classes", show_classes, methods="methods_classes.j2", kinds=("multiclass",))
 ERRORS = Finding("errors", show_errors)
 WORST = Finding("worst", show_worst, of=("scans",))

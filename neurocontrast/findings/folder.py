@@ -31,7 +31,7 @@ _TEXT = frozenset(
     (
         "participant_id", "subject_id", "session", "site", "sex", "held_out_site", "note", "path", "y_true", "target",
         "y_pred", "group_by", "group", "model", "column", "within", "metric", "step", "reason", "class", "reference",
-        "confused_with", "split",
+        "split",
     )
 )  # fmt: skip
 _LOOSE = {"folds.tsv", "map.tsv", "scans.tsv", "training.tsv"}
@@ -97,7 +97,6 @@ class EvaluationFolder(Results):
     confounds: pd.DataFrame | None = _table("confounds.tsv", "column", "metric", "value")
     external_predictions: pd.DataFrame | None = _table("external_predictions.tsv", "y_true", "y_score")
     external_sites: pd.DataFrame | None = _table("external_sites.tsv", "site", "n")
-    by_class: pd.DataFrame | None = _table("classes.tsv", "class", "n", "recall")
     new_sites: pd.DataFrame | None = _table("new_sites.tsv", "site", "model", "n")
     outlyingness: pd.DataFrame | None = _table("outlyingness.tsv", "site", "outside")
     external_outlyingness: pd.DataFrame | None = _table("external_outlyingness.tsv", "site", "outside")

@@ -10,7 +10,7 @@ from small_run import FAST, INFO, embedded_people
 
 import neurocontrast as nc
 from neurocontrast.embedding.table import write_embeddings
-from neurocontrast.evaluation.few_shot import few_shot_error, fit_shifts, shift_scores
+from neurocontrast.evaluation.few_shot import fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.progress import SILENT
 
@@ -154,13 +154,3 @@ def test_shifts_count_subjects_not_scans():
     )
     probabilities = shift_scores(np.array([0.5]), pd.Series(["s"]), {"s": found}, "binary")
     np.testing.assert_allclose(probabilities, expit(2.0))
-
-
-def test_few_shots_leave_the_spread_of_errors():
-    random = np.random.default_rng(0)
-    errors, subjects = 20 + random.normal(scale=5, size=200), np.arange(200).astype(object)
-    found = few_shot_error(errors, subjects, n_shots=10, seed=0)
-    assert found == pytest.approx(errors.std(ddof=1) * np.sqrt(1.1 * 2 / np.pi), rel=0.05)
-    assert few_shot_error(errors[:15], subjects[:15], n_shots=10, seed=0) is None
-    # Of two subjects each is measured by the other, and never by itself.
-    assert few_shot_error(np.array([0.0, 2.0, 2.0]), np.array(["a", "b", "b"], dtype=object), n_shots=1, seed=0) == 2.0

@@ -137,24 +137,6 @@ def test_every_table_is_of_test_images(evaluated):
     assert flow["reason"][1] == "fitted on (train and validation)"
 
 
-def test_each_class_by_itself(evaluated):
-    _, _, _, result = evaluated
-    classes, predictions = result.tables["classes"], result.tables["predictions"]
-    for row in classes.to_dict("records"):
-        own = predictions[predictions["y_true"] == row["class"]]
-        called = predictions[predictions["y_pred"] == row["class"]]
-        assert row["n"] == len(own)
-        assert row["n_correct"] == (own["y_pred"] == row["class"]).sum()
-        assert row["recall"] == pytest.approx((own["y_pred"] == row["class"]).mean())
-        assert row["precision"] == pytest.approx((called["y_true"] == row["class"]).mean())
-        assert row["recall_low"] < row["recall"] <= row["recall_high"]
-        wrong = own["y_pred"][own["y_pred"] != row["class"]].value_counts()
-        assert row["n_confused"] == (wrong.max() if len(wrong) else 0)
-        assert not len(wrong) or wrong[row["confused_with"]] == wrong.max()
-    assert classes["n_train"].sum() == 240
-    assert classes["n_validation"].sum() == 80
-
-
 def test_without_validation_a_fifth_of_train_takes_its_place():
     table, features = images(sizes={"train": 300, "test": 100})
     study = plan(table, features)

@@ -89,7 +89,7 @@ def pickled(folder):
         (lambda folder: (folder / "probe.json").write_text("{"), "not readable as JSON"),
         (lambda folder: (folder / "probe.json").write_text("[1]"), "must hold a JSON object"),
         (change("format", 3), "format 3 is not known"),
-        (change("limits", [1]), "'limits'"),
+        (change("limits", [20.0, 80.0]), "do not fit probe.json"),
         (change("classes", None), "'classes' missing or damaged"),
         (change("trained_on", [1, 2]), "'trained_on' missing or damaged"),
         (change("threshold", "half"), "'threshold' missing or damaged"),

@@ -14,7 +14,6 @@ import pandas as pd
 from pydantic import StrictFloat, StrictInt
 
 from neurocontrast.evaluation.adjustment import choose_covariates
-from neurocontrast.evaluation.few_shot import few_shot_error
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
@@ -84,8 +83,6 @@ NOTABLE_RATIO = 1.3
 """An error that grows more than this at unseen sites, its interval above 1, is warned about."""
 MIN_SITE_SUBJECTS = 5
 """A site with fewer subjects is not left out: its error would say nothing."""
-N_SHOTS = 10
-"""Subjects of an unseen site by which its bias is taken out, to tell few-shot from zero-shot errors."""
 MAX_GROUPS = 20
 """More sites than this are left out in this many groups of about equal size."""
 
@@ -281,20 +278,12 @@ def _site_table(study: Study, plan: SitesLeftOut, models: Models, advance: Calla
                     figure = drawn[f"{where} {model}"][name].figure(level=settings.confidence_level)
                     row |= {f"{prefix}{name}": figure["value"]}
                     row |= {f"{prefix}{name}_{end}": figure[end] for end in ("low", "high")}
-            row |= _bias_aside(study, models[f"unseen {model}"], rows)
+            if target.kind == "continuous":
+                errors = models[f"unseen {model}"].scores[0, rows] - target.values[rows].astype(float)
+                row["spread"] = float(errors.std(ddof=1)) if len(rows) > 1 else None
             found.append(row | {"note": "; ".join(text for text in (reason, few) if text) or None})
         advance()
     return pd.DataFrame(found)
-
-
-def _bias_aside(study: Study, model: OutOfFold, rows: Rows) -> dict[str, float | None]:
-    """Return what is left of a site's error without its bias: the errors' deviation, and the error after few shots."""
-    if study.target.kind != "continuous":
-        return {}
-    errors = model.scores[0, rows] - study.target.values[rows].astype(float)
-    seed = derive_seed("few-shot", study.settings.seed)
-    few_shot = few_shot_error(errors, study.subjects[rows], n_shots=N_SHOTS, seed=seed)
-    return {"spread": float(errors.std(ddof=1)) if len(rows) > 1 else None, f"mae_{N_SHOTS}_shots": few_shot}
 
 
 def _predictability(reading: pd.Series | None) -> dict[str, Any] | None:

@@ -31,11 +31,10 @@ _CONSTANT = {
 _ORDERS = {"auc", "auc_within_fold", "average_precision", "pearson", "spearman", "age_bias_slope", "calibration_slope",
            "calibration_intercept"}  # fmt: skip
 """Metrics of the order of scans, of which a guess that is the same for everybody has none."""
-_BIAS_ASIDE = {"bias": "Bias", "spread": "Spread", "mae_10_shots": "Error with 10 labelled scans"}
-_FEW_SHOT = (
-    "Bias and spread are the mean and the standard deviation of a site's errors while it is unseen. The last is "
-    "few-shot: the error of the others once the mean error of ten of the site's subjects is taken out (predict "
-    "--calibrate)."
+_BIAS_ASIDE = {"bias": "Bias", "spread": "Spread"}
+_ABOUT_BIAS = (
+    "Bias and spread are the mean and the standard deviation of a site's errors while it is unseen. A few labelled "
+    "scans of the site take the bias out (predict --calibrate); the spread stays."
 )
 
 
@@ -134,8 +133,8 @@ def _ratio(files: EvaluationFolder, metric: str) -> Estimate | None:
 def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
     """Return one row a site, the largest first, and in the last row what evaluation.json says of all sites together.
 
-    Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias``, ``spread``, ``mae_10_shots``, and of each model
-    ``<model>_home`` and ``<model>_unseen`` with their ends ``…_low`` and ``…_high``; NaN where a value is absent.
+    Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias``, ``spread``, and of each model ``<model>_home``
+    and ``<model>_unseen`` with their ends ``…_low`` and ``…_high``; NaN where a value is absent.
     """
     assert files.new_sites is not None, "needed"
     table = files.new_sites.assign(site=files.new_sites["site"].fillna("not stated"))
@@ -205,5 +204,5 @@ def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
     caption = f"{about.label} while a site is known, and while it is left out. Further metrics are in new_sites.tsv."
     meanings = f"{about.short}: {about.meaning}"
     if rows["spread"].notna().any():
-        meanings += f" {_FEW_SHOT}"
+        meanings += f" {_ABOUT_BIAS}"
     return make_table(caption, rows, columns, note=meanings, total_rows=1)

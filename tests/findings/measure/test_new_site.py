@@ -82,9 +82,6 @@ def test_the_error_of_an_unseen_site_is_told_without_its_bias(shifted):
     own = shifted.tables["new_sites"].query("model == 'embedding'")
     worst = own.loc[own["bias"].abs().idxmax()]
     assert abs(worst["bias"]) > worst["spread"]  # the planted shift
-    assert worst["mae_10_shots"] < 0.6 * worst["mae"]
-    # Normal errors of this deviation, and of the mean of ten of them, have this mean size.
-    assert worst["mae_10_shots"] == pytest.approx(worst["spread"] * np.sqrt(1.1 * 2 / np.pi), rel=0.2)
 
 
 def test_the_unseen_figures_are_those_of_leaving_sites_out(make_cohort, shifted):
@@ -212,21 +209,6 @@ def test_too_few_people_have_no_score(make_cohort):
         in result.evaluation.content()["outlyingness"]["note"]
     )
     assert evaluate(make_cohort(40), outlyingness=False, new_site=False).evaluation.content()["outlyingness"] is None
-
-
-def test_clipped_predictions_stay_within_the_ages_of_training(make_cohort):
-    cohort = make_cohort(120, age=2.0, site=20.0)
-    wild = evaluate(cohort, target="age", outlyingness=False, n_bootstraps=0)
-    tame = evaluate(cohort, target="age", outlyingness=False, n_bootstraps=0, clip=True)
-    errors = [each.tables["new_sites"].query("model == 'embedding'")["mae"].max() for each in (wild, tame)]
-    assert errors[0] > 100
-    assert errors[1] < 60
-    predictions = tame.tables["predictions"]
-    for fold, part in predictions.groupby("fold"):
-        ages = predictions["y_true"][predictions["fold"] != fold]
-        assert part["y_score"].between(ages.min(), ages.max()).all()
-    with pytest.raises(ConfigError, match="clip: is for numbers"):
-        plan(cohort, clip=True)
 
 
 def test_inner_folds_leave_sites_out(make_cohort):

@@ -64,7 +64,6 @@ def make_images(folder: Path, *, n: int = 140, classes: Sequence[str] = CLASSES,
         "predictions": predictions,
         "folds": pd.DataFrame([{"repeat": 0, "fold": 0, "n_train": 500, "n_test": n, "C": 0.01}]),
         "sites": pd.DataFrame(columns=["site", "n"]),
-        "classes": _classes(names, truth, given),
         "training": _training(),
         "map": predictions[["participant_id"]].assign(target=names[truth], pc1=scores[:, 0], pc2=scores[:, 1]),
     }
@@ -111,17 +110,6 @@ def _summary(names: np.ndarray, n: int, *, accuracy: float) -> dict:
 
 def _metric(value: float) -> dict:
     return {"mean": value, "sd": None, "pooled": value, "interval": [value - 0.02, value + 0.004], "n_folds_defined": 1}
-
-
-def _classes(names: np.ndarray, truth: np.ndarray, given: np.ndarray) -> pd.DataFrame:
-    rows = []
-    for index, name in enumerate(names):
-        here = truth == index
-        recall = float((given[here] == index).mean())
-        rows.append({"class": name, "n": here.sum(), "n_train": 50, "n_validation": 10, "recall": recall,
-                     "recall_low": recall - 0.05, "recall_high": min(recall + 0.03, 1), "precision": 0.9,
-                     "precision_low": 0.8, "precision_high": 0.95, "confused_with": "", "n_confused": 0})  # fmt: skip
-    return pd.DataFrame(rows)
 
 
 def _training() -> pd.DataFrame:

@@ -61,7 +61,7 @@ def test_an_image_is_never_called_a_scan_and_a_class_never_a_diagnosis(page):
 
 def test_it_has_no_section_that_only_brains_have(page):
     assert page.headings() == [
-        "warnings", "result", "cohort", "classes", "errors", "map", "training", "methods", "silences",
+        "warnings", "result", "cohort", "errors", "map", "training", "methods", "silences",
         "provenance",
     ]  # fmt: skip
 
@@ -121,7 +121,6 @@ def test_a_binary_and_a_continuous_target_have_pages_too(image_folder: Path, tmp
         summary = json.loads((folder / "evaluation.json").read_text())
         summary["metrics"] = {"accuracy" if kind == "binary" else "mae": metric}
         (folder / "evaluation.json").write_text(json.dumps(summary))
-        (folder / "classes.tsv").unlink()
         random = np.random.default_rng(0).uniform(0, 1, len(table))
         truth = np.where(random > 0.4, "yes", "no") if kind == "binary" else random
         new = table.assign(y_true=truth, y_score=random, y_pred=np.where(random > 0.5, "yes", "no"))

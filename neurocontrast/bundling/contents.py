@@ -18,7 +18,6 @@ from typing import Any
 import jinja2
 import numpy as np
 import torch
-from monai.transforms import Randomizable
 
 from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.measures import MeasuresContract
@@ -29,8 +28,7 @@ from neurocontrast.evaluation.record import Evaluation
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.provenance import version
 from neurocontrast.transforms.compose import brain_steps
-from neurocontrast.transforms.described import DescribedTransforms, transform_class
-from neurocontrast.transforms.description import TARGET
+from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["MARKER", "MODULES", "Samples", "probe_state", "sources_of", "texts_of"]
@@ -115,12 +113,9 @@ class Samples:
 def _steps(source: BrainVolumes) -> list[dict[str, Any]]:
     """Return the transforms of a run as MONAI's configuration names them."""
     transforms = source.transforms
-    if not isinstance(transforms, DescribedTransforms):
-        return [_as_target(each, arguments) for each, arguments in brain_steps(transforms, "image")]
-    if transforms.targets is None:
+    if isinstance(transforms, DescribedTransforms):
         raise ConfigError("run: its transforms came from Python, and a bundle holds none of these.")
-    named = [(transform_class(str(step[TARGET])), step) for step in transforms.targets]
-    return [_as_target(each, {key: step[key] for key in step if key != TARGET}) for each, step in named]
+    return [_as_target(each, arguments) for each, arguments in brain_steps(transforms, "image")]
 
 
 def texts_of(
@@ -204,8 +199,6 @@ def sources_of(modules: Iterable[str]) -> dict[str, str]:
 def _as_target(transform: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return a transform as a configuration of MONAI names it; one of this package is one of ``scripts``."""
     module = transform.__module__
-    if issubclass(transform, Randomizable):
-        raise ConfigError(f"run: it cannot be bundled: {transform.__name__} is a view of training, no preprocessing.")
     place = f"scripts.{module.rpartition('.')[2]}" if module.startswith("neurocontrast.") else "monai.transforms"
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in arguments.items()}
     return {"_target_": f"{place}.{transform.__name__}", **plain}

@@ -66,7 +66,7 @@ def pretrain(
         that was never stopped. A run that skips scans (``data.skip_unreadable``) must skip the same ones again.
     transforms : Compose or sequence of Transform, optional
         Lead from ``{"image": path of a scan}`` to ``{"image": MetaTensor (1, D, H, W)}``, in place of the preprocessing
-        in `config`; none of them random. `embed` needs the same ones, unlike those described in ``data.transforms``.
+        in `config`; none of them random. `embed` needs the same ones.
     augment : Compose or Transform, optional
         Random transforms of ``{"image": Tensor (C, D, H, W)}`` that make the views, in place of the operations in
         `config`. See `neurocontrast.transforms.TwoViews`.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from neurocontrast.data.selection import Where
 from neurocontrast.settings import Settings
 from neurocontrast.transforms import MeasureSettings
-from neurocontrast.transforms.description import Replaceable
+from neurocontrast.transforms.augment import Replaceable
 from neurocontrast.transforms.preprocessing import Preprocessing, ScanSettings
 
 __all__ = [
@@ -57,13 +57,10 @@ class _TableSettings(Settings):
 class DataSettings(ScanSettings, Replaceable, _TableSettings):
     """Choose scans of brains, and their preprocessing.
 
-    The settings of the preprocessing are those of `neurocontrast.transforms.Preprocessing`. ``transforms`` takes their
-    place: transforms of MONAI or of this package that lead from the path of a scan to its image, each a mapping with a
-    ``_target_`` (`neurocontrast.transforms.build_transforms`); ``[{_target_: python}]`` means transforms that
-    `pretrain` was given as objects.
+    The settings of the preprocessing are those of `neurocontrast.transforms.Preprocessing`. Transforms that lead from
+    the path of a scan to its image can take their place, from Python: ``pretrain(..., transforms=Compose([...]))``.
     """
 
-    section: ClassVar[str] = "data"
     kind: Literal["volumes"] = "volumes"
     """Says that these are scans of brains."""
     images_root: Path | None = None

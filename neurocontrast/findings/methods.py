@@ -46,8 +46,7 @@ def _views(augment: Any) -> str:
     if not augment:
         return ""
     if augment.get("transforms"):
-        names = [str(step.get("_target_")).rpartition(".")[2] for step in augment["transforms"]]
-        return f"transforms of the study's own ({join_words(names)})"
+        return "transforms of the study's own, given from Python"
     views = []
     for key, settings in augment.items():
         if key != "kind" and settings is not None:

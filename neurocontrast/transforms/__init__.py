@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.augment import AugmentSettings, MeasureAugmentSettings, MeasureSettings
     from neurocontrast.transforms.brain import KeepBraind, MarkBraind
     from neurocontrast.transforms.compose import brain_transforms, load_volume
-    from neurocontrast.transforms.described import build_transforms
     from neurocontrast.transforms.grids import CheckFieldOfViewd, ResampleByAread
     from neurocontrast.transforms.loading import LoadScand
     from neurocontrast.transforms.natural.settings import ImageAugmentSettings
@@ -52,7 +51,6 @@ _PLACES = {
     "rand_space": ["RandCutoutd", "RandResizedCropd"],
     "rand_volume": ["brain_views"],
     "signal": ["FromSignald", "ToSignald"],
-    "described": ["build_transforms"],
     "views": ["TwoViews"],
 }
 __all__ = sorted(name for names in _PLACES.values() for name in names)

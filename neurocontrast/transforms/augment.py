@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from pydantic_core import CoreSchema, core_schema
 
 from neurocontrast.settings import Settings
-from neurocontrast.transforms.description import Replaceable
 
 Pair = tuple[float, float]
 
@@ -44,6 +43,30 @@ _Voxels = Annotated[float, Field(ge=0.0, le=3.0, allow_inf_nan=False)]
 _Sd = Annotated[float, Field(ge=0.0, le=10.0, allow_inf_nan=False)]
 _Part = Annotated[Pair, Span(ge=0.0, le=1.0)]
 _Side = Annotated[Pair, Span(gt=0.0, le=1.0)]
+
+
+class Replaceable(Settings):
+    """Settings whose place transforms of a user can take, which are given as Python objects."""
+
+    transforms: Literal["python"] | None = None
+    """Whether transforms that were given from Python take the place of these settings, as a run records it."""
+
+    @classmethod
+    def replaced(cls) -> tuple[str, ...]:
+        """Return the settings that have no effect where ``transforms`` is given."""
+        return tuple(name for name in cls.model_fields if name not in ("kind", "transforms"))
+
+    def with_given(self) -> Self:
+        """Return the settings of transforms that were given from Python."""
+        kept = self.model_dump(exclude=set(self.replaced()))
+        return type(self).model_validate(kept | {"transforms": "python"})
+
+    @model_serializer(mode="wrap")
+    def _without_replaced(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what nothing reads."""
+        content: dict[str, Any] = dump(self)
+        unread = ("transforms",) if self.transforms is None else self.replaced()
+        return {name: value for name, value in content.items() if name not in unread}
 
 
 class Operation(Settings):
@@ -184,7 +207,6 @@ class AugmentSettings(Replaceable):
     Flip(probability=0.5, axes=(0,))
     """
 
-    section: ClassVar[str] = "augment"
     kind: ClassVar[Literal["volumes"]] = "volumes"
 
     flip: Flip | None = None
@@ -293,7 +315,6 @@ class MeasureAugmentSettings(Replaceable):
     MeasureNoise(sd=0.3)
     """
 
-    section: ClassVar[str] = "augment"
     kind: Literal["measures"] = "measures"
     """Says that these are settings for measures; follows ``data.kind`` and need not be written."""
     corruption: MeasureCorruption | None = MeasureCorruption()

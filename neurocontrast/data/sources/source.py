@@ -20,8 +20,7 @@ from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import Progress
 from neurocontrast.transforms import TwoViews
-from neurocontrast.transforms.described import build_transforms, describe
-from neurocontrast.transforms.description import GIVEN
+from neurocontrast.transforms.described import describe
 
 if TYPE_CHECKING:
     from neurocontrast.encoders import Encoder
@@ -37,7 +36,7 @@ class Source:
 
     A source gives a cohort (`read_cohort`), makes its samples ready (`make_ready`), reads them (`images`), and says how
     they were prepared (`contract`), from which another source prepares others alike (`as_in_run`). `augment` is a
-    transform from Python that makes views, for ``augment.transforms: [{_target_: python}]``.
+    transform from Python that makes views, for ``augment.transforms: python``.
     """
 
     data: AnyDataSettings
@@ -162,11 +161,9 @@ class Source:
         return self.two_views(augment, seed=seed)
 
     def two_views(self, augment: Any, *, seed: int) -> TwoViews:
-        """Return two views by the section ``augment``: its operations, its transforms, or those given from Python."""
+        """Return two views by the section ``augment``: by its operations, or by the transforms given from Python."""
         if augment.transforms is None:
             transform = self.built_in_views(augment)
-        elif tuple(augment.transforms) != GIVEN:
-            transform = build_transforms(augment.transforms, source="augment.transforms")
         elif self.augment is not None:
             transform = self.augment
         else:

@@ -25,8 +25,7 @@ from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import ScanFiles, files_of
 from neurocontrast.progress import Progress
 from neurocontrast.transforms import AugmentSettings, brain_views
-from neurocontrast.transforms.described import DescribedTransforms, build_transforms
-from neurocontrast.transforms.description import GIVEN, Description
+from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.grids import Grid, preprocessed_grid
 from neurocontrast.transforms.images import spacing_of
 from neurocontrast.transforms.loading import read_scan_header
@@ -43,7 +42,7 @@ class BrainVolumes(Source):
     """Scans of brains: preprocessed once, kept in a cache, read from the cache."""
 
     data: DataSettings
-    given: Compose | None = None  # from Python, for data.transforms: [{_target_: python}]
+    given: Compose | None = None  # from Python, for data.transforms: python
     transforms: VolumeTransforms = field(default_factory=Preprocessing)
     cache_dtype: Literal["float16", "float32"] = "float32"
     columns: tuple[str, ...] | None = None  # those with the files of each scan, where a run says which
@@ -75,18 +74,15 @@ class BrainVolumes(Source):
     def prepared(self, cohort: Cohort | None, rows: Sequence[int] = ()) -> Self:
         """Return the source with the preprocessing of `data`, or the user's transforms, tried on the first scan."""
         del rows
-        targets = self.data.transforms
-        transforms = self.data.preprocessing if targets is None else self._tried(targets, cohort)
+        transforms = self.data.preprocessing if self.data.transforms is None else self._tried(cohort)
         return replace(self, transforms=transforms, cache_dtype=self.data.cache_dtype)
 
-    def _tried(self, targets: Description, cohort: Cohort | None) -> DescribedTransforms:
-        is_given = tuple(targets) == GIVEN
-        if is_given and self.given is None:
+    def _tried(self, cohort: Cohort | None) -> DescribedTransforms:
+        transform = self.given
+        if transform is None:
             raise ConfigError("data.transforms: came from Python. Give them again: pretrain(..., transforms=...).")
         if cohort is None:
             raise ConfigError("data.participants: missing. The shape of what data.transforms make is that of a scan.")
-        transform = self.given if is_given else build_transforms(targets, source="data.transforms")
-        assert transform is not None
         found = deterministic_part(transform, _first_readable(cohort.scans) if self.skips else cohort.scans[0])
         if len(found.transforms) != len(transform.flatten()):
             random = transform.flatten().transforms[len(found.transforms)]
@@ -99,10 +95,10 @@ class BrainVolumes(Source):
                 "data.transforms: must make images of shape (channels, D, H, W), found "
                 f"{found.image_shape} for the first scan."
             )
-        return replace(found, targets=None if is_given else targets)
+        return found
 
     def as_in_run(self, contract: Mapping[str, Any]) -> Self:
-        """Return the source with a run's preprocessing, or a run's description of a user's transforms."""
+        """Return the source with a run's preprocessing, or with the user's transforms that a run describes."""
         preprocessing = contract["preprocessing"]
         columns = tuple(map(str, contract.get("channels") or ("t1",)))
         chosen = replace(self, cache_dtype=contract.get("cache_dtype", self.cache_dtype), columns=columns)
@@ -124,7 +120,7 @@ class BrainVolumes(Source):
                 del known["percentiles"]
             return known
         known |= {name: DataSettings.model_fields[name].default for name in DataSettings.replaced()}
-        return known | {"transforms": GIVEN if self.transforms.targets is None else tuple(self.transforms.targets)}
+        return known | {"transforms": "python"}
 
     def contract(self) -> dict[str, Any]:
         """Return the keys of ``encoder.json`` about images; the precision of the cache changes last digits."""

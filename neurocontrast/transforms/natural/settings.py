@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
 from neurocontrast.settings import Settings
-from neurocontrast.transforms.augment import Pair, Probability, Span
-from neurocontrast.transforms.description import Replaceable
+from neurocontrast.transforms.augment import Pair, Probability, Replaceable, Span
 
 _Strength = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 
@@ -97,7 +96,6 @@ class ImageAugmentSettings(Replaceable):
     ImageFlipSettings(probability=0.5)
     """
 
-    section: ClassVar[str] = "augment"
     kind: Literal["images"] = "images"
     """Says that these are settings for images; follows ``data.kind`` and need not be written."""
     affine: ImageAffineSettings | None = None

@@ -71,7 +71,7 @@ axis.plot(truth, found["y_score"], "o", color="black")
 axis.set(xlabel="age (years)", ylabel="predicted age (years)")
 
 # %%
-# The same for a place without neurocontrast: a MONAI bundle
-# ----------------------------------------------------------
+# The same for MONAI's tools: a bundle
+# ------------------------------------
 print("Bundle:", neurocontrast.bundle(run, evaluation, out=folder / "bundle"))
 plt.show()

@@ -16,6 +16,8 @@ from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from filelock import FileLock, Timeout
+
 from neurocontrast.exceptions import ConfigError
 
 if TYPE_CHECKING:  # pandas is slow to import, and most of this file does without
@@ -225,8 +227,6 @@ def _named(error: OSError, temporary: Path, target: Path) -> OSError:
 @contextlib.contextmanager
 def hold(folder: Path, progress: Progress, *, doing: str = "training") -> Iterator[None]:
     """Keep every other process from a folder; make it where it is missing, and remove it where nothing was written."""
-    from filelock import FileLock, Timeout  # here: the code of a bundle, which has this file, does without
-
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK)
     try:

@@ -1,4 +1,1 @@
-"""MONAI bundles: a run and its probe as a folder that needs PyTorch, MONAI, NumPy, SciPy and nibabel, not this package.
-
-`inference` and `measures` are copied into a bundle with all they import; `contents` copies them.
-"""
+"""What a MONAI bundle says of a run and its probe: configuration, description and model card."""

@@ -108,9 +108,6 @@ def predict(
     images_root: ImagesRoot = None,
     jsonl: Annotated[bool, option("Print one JSON object per scan, in place of the result.")] = False,
     calibrate: Annotated[Path | None, option("Table with the target of some scans of each new site.")] = None,
-    outside_percentile: Annotated[
-        float, option("Percentile of training distances beyond which scans are outside.")
-    ] = 97.5,
     overwrite: Overwrite = False,
 ) -> Result:
     """Predict with the probe that an evaluation fitted on all of its scans.

@@ -150,12 +150,9 @@ def bundle(
     out: Annotated[Path, option("Folder to make.")],
     evaluation: Annotated[Path | None, argument("EVAL", "Evaluation whose probe is included.")] = None,
     licence: Annotated[Path | None, option("Text file with the licence of the weights.")] = None,
-    outside_percentile: Annotated[
-        float, option("Percentile of training distances beyond which scans are outside.")
-    ] = 97.5,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Write an encoder, and the probe of an evaluation, as a MONAI bundle that runs without neurocontrast."""
+    """Write an encoder, and the probe of an evaluation, as a MONAI bundle."""
     folder = neurocontrast.bundle(**given.options)
     about = read_json(folder / "configs" / "metadata.json")
     note = f"Next, in {folder}: python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir PLACE"

@@ -8,20 +8,21 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from neurocontrast.bundling.contents import MARKER, Samples, probe_state, texts_of
+from neurocontrast.bundling.contents import MARKER, Samples, texts_of
 from neurocontrast.config import DataSettings
 from neurocontrast.data.sources import brains_of_run
-from neurocontrast.encoders import load_encoder
-from neurocontrast.evaluation import FittedProbe, load_probe
+from neurocontrast.encoders import load_encoder, save_encoder
+from neurocontrast.evaluation import FittedProbe, load_probe, save_probe
 from neurocontrast.evaluation.record import FILE, Evaluation, read_evaluation
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import atomic_folder, check_output_folder
+from neurocontrast.files import atomic_folder, check_output_folder, write_text
 from neurocontrast.provenance import version
 from neurocontrast.runs.folder import read_provenance
 
 __all__ = ["bundle"]
+
+_OF_THE_RUN = ("weights", "head")
+"""What ``encoder.json`` says of files that a bundle does without."""
 
 
 def bundle(
@@ -30,14 +31,13 @@ def bundle(
     *,
     out: str | os.PathLike[str],
     licence: str | os.PathLike[str] | None = None,
-    outside_percentile: float = 97.5,
     overwrite: bool = False,
 ) -> Path:
-    """Write a run's encoder as a MONAI bundle, which runs without neurocontrast, and return its folder.
+    """Write a run's encoder as a MONAI bundle, and return its folder.
 
-    ``python -m monai.bundle run --config_file configs/inference.yaml`` in that folder gives the features that `embed`
-    gives, and what the probe of an evaluation says of them. The folder holds the weights, the transforms as MONAI's
-    configuration with the code that they need (``scripts/``), ``metadata.json``, a model card and licences.
+    ``python -m monai.bundle run --config_file configs/inference.yaml`` in that folder calls `predict` with the probe of
+    an evaluation, or `embed` without one. The folder holds the encoder and the probe, ``metadata.json``, a model card
+    and licences; of the people of pretraining and evaluation it names none.
 
     Parameters
     ----------
@@ -50,8 +50,6 @@ def bundle(
     licence : path, optional
         Text file with the licence of the weights, put before that of the code in ``docs/license.txt``. What the data
         were shared under may bind it.
-    outside_percentile : float, default=97.5
-        Percentile of training scans' own distances beyond which a scan is called outside.
     overwrite : bool
         Whether a bundle in `out` is replaced.
 
@@ -62,32 +60,25 @@ def bundle(
     CheckpointError
         Where a file of the run or of the probe is missing, damaged or of another version.
     """
-    if not 50 <= outside_percentile < 100:
-        raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
     target, folder = Path(out), Path(run)
     check_output_folder(target, overwrite=overwrite, marker=MARKER, what="a bundle")
     encoder, contract = load_encoder(folder)
     source = brains_of_run(folder, contract, DataSettings(), what="a bundle is made of an encoder of brains")
-    samples = Samples.of(source)
     probe = None if evaluation is None else _probe_of(Path(evaluation), contract)
     texts = texts_of(
-        samples,
-        encoder,
+        Samples.of(source),
         contract,
         read_provenance(folder) if (folder / "provenance.json").is_file() else {},
         probe=probe,
         evaluation=None if evaluation is None else _evaluation_of(Path(evaluation)),
-        outside_percentile=outside_percentile,
     )
     texts["docs/license.txt"] = _licences(licence)
     with atomic_folder(target) as made:
         for name, text in texts.items():
-            (made / name).parent.mkdir(exist_ok=True)
-            (made / name).write_text(text, encoding="utf-8")
-        (made / "models").mkdir()
-        torch.save(encoder.state_dict(), made / "models" / "model.pt")
+            write_text(made / name, text)
+        save_encoder(made / "models", encoder, {key: contract[key] for key in contract if key not in _OF_THE_RUN})
         if probe is not None:
-            torch.save(probe_state(probe), made / "models" / "probe.pt")
+            save_probe(made / "models" / "probe", probe)
     return target
 
 
@@ -99,7 +90,7 @@ def _probe_of(evaluation: Path, contract: Mapping[str, Any]) -> FittedProbe:
         )
     sha256, n_features = contract["weights"]["sha256"], int(contract["n_features"])
     probe.check_encoder(sha256, n_features, place=str(evaluation), what="its probe")
-    return probe
+    return probe.model_copy(update={"trained_on": frozenset()})
 
 
 def _evaluation_of(path: Path) -> Evaluation | None:
@@ -122,4 +113,4 @@ def _licences(licence: str | os.PathLike[str] | None) -> str:
     # From a source tree an .egg-info, which holds no licences, may come before what was installed.
     found = (each.read_text("licenses/LICENSE") for each in metadata.distributions(name="neurocontrast"))
     of_code = next((text for text in found if text), "BSD-3-Clause")
-    return f"{of_weights}\n\n---\n\nThe code in scripts/, of neurocontrast {version()}:\n\n{of_code.strip()}\n"
+    return f"{of_weights}\n\n---\n\nThe code of neurocontrast {version()}:\n\n{of_code.strip()}\n"

@@ -35,6 +35,8 @@ __all__ = ["predict"]
 Floats = npt.NDArray[np.float64]
 
 _IDENTIFIERS = ["participant_id", "session", "site"]
+_OUTSIDE_PERCENTILE = 97.5
+"""Percentile of the training scans' own distances beyond which a scan is called outside."""
 
 
 def predict(
@@ -46,7 +48,6 @@ def predict(
     images_root: str | os.PathLike[str] | None = None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     calibrate: str | os.PathLike[str] | None = None,
-    outside_percentile: float = 97.5,
     overwrite: bool = False,
     on_scan: Callable[[dict[str, Any]], None] | None = None,
     progress: Progress | bool = SILENT,
@@ -80,8 +81,6 @@ def predict(
         site: the bias of every site with at least five such subjects is taken out of its predictions (an intercept
         alone). ``y_score`` is then calibrated, ``y_score_zero_shot`` as before, and ``calibrated_on`` marks scans that
         are no test any more.
-    outside_percentile : float, default=97.5
-        Percentile of the training scans' own distances beyond which a scan is called outside.
     overwrite : bool
         Whether an `out` that exists is replaced.
     on_scan : callable, optional
@@ -90,8 +89,6 @@ def predict(
         Receives progress messages; True shows them on standard error.
     """
     progress = as_progress(progress)
-    if not 50 <= outside_percentile < 100:
-        raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
     if run is None and images_root is not None:
         raise ConfigError("images_root: is for scans. Say which run embeds them: run=RUN.")
     target = Path(out)
@@ -109,12 +106,12 @@ def predict(
         tidy, doubts = scans.tidy, list(scans.cohort.warnings)
     truths = _truths(fitted, tidy, calibrate)
     if scans is None:
-        table = _predictions(fitted, tidy, features, outside_percentile)
+        table = _predictions(fitted, tidy, features)
     else:
-        table = _predictions_of_scans(fitted, tidy, *scans.embed(progress), outside_percentile)
+        table = _predictions_of_scans(fitted, tidy, *scans.embed(progress))
         origin = scans.origin(table)
     calibration = None if truths is None else _calibrated(fitted, tidy, table, truths, Path(str(calibrate)).name)
-    outside = _outside(fitted, tidy, table, outside_percentile)
+    outside = _outside(fitted, tidy, table)
     for message in (*doubts, *_doubts(fitted, table, outside, calibration)):
         progress.warning(message)
     parts = {"outlyingness": outside, "calibration": calibration}
@@ -167,11 +164,11 @@ def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _outside(fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, threshold: float) -> dict[str, Any] | None:
+def _outside(fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame) -> dict[str, Any] | None:
     """Return the number of scans outside, with a warning; None for a probe that does not know its training scans."""
     if fitted.distribution is None:
         return None
-    counts = count_outside(tidy, table["mahalanobis_percentile"], reference="probe", threshold=threshold)
+    counts = count_outside(tidy, table["mahalanobis_percentile"], reference="probe", threshold=_OUTSIDE_PERCENTILE)
     return counts | {"message": outside_message(counts)}
 
 
@@ -273,21 +270,18 @@ def _predictions_of_scans(
     tidy: pd.DataFrame,
     features: npt.NDArray[np.floating],
     notes: pd.DataFrame,
-    threshold: float,
 ) -> pd.DataFrame:
     """Return the predictions of scans without an error, and their notes; other scans have empty cells."""
     good = notes["error"].isna().to_numpy()
     if not good.any():
         raise DataError(f"none of {len(notes)} scans can be embedded, for instance: {notes['error'].iloc[0]}")
-    known = _predictions(fitted, tidy[good], features[good], threshold)
+    known = _predictions(fitted, tidy[good], features[good])
     table = known.reindex(tidy.index)
     table[_IDENTIFIERS] = tidy[_IDENTIFIERS]
     return table.join(notes)
 
 
-def _predictions(
-    fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating], threshold: float
-) -> pd.DataFrame:
+def _predictions(fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating]) -> pd.DataFrame:
     table = tidy[_IDENTIFIERS].copy()
     scores = fitted.predict(features)
     if fitted.kind == "multiclass":
@@ -300,5 +294,5 @@ def _predictions(
     table["trained_on"] = [subject_digest(subject) in fitted.trained_on for subject in tidy["subject_id"]]
     if fitted.distribution is not None:
         table["mahalanobis"], table["mahalanobis_percentile"] = fitted.distribution.percentiles(features)
-        table["outside"] = table["mahalanobis_percentile"] > threshold
+        table["outside"] = table["mahalanobis_percentile"] > _OUTSIDE_PERCENTILE
     return table

@@ -13,7 +13,7 @@ from torch import nn
 
 from neurocontrast.exceptions import ConfigError, DataError
 
-if TYPE_CHECKING:  # what a bundle holds of the package runs without pydantic
+if TYPE_CHECKING:
     from neurocontrast.encoders.settings import EncoderSettings, ReadOut
 
 __all__ = ["ContrastiveModel", "Encoder", "FeatureMaps", "LinearComponents", "ProjectionHead", "check_shape"]

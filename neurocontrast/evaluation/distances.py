@@ -1,4 +1,4 @@
-"""Distances of scans from those that a probe was fitted on, and their percentiles; a bundle holds this module too."""
+"""Distances of scans from those that a probe was fitted on, and their percentiles."""
 
 from __future__ import annotations
 

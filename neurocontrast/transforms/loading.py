@@ -29,7 +29,7 @@ try:
     from isal import igzip, isal_zlib
 
     _DAMAGED: tuple[Any, ...] = (zlib.error, gzip.BadGzipFile, isal_zlib.error)
-except ModuleNotFoundError:  # a bundle runs without it, more slowly
+except ModuleNotFoundError:  # not for every platform; without it reading is slower
     import gzip as igzip
 
     _DAMAGED = (zlib.error, gzip.BadGzipFile)

@@ -9,9 +9,7 @@ import pytest
 from small_run import INFO, Listening
 
 import neurocontrast as nc
-from neurocontrast.cli.app import run
 from neurocontrast.embedding.table import write_embeddings
-from neurocontrast.exceptions import ConfigError
 
 FAST = {
     "target": "age",
@@ -73,16 +71,6 @@ def test_scans_from_elsewhere_are_called_outside_and_those_from_home_are_not(pla
     assert found["outside"].mean() < 0.1
     assert found["mahalanobis_percentile"].median() == pytest.approx(50, abs=20)
     assert told == []
-
-
-def test_the_threshold_can_be_set(plain, tables, tmp_path):
-    often = predicted(plain, tables["home"], tmp_path, outside_percentile=50)[0]["outside"].mean()
-    assert often == pytest.approx(0.5, abs=0.25)
-    with pytest.raises(ConfigError, match="outside_percentile: must be from 50 to below 100, got 100"):
-        nc.predict(plain, tables["home"], out=tmp_path / "q.tsv", outside_percentile=100)
-    arguments = ["predict", str(plain), str(tables["home"]), "--out", str(tmp_path / "r.tsv")]
-    assert run([*arguments, "--outside-percentile", "20"]) == 2
-    assert not (tmp_path / "r.tsv").exists()
 
 
 def test_the_stored_probe_says_what_the_external_test_said(plain, tables, tmp_path):

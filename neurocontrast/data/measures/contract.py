@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+from pydantic import TypeAdapter, ValidationError
 
 from neurocontrast.data.measures.names import HEAD_SIZE
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 
-if TYPE_CHECKING:  # a bundle holds this module, and runs without pandas and pydantic
-    import pandas as pd
-
+if TYPE_CHECKING:
     from neurocontrast.data.measures.tables import MeasuresTable
     from neurocontrast.transforms.augment import MeasureSettings
 
@@ -196,8 +196,6 @@ class MeasuresContract:
                 f"preprocessing contract: transform_version is {content.get('transform_version')!r} and this "
                 f"neurocontrast has {_VERSION} for measures; install the version the encoder was trained with."
             )
-        from pydantic import TypeAdapter, ValidationError  # a bundle, which holds this module, has none
-
         from neurocontrast.transforms.augment import MeasureSettings
 
         try:

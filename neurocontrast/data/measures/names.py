@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+import pandas as pd
 
 from neurocontrast.exceptions import DataError
-
-if TYPE_CHECKING:  # a bundle holds this module, and runs without pandas
-    import pandas as pd
 
 __all__ = ["HEAD_SIZE", "MM3_PER_ML", "UNITS", "Kind", "Region", "check_units", "region_of"]
 

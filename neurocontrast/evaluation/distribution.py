@@ -18,10 +18,10 @@ from scipy import stats
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.decomposition import PCA
 
-from neurocontrast.evaluation.distances import LEVELS, TrainingDistribution
+from neurocontrast.evaluation.distances import LEVELS, TrainingDistribution, place
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import NO_SITE, Floats, Rows, Texts, draw_subjects, site_names
-from neurocontrast.evaluation.splits import deal_subjects, subject_values
+from neurocontrast.evaluation.splits import Split, deal_subjects, subject_values
 from neurocontrast.seeds import derive_generator, derive_seed
 
 MIN_SUBJECTS = 20
@@ -35,7 +35,6 @@ MAX_REFERENCE = 1000
 N_FOLDS = 5
 RARE = 0.001
 """More scans outside than chance gives with this probability are warned about."""
-COVARIANCE = f"within sites, {MAX_AXES} principal axes, Ledoit-Wolf"
 _OTHER = "(other sites)"
 
 
@@ -50,9 +49,25 @@ class Reference:
     rows: Rows
     distances: Floats
 
-    def usual(self, rows: Rows) -> Floats:
-        """Return the distances of some rows at `LEVELS`, (201,)."""
-        return np.percentile(self.distances[np.isin(self.rows, rows)], LEVELS)
+    def score(self, study: Study, rows: Rows) -> Floats:
+        """Return distance and percentile (n, 2) of rows of a study, each measured without its own subject."""
+        scores = np.column_stack(self.distribution.percentiles(study.design()(study.fitted_rows, rows)[1]))
+        own = np.isin(rows, self.rows)
+        scores[own, 0] = self.distances[np.searchsorted(self.rows, rows[own])]
+        scores[own, 1] = [place(distance, self.distribution.usual[0]) for distance in scores[own, 0]]
+        return scores
+
+    def score_held_out(self, study: Study, split: Split) -> Floats | str:
+        """Return distance and percentile (n, 2) of the test rows from the training rows, or why they have none."""
+        drawn = np.isin(split.train, self.rows)
+        x_train, x_test = study.design()(split.train, split.test)
+        rows = split.train[drawn]
+        n_axes = len(self.distribution.variances)
+        found = fit_shape(x_train[drawn], study.sites[rows], study.subjects[rows], n_axes=n_axes)
+        if isinstance(found, str):
+            return found
+        usual = np.percentile(self.distances[np.isin(self.rows, rows)], LEVELS)
+        return np.column_stack(replace(found, usual=np.tile(usual, (len(found.sites), 1))).percentiles(x_test))
 
 
 def training_reference(study: Study) -> Reference | str | None:

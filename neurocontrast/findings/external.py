@@ -44,7 +44,7 @@ from neurocontrast.findings.errors import draw_confusion, draw_predicted
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.groups import site_blocks, site_table
-from neurocontrast.findings.outside import Outlyingness, measure_external, outlyingness_blocks
+from neurocontrast.findings.outside import Outlyingness, measure_rows, outlyingness_blocks
 from neurocontrast.findings.prose import count_texts
 from neurocontrast.findings.result import rivals, table_metrics
 from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
@@ -239,13 +239,14 @@ def measure_external_test(inputs: Inputs) -> Found:
         return Found({"external": None})
     external, study, split = inputs.external, inputs.external.study, inputs.external.split
     models = _predict(study, split, inputs.progress)
-    outlying = measure_external(study, split, inputs.reference)
+    outlying = measure_rows(study, split.test, inputs.reference, "probe")
+    notices = [Notice(f"external_{each.code}", f"test: {each.message}", each.explanation) for each in outlying.notices]
     tables = {
         "external_predictions": prediction_table(study.table, study.target, models),
         "external_sites": site_table(study, models),
+        **{f"external_{name}": table for name, table in outlying.tables.items()},
     }
-    summary = _summary(external, models) | outlying.summary
-    return Found({"external": summary}, tables | outlying.tables, outlying.notices)
+    return Found({"external": _summary(external, models) | outlying.summary}, tables, notices)
 
 
 def _predict(study: Study, split: Split, progress: Progress) -> Models:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from sklearn.covariance import ledoit_wolf_shrinkage
 
+from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.distances import LEVELS, place
-from neurocontrast.evaluation.distribution import fit_distribution
+from neurocontrast.evaluation.distribution import fit_distribution, training_reference
 from neurocontrast.evaluation.rows import NO_SITE
 
 
@@ -47,6 +48,15 @@ def test_percentiles_are_of_people_measured_without_themselves():
     found = fit_distribution(x, sites, names(100), seed=0)[0]
     assert np.median(found.percentiles(draw(300, p=300, seed=1)[0])[1]) == pytest.approx(50, abs=15)
     assert np.median(found.percentiles(x)[1]) < 20  # these shaped it
+
+
+def test_scans_of_a_study_are_measured_without_themselves(make_cohort):
+    cohort = make_cohort(60, n_features=200)
+    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(target="diagnosis"))
+    reference = training_reference(study)
+    distances, percentiles = reference.score(study, np.arange(10, 60)).T
+    np.testing.assert_array_equal(distances, reference.distances[10:])
+    assert np.median(percentiles) == pytest.approx(50, abs=10)
 
 
 def test_all_scans_of_a_subject_are_in_one_fold():

@@ -329,14 +329,16 @@ def picture_rows(store: Path | None) -> list[tuple[str, ImageAugmentSettings, Te
 
     photographs = np.load(store, mmap_mode="r") if store else np.empty((0, 3, 32, 32), dtype=np.uint8)
     photographs = [torch.from_numpy(np.array(image)) for image in photographs[:: max(1, len(photographs) // 3)][:3]]
-    presets = {"SupCon": ImageAugmentSettings(), "SimCLR": ImageAugmentSettings.simclr()}
+    presets = {"SupCon": ImageAugmentSettings(), "SimCLR": ImageAugmentSettings(crop={"scale": (0.08, 1.0)})}
     rows = [(name, preset, image) for (name, preset), image in zip(presets.items(), photographs, strict=False)]
+    off = dict.fromkeys(["flip", "colour_jitter", "grayscale"])
+    of_digits = ImageAugmentSettings(affine={}, crop={"scale": (0.6, 1.0)}, **off)
     for index, colour in ((3, (214, 39, 40)), (14, (31, 119, 180))):
         ink = torch.from_numpy(load_digits().images[index] / 16.0).float()[None, None]
         ink = torch.nn.functional.interpolate(ink, size=(24, 24), mode="bicubic")[0].clamp(0, 1)
         ink = torch.nn.functional.pad(ink, [4] * 4)
         digit = (torch.tensor(colour)[:, None, None] * (1 - ink)).to(torch.uint8)
-        rows.append(("digits", ImageAugmentSettings.digits(), digit))
+        rows.append(("digits", of_digits, digit))
     return rows
 
 

@@ -34,12 +34,10 @@ NETWORKS = (
     "conditional, tissue_shift",
     "yaware, tissue_shift",
     "conditional, anatomy",
-    "conditional, centred",
     "conditional, intensities",
-    "untrained, centred",
 )
 """A loss, and what else is changed: as many steps without imitations, views with `augment.tissue_shift`, a kernel on
-regional volumes too, deviations from the mean map; intensities in place of maps."""
+regional volumes too; intensities in place of maps."""
 
 BEST = "lda, grey + white + fluid, 14 mm"
 _LOSSES = ("untrained", "ntxent", "yaware", "conditional", "yaware, tissue_shift", "conditional, tissue_shift")
@@ -90,9 +88,8 @@ COMPARED = (
     ("network, conditional", BEST),
     *(
         (f"network, conditional, {each}", "network, conditional")
-        for each in ("real scans alone", "tissue_shift", "anatomy", "centred", "intensities")
+        for each in ("real scans alone", "tissue_shift", "anatomy", "intensities")
     ),
-    ("network, untrained, centred", "network, untrained"),
     (BEST, "pca, grey + white + fluid, 14 mm"),
     ("lda, intensities", "pca, intensities"),
 )
@@ -133,8 +130,6 @@ def network(name: str, anatomy: Path | None = None) -> dict[str, Any]:
         config["data"]["vectors"] = {"anatomy": str(anatomy)}
         alike = {"column": "anatomy", "type": "gaussian", "sigma": 1.0, "standardise": True}
         config["objective"] = {**objectives["conditional"], "kernel": [*age_sex, alike]}
-    elif variant == "centred":
-        config["encoder"]["centre_input"] = True
     elif variant == "intensities":
         config["data"] = {**GRID, **INTENSITIES}
     return config

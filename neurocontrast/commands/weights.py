@@ -231,8 +231,6 @@ def export_weights(
             f"{run}: its encoder standardises colours itself, which is not in this file: mean "
             f"{encoder.mean.tolist()}, standard deviation {encoder.std.tolist()} of values between 0 and 1."
         )
-    if encoder.settings.centre_input:
-        progress.warning(f"{run}: its encoder takes a mean volume from every scan first, which is not in this file.")
     with atomic_path(target) as temporary:
         if target.suffix == ".safetensors":
             about = {key: contract[key] for key in ("encoder", "preprocessing", "channels") if key in contract}

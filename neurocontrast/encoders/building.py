@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +25,6 @@ def build_encoder(
     *,
     n_channels: int = 1,
     n_voxels: int = 0,
-    shape: Sequence[int] = (1, 1, 1),
     seed: int = 0,
 ) -> Encoder:
     """Build an encoder with weights drawn from `seed` alone, in training mode.
@@ -39,8 +37,6 @@ def build_encoder(
         Channels of a volume, such as tissue maps; natural images have three.
     n_voxels : int
         Voxels that a linear encoder looks at, once it is fitted.
-    shape : sequence of int
-        Voxels along each axis of the mean volume of ``centre_input``, once it is fitted.
     seed : int
         The run's seed; the global random state is neither read nor changed.
 
@@ -52,7 +48,7 @@ def build_encoder(
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed("encoder weights", seed))
-        return Encoder(build_network(settings, n_channels, n_voxels), settings, n_channels=n_channels, shape=shape)
+        return Encoder(build_network(settings, n_channels, n_voxels), settings, n_channels=n_channels)
 
 
 def build_model(
@@ -95,7 +91,7 @@ def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any
         problems = "; ".join(f"encoder.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise CheckpointError(f"{Path(folder) / CONTRACT}: {problems}. Upgrade neurocontrast.") from error
     sizes = {"n_channels": int(contract.get("n_channels", 1)), "n_voxels": int(contract.get("n_voxels", 0))}
-    encoder = build_encoder(settings, **sizes, shape=contract.get("centre", {}).get("shape", (1, 1, 1)))
+    encoder = build_encoder(settings, **sizes)
     encoder.load_state_dict(read_tensors(folder, contract["weights"], expected=encoder.state_dict()))
     return encoder.eval(), contract
 

@@ -121,8 +121,6 @@ class Encoder(nn.Module):
         Settings that the network was built from; they travel with its weights.
     n_channels : int
         Channels of a volume.
-    shape : sequence of int
-        Voxels along each axis of a volume, which a fitted ``centre_input`` needs; (1, 1, 1) before it is fitted.
 
     Attributes
     ----------
@@ -134,22 +132,12 @@ class Encoder(nn.Module):
         Fewest voxels or pixels that each axis of a sample must have.
     mean, std : Tensor (3,)
         Of two dimensions alone: what each colour's values, between 0 and 1, are standardised by.
-    centre : Tensor (1, n_channels, D, H, W)
-        With ``centre_input`` alone: the mean volume of the training scans.
     """
 
     mean: torch.Tensor
     std: torch.Tensor
-    centre: torch.Tensor
 
-    def __init__(
-        self,
-        features: FeatureMaps,
-        settings: EncoderSettings,
-        *,
-        n_channels: int = 1,
-        shape: Sequence[int] = (1, 1, 1),
-    ) -> None:
+    def __init__(self, features: FeatureMaps, settings: EncoderSettings, *, n_channels: int = 1) -> None:
         super().__init__()
         self.features, self.settings = features, settings
         self.n_dims = features.n_dims
@@ -160,8 +148,6 @@ class Encoder(nn.Module):
         if self.n_dims == 2:
             self.register_buffer("mean", torch.zeros(_COLOURS))
             self.register_buffer("std", torch.ones(_COLOURS))
-        if settings.centre_input:
-            self.register_buffer("centre", torch.zeros(1, n_channels, *shape))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map volumes (n, n_channels, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
@@ -174,8 +160,6 @@ class Encoder(nn.Module):
         if self.n_dims == 2:
             images = images / 255 if is_uint8 else images
             images = (images - self.mean[:, None, None]) / self.std[:, None, None]
-        if self.settings.centre_input:
-            images = images - self.centre
         if images.device.type == "cpu":
             images = images.contiguous(memory_format=self.layout)
         blocks = self.read_out.blocks
@@ -194,12 +178,6 @@ class Encoder(nn.Module):
         read_out.check(self.settings.name)
         self.read_out = read_out
         self.n_features = self.features.n_maps(read_out.blocks) * read_out.n_cells
-
-    def set_centre(self, mean: torch.Tensor) -> None:
-        """Take a mean volume (n_channels, D, H, W) from every volume from now on; needs ``centre_input``."""
-        if not self.settings.centre_input:
-            raise ValueError("this encoder has no centre: its settings have no centre_input.")
-        self.centre = mean[None].to(self.centre)
 
     def set_standardisation(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> None:
         """Standardise each colour by these numbers, of the training images' values between 0 and 1."""

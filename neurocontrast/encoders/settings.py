@@ -115,10 +115,8 @@ class EncoderSettings(Settings):
     SimCLR's appendix B.9; ``imagenet``: a 7×7 convolution of stride 2 and max-pooling. None: ``cifar``."""
     read_out: ReadOut = ReadOut()
     """Of networks of volumes: the blocks, and the grid, that features are read out at."""
-    centre_input: bool = False
-    """Of networks of volumes: whether the mean volume of the training scans is taken from every volume first, so
-    that the network sees how a person deviates from the cohort. It is fitted once before training and travels with
-    the weights."""
+    centre_input: Literal[False] = Field(False, exclude=True, repr=False)
+    """Nothing: accepted because runs of versions before 26 November 2026 record it."""
     projection: tuple[Annotated[int, Field(ge=1)], ...] = (512, 128)
     """Sizes of the projection head's layers after the encoder's features; the last is the size of the embedding
     that the loss sees. Evaluation uses the features before the head, which may keep what the loss makes the embedding
@@ -136,10 +134,6 @@ class EncoderSettings(Settings):
                 raise ValueError(
                     f"{key} belongs to {' and '.join(owners)}, and nothing reads it with name: {self.name}; remove it"
                 )
-        if self.centre_input and (self.is_linear or self.n_dims < 3):
-            given = f"is given standardised {'colours' if self.n_dims == 2 else 'measures'}"
-            why = "centres its input by itself" if self.is_linear else given
-            raise ValueError(f"centre_input belongs to networks of volumes, and {self.name} {why}; remove it")
         return self
 
     @property

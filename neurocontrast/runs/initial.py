@@ -17,8 +17,8 @@ from neurocontrast.runs.folder import INITIAL, read_provenance
 
 __all__ = ["InitialWeights", "restore_initial", "start_from"]
 
-_OF_THE_NETWORK = ("name", "norm", "final_norm", "stem", "centre_input")
-_OF_THE_INPUT = ("mean", "std", "centre")
+_OF_THE_NETWORK = ("name", "norm", "final_norm", "stem")
+_OF_THE_INPUT = ("mean", "std")
 """Buffers that are measured on the run's own images."""
 _FITTED = ("columns", "is_volume", "medians", "means", "sds", "slopes", "head", "left_out")
 """What is learned of measures again in every run."""

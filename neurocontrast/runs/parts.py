@@ -36,7 +36,7 @@ from neurocontrast.runs.folder import (
 from neurocontrast.runs.initial import InitialWeights, start_from
 from neurocontrast.seeds import derive_seed
 from neurocontrast.tables import read_table
-from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_centre, fit_components
+from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_components
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
 __all__ = [
@@ -265,16 +265,13 @@ def follow_run(settings: Config, source: AnySource, known: Mapping[str, Any]) ->
 
 
 def fit_in_one_pass(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
-    """Fit what needs no loss, a linear encoder or the mean of a network's input, and return what the contract says."""
+    """Fit a linear encoder, which needs no loss, and return what the contract says of it."""
+    if parts.objective is not None:
+        return {}
     data, encoder = parts.data, parts.model.halves[0].encoder
+    subjects = subjects_of(parts.cohort, data.training_rows)
     how: dict[str, Any] = {"n_readers": data.n_readers, "progress": progress}
-    if parts.objective is None:
-        subjects = subjects_of(parts.cohort, data.training_rows)
-        return fit_components(encoder, data.images, data.training_rows, subjects, seed=settings.seed, **how)
-    if settings.encoder.centre_input:
-        images = parts.source.halves[0].images(parts.cohort)
-        return {"centre": fit_centre(encoder, images, data.training_rows, **how)}
-    return {}
+    return fit_components(encoder, data.images, data.training_rows, subjects, seed=settings.seed, **how)
 
 
 def contracts_of(settings: Config, parts: Parts, folder: Path, fitted: Mapping[str, Any]) -> list[dict[str, Any]]:

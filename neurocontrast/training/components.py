@@ -20,7 +20,7 @@ from neurocontrast.seeds import derive_seed
 if TYPE_CHECKING:
     from sklearn.decomposition import PCA
 
-__all__ = ["LINEAR_OBJECTIVES", "check_components", "fit_centre", "fit_components"]
+__all__ = ["LINEAR_OBJECTIVES", "check_components", "fit_components"]
 
 LINEAR_OBJECTIVES = {
     "pca": {
@@ -103,25 +103,6 @@ def fit_components(
         components, explained = _discriminants(pca, values, subjects, n_components, settings.shrinkage)
     layers.set_components(*map(torch.from_numpy, (places, pca.mean_, components)))
     return {"n_voxels": len(places), "explained_variance_ratio": explained.tolist()}
-
-
-def fit_centre(
-    encoder: Encoder, images: Images, rows: Sequence[int], *, n_readers: int = 1, progress: Progress = SILENT
-) -> dict[str, Any]:
-    """Fit the mean volume that `encoder` takes from its input, in place, and return what the contract says of it.
-
-    The sum is in double precision and in the order of the rows, so that every process of a run finds the same mean.
-    """
-    total = torch.zeros(())
-    with (
-        progress.task("Averaging scans", len(rows), "scans") as task,
-        closing(read_batches(images, _batches_of(rows), n_readers=n_readers)) as reading,
-    ):
-        for _, volumes in reading:
-            total = total + volumes.sum(dim=0, dtype=torch.float64)
-            task.advance(len(volumes))
-    encoder.set_centre(total / len(rows))
-    return {"shape": list(total.shape[1:]), "n_scans": len(rows)}
 
 
 def _batches_of(rows: Sequence[int]) -> list[Sequence[int]]:

@@ -106,20 +106,6 @@ class ImageAugmentSettings(Replaceable):
     blur: ImageBlurSettings | None = None
 
     @classmethod
-    def simclr(cls) -> Self:
-        """Return SimCLR's views of CIFAR (Chen et al., 2020, appendix B.9): boxes of 8 to 100 %, strength 0.5.
-
-        Its colour distortion of strength 0.5 is the same jitter as SupCon's; no blur at this size of image.
-        """
-        return cls(crop=ResizedCropSettings(scale=(0.08, 1.0)))
-
-    @classmethod
-    def digits(cls) -> Self:
-        """Return views that keep a digit what it is, and its colours: small rotations, shifts and zooms, no flip."""
-        crop = ResizedCropSettings(scale=(0.6, 1.0))
-        return cls(affine=ImageAffineSettings(), crop=crop, flip=None, colour_jitter=None, grayscale=None)
-
-    @classmethod
     def off(cls) -> Self:
         """Return settings under which a view is the image itself."""
         return cls(crop=None, flip=None, colour_jitter=None, grayscale=None)

@@ -8,12 +8,12 @@ import pytest
 
 from neurocontrast.commands.report import report
 from neurocontrast.exceptions import ConfigError
-from tests.findings.show.evaluation_folders import make_binary
+from tests.findings.show.folders import evaluate_scans
 
 
 @pytest.fixture(scope="module")
-def evaluation(tmp_path_factory) -> Path:
-    return make_binary(tmp_path_factory.mktemp("stage") / "evaluation", n=60, n_boot=5)
+def evaluation(tmp_path_factory, make_cohort) -> Path:
+    return evaluate_scans(tmp_path_factory.mktemp("stage") / "evaluation", make_cohort)
 
 
 @pytest.fixture

@@ -1,59 +1,71 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from matplotlib.figure import Figure
 
 from neurocontrast.findings import build_sections, open_folder, render_report
-from tests.findings.show import comparison_folders, evaluation_folders, image_folders, newer_files
-from tests.findings.show import page as pages
+from tests.findings.show.folders import evaluate_images, evaluate_scans, rewrite
 
 
 @pytest.fixture(scope="session")
-def make() -> ModuleType:
-    """Makers of evaluation folders: make.make_binary(folder), make_multiclass, make_continuous."""
-    return evaluation_folders
+def evaluated(make_cohort, tmp_path_factory: pytest.TempPathFactory):
+    """Evaluate an invented cohort in a folder of its own."""
+
+    def evaluate(*given: str, **options: object) -> Path:
+        return evaluate_scans(tmp_path_factory.mktemp("scans") / "e", make_cohort, *given, **options)
+
+    return evaluate
+
+
+# Evaluations that no test may change: of two classes with little and with everything, thrice, of several classes, of
+# age, and of images.
+@pytest.fixture(scope="session")
+def binary_folder(evaluated) -> Path:
+    command = ["neurocontrast", "evaluate", "/home/someone/emb.parquet"]
+    return rewrite(evaluated(), environment={"command": command, "packages": {"scikit-learn": "1.9.0"}})
 
 
 @pytest.fixture(scope="session")
-def parse() -> ModuleType:
-    """Reading of a page: parse.Page(html)."""
-    return pages
+def full_folder(evaluated) -> Path:
+    return evaluated(full=True, threshold="prevalence", n_permutations=19)
 
 
 @pytest.fixture(scope="session")
-def comparisons() -> ModuleType:
-    """Maker of comparison folders: comparisons.write(folder)."""
-    return comparison_folders
+def repeated_folder(evaluated) -> Path:
+    return evaluated(n_repeats=3)
 
 
 @pytest.fixture(scope="session")
-def binary_folder(make: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An evaluation of a binary target that no test may change."""
-    return make.make_binary(tmp_path_factory.mktemp("evaluations") / "binary")
+def several_folder(evaluated) -> Path:
+    return evaluated(full=True, classes=("control", "bipolar", "schizophrenia", "depression"))
 
 
 @pytest.fixture(scope="session")
-def add_newer_files():
-    """Put the files of newer evaluations into a folder of `make`."""
-    return newer_files.add_newer_files
+def age_folder(evaluated) -> Path:
+    return evaluated("age", full=True)
 
 
 @pytest.fixture(scope="session")
-def add_new_sites():
-    """Put what is said of unseen sites and of scans outside into a folder of `make`."""
-    return newer_files.add_new_sites
+def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return evaluate_images(tmp_path_factory.mktemp("images") / "e")
 
 
-@pytest.fixture(scope="session")
-def full_folder(make: ModuleType, add_newer_files, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An evaluation of a binary target with every file there is, that no test may change."""
-    return add_newer_files(make.make_binary(tmp_path_factory.mktemp("evaluations") / "full", n_boot=10))
+@pytest.fixture
+def changing(tmp_path):
+    """Make a function that opens a copy of an evaluation folder with other keys of evaluation.json."""
+
+    def of_folder(source):
+        def change(**keys):
+            copied = shutil.copytree(source, tmp_path / source.parent.name, dirs_exist_ok=True)
+            return open_folder(rewrite(copied, **keys))
+
+        return change
+
+    return of_folder
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +79,16 @@ def render():
     return page
 
 
+@pytest.fixture(scope="session")
+def build():
+    """Build one section of an opened folder by its name."""
+
+    def section(name: str, files):
+        return next(each for each in files.findings if each.name == name and each.fits(files)).show(files)
+
+    return section
+
+
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave pictures empty, for tests of a page's text."""
@@ -76,37 +98,3 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
         stream.write(empty if isinstance(stream, io.StringIO) else empty.encode())
 
     monkeypatch.setattr(Figure, "savefig", save)
-
-
-@pytest.fixture(scope="session")
-def image_maker() -> ModuleType:
-    """Makers of folders of natural images: image_maker.make_images(folder), make_comparison(folder)."""
-    return image_folders
-
-
-@pytest.fixture(scope="session")
-def make_images(image_maker: ModuleType):
-    """Write an evaluation of images into a folder."""
-    return image_maker.make_images
-
-
-@pytest.fixture(scope="session")
-def image_folder(make_images, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An evaluation of images that no test may change."""
-    return make_images(tmp_path_factory.mktemp("evaluations") / "images")
-
-
-@pytest.fixture
-def changing(tmp_path):
-    """Make a function that opens a copy of an evaluation folder with other keys of evaluation.json."""
-
-    def of_folder(source):
-        def change(**keys):
-            folder = shutil.copytree(source, tmp_path / "evaluation", dirs_exist_ok=True)
-            path = folder / "evaluation.json"
-            path.write_text(json.dumps(json.loads(path.read_text()) | keys))
-            return open_folder(folder)
-
-        return change
-
-    return of_folder

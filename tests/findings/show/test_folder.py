@@ -1,13 +1,14 @@
+"""Reading of an evaluation folder, and what is said of a file that is missing, damaged or of another format."""
+
 from __future__ import annotations
 
-import json
 import shutil
 
-import pandas as pd
 import pytest
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.findings import open_folder
+from tests.findings.show.folders import edit, rewrite
 
 
 @pytest.fixture
@@ -15,15 +16,8 @@ def folder(binary_folder, tmp_path):
     return shutil.copytree(binary_folder, tmp_path / "evaluation")
 
 
-def rewrite(folder, **keys):
-    path = folder / "evaluation.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | keys))
-
-
 def test_text_stays_text(folder):
-    table = pd.read_csv(folder / "predictions.tsv", sep="\t", dtype=str)
-    table["site"], table["participant_id"] = "007", [f"{i:03d}" for i in range(len(table))]
-    table.to_csv(folder / "predictions.tsv", sep="\t", index=False)
+    edit(folder, "predictions", lambda table: table.assign(site="007", participant_id="001"))
     files = open_folder(folder)
     assert set(files.predictions["site"]) == {"007"}
     assert files.predictions["participant_id"].iloc[1] == "001"
@@ -36,27 +30,32 @@ def test_a_file_is_missing(folder, name):
         open_folder(folder)
 
 
-def test_one_site_has_no_section_of_its_own(folder):
-    table = pd.read_csv(folder / "sites.tsv", sep="\t")
+def test_one_site_has_no_section_of_its_own(folder, build):
     for n, shown in ((2, True), (1, False)):
-        table.head(n).to_csv(folder / "sites.tsv", sep="\t", index=False)
-        files = open_folder(folder)
-        section = next(each for each in files.findings if each.name == "sites").show(files)
+        section = build("sites", open_folder(edit(folder, "sites", lambda table, n=n: table.head(n))))
         assert (section is not None) == shown
 
 
-@pytest.mark.parametrize("found", [2, "1", None])
-def test_another_format(folder, found):
-    rewrite(folder, format=found)
-    with pytest.raises(DataError, match=r"evaluation\.json: format must be 1"):
-        open_folder(folder)
-
-
-@pytest.mark.parametrize("keys", [{"kind": "ordinal"}, {"positive": "nobody"}, {"classes": ["control"]}])
-def test_classes_that_do_not_fit(folder, keys):
-    rewrite(folder, **keys)
-    with pytest.raises(DataError, match=r"evaluation\.json"):
-        open_folder(folder)
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        *[({"format": found}, r"evaluation\.json: format must be 1") for found in (2, "1", None)],
+        ({"kind": "ordinal"}, r"evaluation\.json"),
+        ({"positive": "nobody"}, r"evaluation\.json"),
+        ({"classes": ["control"]}, r"evaluation\.json"),
+        ({"learning_curve": {"metrics": {"auc": 3}}}, r"'learning_curve\.metrics\.auc': must be a"),
+        ({"learning_curve": {"metrics": {"auc": [{"n_train": "x"}]}}}, r"'learning_curve\.metrics\.auc\.0\.n_train'"),
+        ({"permutation": {"n": 9, "p_values": {"auc": "small"}}}, r"'permutation\.p_values\.auc'"),
+        ({"threshold": {"rule": "half", "values": 3}}, r"'threshold\.values'"),
+        ({"probe": "logistic"}, "'probe'"),
+        ({"external": {"metrics": {"auc": {"value": "high"}}}}, r"'external\.metrics\.auc\.value'"),
+        ({"new_site": {"unseen": {"embedding": {"mae": "low"}}}}, r"'new_site\.unseen\.embedding\.mae'"),
+        ({"split": {"n": {"train": "many"}}}, r"split\.n\.train"),
+    ],
+)
+def test_another_format_and_parts_that_hold_something_else_are_named(folder, keys, says):
+    with pytest.raises(DataError, match=says):
+        open_folder(rewrite(folder, **keys))
 
 
 def test_an_empty_table(folder):
@@ -75,12 +74,7 @@ def test_an_empty_table(folder):
         (".", None, ConfigError, r"has no evaluation\.json"),
         ("encoder.json", "{}", ConfigError, "run 'embed' and 'evaluate' first"),
         ("evaluation.json", '{"format": 1,', DataError, r"evaluation\.json: not readable as JSON"),
-        (
-            "evaluation.json",
-            '{"format": 1, "target": "x"}',
-            DataError,
-            "'kind' is missing; 'splits' is missing",
-        ),
+        ("evaluation.json", '{"format": 1, "target": "x"}', DataError, "'kind' is missing; 'splits' is missing"),
     ],
 )
 def test_what_is_no_evaluation_is_told_apart(tmp_path, path, content, error, says):
@@ -90,13 +84,13 @@ def test_what_is_no_evaluation_is_told_apart(tmp_path, path, content, error, say
         open_folder(tmp_path if content is not None else tmp_path / path)
 
 
-def test_a_wrong_cell_and_a_missing_column_are_named(folder):
-    path = folder / "predictions.tsv"
-    table = pd.read_csv(path, sep="\t", dtype=str)
-    table.loc[3, "y_score"] = "high"
-    table.to_csv(path, sep="\t", index=False)
-    with pytest.raises(DataError, match=r"column 'y_score': must be numbers, found row 5: 'high'"):
-        open_folder(folder)
-    table.drop(columns=["y_score"]).to_csv(path, sep="\t", index=False)
-    with pytest.raises(DataError, match=r"predictions\.tsv: missing columns: 'y_score'"):
-        open_folder(folder)
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t: t.assign(y_score=["0.5"] * 3 + ["high"] * 117), "'y_score': must be numbers, found row 5: 'high'"),
+        (lambda t: t.drop(columns="y_score"), r"predictions\.tsv: missing columns: 'y_score'"),
+    ],
+)
+def test_a_wrong_cell_and_a_missing_column_are_named(folder, change, says):
+    with pytest.raises(DataError, match=says):
+        open_folder(edit(folder, "predictions", change))

@@ -16,25 +16,17 @@ from neurocontrast.findings.new_site.show import (
     say_new_site,
 )
 from neurocontrast.page.blocks import Citations, Table, list_pictures
-
-
-@pytest.fixture(scope="module")
-def age_folder(make, add_new_sites, tmp_path_factory):
-    folder = make.make_continuous(tmp_path_factory.mktemp("sites") / "age", n=90)
-    return add_new_sites(folder)
+from tests.findings.show.folders import edit, rewrite
+from tests.findings.show.page import Page
 
 
 @pytest.fixture
 def folder(age_folder, tmp_path):
-    return shutil.copytree(age_folder, tmp_path / "e")
+    return shutil.copytree(age_folder, tmp_path / "e", ignore=shutil.ignore_patterns("explanation"))
 
 
-def build(files):
-    return next(each for each in files.findings if each.name == "new_site" and each.fits(files)).show(files)
-
-
-def change(folder, table=None, **keys):
-    """Change the block of evaluation.json (dotted with two underscores) or the table, and read it all again."""
+def change(folder, **keys):
+    """Change the block of evaluation.json (dotted with two underscores), and read it all again."""
     path = folder / "evaluation.json"
     summary = json.loads(path.read_text())
     for name, value in keys.items():
@@ -44,41 +36,41 @@ def change(folder, table=None, **keys):
             place = place[key]
         place[last] = value
     path.write_text(json.dumps(summary))
-    if table is not None:
-        table.to_csv(folder / "new_sites.tsv", sep="\t", index=False)
     return open_folder(folder)
 
 
-def read(folder):
-    return pd.read_csv(folder / "new_sites.tsv", sep="\t", keep_default_na=False, na_values=[""])
+def figure(value, low=None, high=None, n=90):
+    return {"value": value, "low": low, "high": high, "n": n}
 
 
 def texts(section):
     return " ".join(block.text for block in section.blocks if block.block == "paragraph")
 
 
-def test_numbers_on_the_page_are_those_of_the_files(folder, parse):
+def test_numbers_on_the_page_are_those_of_the_files(folder, build):
     files = open_folder(folder)
-    section = build(files)
-    rows = {row[0]: row for row in parse.Page(render_report(files, [section])).rows if row}
-    assert rows["All left out, pooled"][1:] == [
-        "90", "7.006.95 to 7.05", "14.0013.95 to 14.05", "2.00", "16.8016.75 to 16.85", "11.00",
-    ]  # fmt: skip
-    table = read(folder).set_index(["site", "model"])
-    for site in ("a", "b", "c"):
+    section = build("new_site", files)
+    rows = {row[0]: row for row in Page(render_report(files, [section])).rows if row}
+    block = json.loads((folder / "evaluation.json").read_text())["new_site"]
+
+    def said(value, low, high) -> str:
+        return f"{value:.2f}{low:.2f} to {high:.2f}"
+
+    pooled = [
+        [block[place]["embedding"]["mae"][key] for key in ("value", "low", "high")] for place in ("home", "unseen")
+    ]
+    assert rows["All left out, pooled"][2:4] == [said(*each) for each in pooled]
+    assert rows["All left out, pooled"][6] == f"{block['unseen']['constant']['mae']['value']:.2f}"
+    table = pd.read_csv(folder / "new_sites.tsv", sep="\t").set_index(["site", "model"])
+    for site in block["left_out"]:
         own = table.loc[(site, "embedding")]
-        known, unseen, divided = rows[site][2], rows[site][3], rows[site][4]
-        assert known == f"{own['home_mae']:.2f}{own['home_mae_low']:.2f} to {own['home_mae_high']:.2f}"
-        assert unseen == f"{own['mae']:.2f}{own['mae_low']:.2f} to {own['mae_high']:.2f}"
-        assert divided == f"{own['mae'] / own['home_mae']:.2f}"
+        assert rows[site][2:4] == [said(*own[[key, f"{key}_low", f"{key}_high"]]) for key in ("home_mae", "mae")]
+        assert rows[site][4] == f"{own['mae'] / own['home_mae']:.2f}"
         assert rows[site][6] == f"{table.loc[(site, 'constant'), 'mae']:.2f}"
-    assert "told from the embedding with a balanced accuracy of 0.81 (0.74 to 0.88; chance 0.25)" in texts(section)
-
-
-def test_a_reading_of_the_site_without_an_interval_has_none_in_brackets(folder):
-    site = {"balanced_accuracy": 1.0, "low": None, "high": None, "chance": 0.25, "n_sites": 4}
-    section = build(change(folder, site_predictability=site))
-    assert "with a balanced accuracy of 1.00 (chance 0.25)" in texts(section)
+    found = block["site_predictability"]
+    assert f"with a balanced accuracy of {found['balanced_accuracy']:.2f} ({found['low']:.2f} to " in texts(section)
+    unsure = change(folder, site_predictability=found | {"balanced_accuracy": 1.0, "low": None, "high": None})
+    assert "with a balanced accuracy of 1.00 (chance 0.25)" in texts(build("new_site", unsure))
 
 
 @pytest.mark.parametrize(
@@ -95,74 +87,74 @@ def test_a_reading_of_the_site_without_an_interval_has_none_in_brackets(folder):
     ],
 )  # fmt: skip
 def test_the_sentence_claims_what_intervals_allow(folder, unseen, ratio, says):
-    of_unseen = dict(zip(("value", "low", "high"), unseen, strict=True)) | {"n": 90}
-    of_ratio = dict(zip(("value", "low", "high"), ratio, strict=True))
-    gain = {name: of_unseen[name] and of_unseen[name] - 11.0 for name in ("value", "low", "high")}
-    paired = {"embedding": {"mae": gain}}
-    files = change(folder, unseen__embedding__mae=of_unseen, ratio__embedding__mae=of_ratio,
-                   unseen_minus_constant=paired)  # fmt: skip
+    gain = [each and each - 11.0 for each in unseen]
+    files = change(
+        folder, unseen__embedding__mae=figure(*unseen), ratio__embedding__mae=figure(*ratio),
+        unseen_minus_constant={"embedding": {"mae": figure(*gain)}}, home__embedding__mae=figure(7.0, 6.95, 7.05),
+        unseen__constant={"mae": figure(11.0)},
+    )  # fmt: skip
     said = say_new_site(files)
     assert said.startswith("At a site that the model has not seen, the mean absolute error of age is")
     assert says in said
 
 
 def test_a_paired_difference_decides(folder):
-    unseen = {"value": 10.5, "low": 9.5, "high": 11.5, "n": 90}
     for ends, word in (((-1.0, -0.1), "better"), ((-1.0, 0.3), "not shown")):
-        paired = {"embedding": {"mae": {"value": -0.5, "low": ends[0], "high": ends[1]}}}
-        files = change(folder, unseen__embedding__mae=unseen, unseen_minus_constant=paired)
+        paired = {"embedding": {"mae": figure(-0.5, *ends)}}
+        files = change(folder, unseen__embedding__mae=figure(10.5, 9.5, 11.5), unseen_minus_constant=paired)
         assert judge_constant(files, "mae") == word
 
 
 def test_the_constant_guess_has_no_order(folder):
     assert constant_estimate(open_folder(folder), "spearman") is None
-    files = change(folder, unseen__constant={"mae": {"value": 9.5, "low": 9.0, "high": 10.0, "n": 90}})
+    files = change(folder, unseen__constant={"mae": figure(9.5, 9.0, 10.0)})
     assert constant_estimate(files, "mae").value == 9.5
 
 
-def test_other_kinds_of_target(make, add_new_sites, tmp_path):
-    files = open_folder(add_new_sites(make.make_binary(tmp_path / "b", n_boot=5)))
+def test_classes_are_said_by_their_own_metric(full_folder, several_folder, tmp_path, build):
+    folder = shutil.copytree(full_folder, tmp_path / "b")
+    files = change(
+        folder, unseen__embedding={"auc": figure(0.6, 0.55, 0.65, 120), "brier": figure(0.3)},
+        home__embedding={"auc": figure(0.8, 0.75, 0.85, 120)}, ratio__embedding={"brier": figure(2.0, 1.7, 2.4)},
+        unseen__constant={"brier": figure(0.25)}, unseen_minus_constant={},
+    )  # fmt: skip
     said = say_new_site(files)
     assert "the AUC of diagnosis is 0.60 (95% interval 0.55 to 0.65; 120 scans), against 0.80 (0.75 to 0.85)" in said
     assert "That is above chance (0.50). The Brier score there is 2.00 (1.70 to 2.40) times that at known sites" in said
     assert said.endswith("; a constant guess was not compared.")
-    files = change(tmp_path / "b", unseen_minus_constant={"embedding": {"brier": {"value": 0.05}}})
+    files = change(folder, unseen_minus_constant={"embedding": {"brier": {"value": 0.05}}})
     assert say_new_site(files).endswith("that is no better than the constant guess (0.25).")
-    assert [picture.name for picture in list_pictures([build(files)])] == ["new_sites_auc"]
-    at_chance = {"value": 0.52, "low": 0.47, "high": 0.57, "n": 120}
-    files = change(tmp_path / "b", unseen__embedding__auc=at_chance)
+    assert [picture.name for picture in list_pictures([build("new_site", files)])] == ["new_sites_auc"]
+    files = change(folder, unseen__embedding__auc=figure(0.52, 0.47, 0.57, 120))
     assert "That it is better than chance (0.50) there is not shown" in say_new_site(files)
-    several = open_folder(add_new_sites(make.make_multiclass(tmp_path / "m")))
-    assert "the balanced accuracy of diagnosis is 0.40" in say_new_site(several)
+    assert "the balanced accuracy of diagnosis is " in say_new_site(open_folder(several_folder))
 
 
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
         ({"new_site": None, "new_site_note": "there is one site only"}, "There is one site only"),
-        ({"new_site": None, "splits": "leave-site-out"}, "The result above is that of unseen sites already"),
+        (
+            {"new_site": None, "new_site_note": None, "splits": "leave-site-out"},
+            "The result above is that of unseen sites already",
+        ),
         ({"new_site": None}, "new_sites.tsv is absent or empty"),
     ],
 )
-def test_where_there_is_none_it_says_why(folder, parse, keys, says):
+def test_where_there_is_none_it_says_why(folder, build, keys, says):
     (folder / "new_sites.tsv").unlink()
-    path = folder / "evaluation.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | keys))
-    files = open_folder(folder)
-    section = build(files)
+    files = open_folder(rewrite(folder, **keys))
+    section = build("new_site", files)
     assert says in texts(section)
     assert not list_pictures([section])
     assert "Unseen sites." not in dict(write_methods(files, Citations()))
 
 
-def test_the_table_tells_bias_and_spread_apart(folder):
-    table = read(folder).drop(columns=["bias"], errors="ignore")
-    plain = build(change(folder, table))
-    assert "Bias and spread" not in str(plain)
-    known = table.assign(bias=5.0, spread=6.5)
-    shown = next(block for block in build(change(folder, known)).blocks if isinstance(block, Table))
-    assert {"Bias", "Spread"} <= {str(name) for name in shown.header}
-    assert "Bias and spread" in shown.note
-    *sites, pooled = (" ".join(map(str, row)) for row in shown.rows)
-    assert all("6.50" in row for row in sites)
-    assert "6.50" not in pooled
+def test_the_table_tells_bias_and_spread_apart(folder, build):
+    def header(table) -> set[str]:
+        shown = build("new_site", open_folder(edit(folder, "new_sites", lambda _: table)))
+        return {str(name) for name in next(block for block in shown.blocks if isinstance(block, Table)).header}
+
+    table = pd.read_csv(folder / "new_sites.tsv", sep="\t", keep_default_na=False, na_values=[""])
+    assert {"Bias", "Spread"} <= header(table)
+    assert not {"Bias", "Spread"} & header(table.drop(columns=["bias", "spread"]))

@@ -7,7 +7,6 @@ from neurocontrast.findings.prose import kernel_text, loss_citations, objective_
 from neurocontrast.findings.result import list_warnings, say_result
 from neurocontrast.page.blocks import Citations
 from neurocontrast.page.wording import DASH, interval_text, number_text, shorten_paths
-from tests.findings.show.sentences import say_for_reviewer, say_plainly
 
 
 def methods_of(files) -> str:
@@ -42,20 +41,21 @@ def test_for_errors_less_is_better(changed):
 
 def test_pairs_for_a_clinician(changed):
     values = {"mean": 0.7, "sd": 0.1, "pooled": 0.78, "interval": [0.7, 0.85], "n_folds_defined": 5}
-    text = say_plainly(changed(metrics={"auc": values}, baseline={"auc": values | {"pooled": 0.64}}))
+    text = say_result(changed(metrics={"auc": values}, baseline={"auc": values | {"pooled": 0.64}}), "plain")
     assert "in 78 of 100 such pairs (95% interval 70 to 85)" in text
     assert "gives 64" in text
-    assert "Knowing only age and head size (TIV)" in say_plainly(
-        changed(baseline={"auc": values}, baseline_covariates=["age", "tiv"])
+    assert "Knowing only age and head size (TIV)" in say_result(
+        changed(baseline={"auc": values}, baseline_covariates=["age", "tiv"]), "plain"
     )
-    text = say_for_reviewer(changed(metrics={"auc": values}, baseline={}))
+    drawn = {"n": 2000, "unit": "subject", "level": 0.95}
+    text = say_result(changed(metrics={"auc": values}, baseline={}, bootstrap=drawn), "reviewer")
     assert "AUC 0.780 (95% bootstrap over subjects, 2,000 draws: 0.700 to 0.850)" in text
     assert "not a confidence interval" in text
 
 
 def test_patients_are_not_spoken_of_where_data_are_simulated(changed):
-    assert "no diagnosis of any one person" in say_plainly(changed(simulated=False))
-    assert "says nothing about patients" in say_plainly(changed())
+    assert "no diagnosis of any one person" in say_result(changed(simulated=False), "plain")
+    assert "says nothing about patients" in say_result(changed(), "plain")
 
 
 def test_what_was_done_to_volumes_is_told(changed):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 
@@ -12,9 +11,8 @@ from neurocontrast.findings.external import external_part
 from neurocontrast.findings.groups import table_folds
 from neurocontrast.findings.methods import write_methods
 from neurocontrast.findings.prose import splits_text
-from neurocontrast.findings.result import draw_headline, rivals, table_metrics
+from neurocontrast.findings.result import draw_headline, rivals, say_result, table_metrics
 from neurocontrast.page.blocks import Citations
-from tests.findings.show.sentences import say_for_reviewer, say_plainly
 
 ABOUT = {"spacing_mm": 4, "mask": "MNI152 brain", "n_voxels": 29398, "n_components": 60, "standardised": "each scan"}
 
@@ -57,16 +55,16 @@ def test_the_headline_has_three_models(with_voxels, full_folder):
     ],
 )
 def test_the_comparison_is_read_by_its_interval(with_voxels, interval, words):
-    text = say_plainly(with_voxels(interval=interval))
+    text = say_result(with_voxels(interval=interval), "plain")
     assert "without any encoder, reach AUC" in text
     assert words in text
 
 
 def test_a_reviewer_is_told_the_test_and_the_components(with_voxels):
-    text = say_for_reviewer(with_voxels())
+    text = say_result(with_voxels(), "reviewer")
     assert "60 principal components of the voxels" in text
     assert "difference −0.050 (−0.090 to −0.010), corrected resampled t-test over folds p = 0.02" in text
-    assert "t-test over folds" not in say_for_reviewer(with_voxels(p_value=None))
+    assert "t-test over folds" not in say_result(with_voxels(p_value=None), "reviewer")
 
 
 def test_tables_and_methods_have_them(with_voxels):
@@ -87,21 +85,18 @@ def test_regional_measures_stand_beside_them(changed, full_folder):
     assert list(draw_headline(files).numbers["model"])[2:] == ["Only regions"]
     assert {"Regions only", "Minus regions"} <= set(table_metrics(files).header)
     assert "Regions" in table_folds(files).header
-    assert "12 regional measures, without any encoder, reach" in say_plainly(files)
-    assert "; 12 regional measures " in say_for_reviewer(files)
+    assert "12 regional measures, without any encoder, reach" in say_result(files, "plain")
+    assert "; 12 regional measures " in say_result(files, "reviewer")
     assert "used 12 regional measures (vol_0, " in methods_of(files)
     assert "Regions only" in render_report(files, build_sections(files))
     assert not rivals(external_part(files).summary)
 
 
-def test_nilearn_is_named_only_where_it_ran(changed, binary_folder, tmp_path):
+def test_nilearn_is_named_only_where_it_ran(changed, changing, binary_folder):
     environment = {"neurocontrast": "0.1.0", "packages": {"scikit-learn": "1.9.0", "nilearn": "0.14.1"}}
     assert "nilearn 0.14.1" in methods_of(changed(environment=environment, software=["scikit-learn", "nilearn"]))
     assert "nilearn 0.14.1" in methods_of(changed(environment=environment, software=None))  # which shows a map
-    folder = shutil.copytree(binary_folder, tmp_path / "old")
-    path = folder / "evaluation.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"environment": environment}))
-    text = methods_of(open_folder(folder))
+    text = methods_of(changing(binary_folder)(environment=environment, software=None))
     assert "nilearn" not in text
     assert "scikit-learn 1.9.0" in text
 

@@ -5,14 +5,13 @@ BIN := $(VENV)/bin
 DEMO := demo
 REAL := demo-real
 
-.PHONY: help demo demo-real test test-slow faults mutants doctest docs slurm lint types layers check setup clean
+.PHONY: help demo demo-real test test-slow faults doctest docs slurm lint types layers check setup clean
 
 help:
 	@echo "make demo   simulated cohort -> pretraining -> embeddings -> cross-validation -> report (in $(DEMO)/)"
 	@echo "make demo-real   the same on the sample cohort of real brains (in $(REAL)/)"
 	@echo "make test   every default test"
 	@echo "make faults plants every fault of tests/faults in a copy, which its tests must find (5 minutes of two cores)"
-	@echo "make mutants runs a seeded sample of 300 mutants (Cosmic Ray's) of kernels, losses and evaluation; 45 minutes"
 	@echo "make docs   the site in docs/_build/html, with all examples run; warnings are errors"
 	@echo "make slurm  install SLURM itself (Debian, Ubuntu; as root), with which slow tests run a cluster of this machine"
 	@echo "make check  tests, slow tests, doctests, lint, types, import layers, examples: what continuous integration runs"
@@ -46,10 +45,6 @@ test-slow: setup
 
 faults: setup
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python tests/faults/plant.py --jobs $$(nproc)
-
-mutants: setup
-	$(BIN)/python -m pip install --quiet cosmic-ray==8.7.0
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python tests/faults/mutants.py
 
 doctest: setup
 	$(PYTEST) --doctest-modules neurocontrast

@@ -28,16 +28,6 @@ def test_every_fault_can_be_planted_where_it_says():
                 body = next(each.body for each in body if getattr(each, "name", None) == name)
 
 
-def test_every_equivalent_mutant_is_still_there_and_says_why():
-    header, *lines = LIST.with_name("equivalent.tsv").read_text().splitlines()
-    assert header.split("\t") == ["file", "old", "new", "why"]
-    for line in lines:
-        file, old, new, why = line.split("\t")
-        assert old in (ROOT / "neurocontrast" / file).read_text(), line
-        assert new != old, line
-        assert why, line
-
-
 @pytest.mark.slow
 def test_a_fault_that_tests_find_is_told_from_one_that_they_do_not(tmp_path):
     header, *_ = LIST.read_text().splitlines()

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
 from scipy.stats import gaussian_kde
 
+from neurocontrast import losses
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.kernels import Categorical, Cosine, Gaussian, Laplacian, Linear, Polynomial
-from neurocontrast.kernels.column import listed
+from neurocontrast.kernels import (
+    Categorical,
+    ConditionalEmbedding,
+    Cosine,
+    Different,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Polynomial,
+)
 from neurocontrast.kernels.factors import KernelSettings, build_kernel
 
 AGES = torch.tensor([20.0, 25.0, 60.0, 25.0], dtype=torch.float64)
@@ -46,21 +56,57 @@ def test_formula(kernel, formula):
     torch.testing.assert_close(kernel({"y": VECTORS}), _pairs(VECTORS, formula), rtol=1e-12, atol=1e-12)
 
 
-def test_one_dimension_may_be_a_vector_or_a_column():
-    kernel = Gaussian("age", sigma=5.0)
-    torch.testing.assert_close(kernel({"age": AGES}), kernel({"age": AGES[:, None]}))
-    assert kernel({"age": AGES})[0, 1].item() == pytest.approx(math.exp(-0.5))
+def test_categories_are_equal_where_those_of_every_column_are():
+    for codes in (SEX, torch.tensor([[0, 1], [0, 1], [0, 2], [1, 1]])):
+        expected = _pairs(codes, lambda a, b: float((a == b).all())).float()
+        assert torch.equal(Categorical("codes")({"codes": codes}), expected)
 
 
-def test_categories_are_equal_or_not():
-    expected = torch.tensor([[1.0, 0, 0, 1], [0, 1, 1, 0], [0, 1, 1, 0], [1, 0, 0, 1]])
-    assert torch.equal(Categorical("sex")({"sex": SEX}), expected)
+SITES = torch.tensor([0, 0, 1, 2])
 
 
-def test_a_block_is_a_part_of_the_whole():
-    kernel = 2.0 * (Gaussian("age", sigma=5.0) * Categorical("sex")) + Laplacian("age", sigma=3.0)
-    rows, cols = {"age": AGES[:3], "sex": SEX[:3]}, {"age": AGES[1:], "sex": SEX[1:]}
-    torch.testing.assert_close(kernel(rows, cols), kernel({"age": AGES, "sex": SEX})[:3, 1:])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        2.0 * (Gaussian("age", sigma=5.0) * Categorical("sex")) + Laplacian("age", sigma=3.0),
+        2.0 * (Gaussian("age", sigma=5.0) * Different("site")) + Categorical("site"),
+        Gaussian("partial", sigma=5.0, missing="marginal"),
+        Linear("partial", twin="supremum", missing="marginal"),
+    ],
+)
+def test_a_block_is_a_part_of_the_whole_and_knows_a_scan_with_itself(kernel):
+    partial = torch.tensor([20.0, NAN, 60.0, NAN], dtype=torch.float64)
+    metadata = {"age": AGES, "sex": SEX, "site": SITES, "partial": partial}
+    whole, block = kernel(metadata), kernel.bind(metadata, metadata)
+    for i, j in ((slice(2, 4), slice(0, 4)), (slice(3, 4), slice(1, 4)), (slice(1, 3), slice(0, 2))):
+        torch.testing.assert_close(block(i, j), whole[i, j])
+
+
+def test_different_is_1_across_sites_as_chosen_within_one_and_1_with_itself():
+    site = {"site": SITES}
+    expected = torch.tensor([[1.0, 0.3, 1, 1], [0.3, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]])
+    torch.testing.assert_close(Different("site", within=0.3)(site), expected)
+    assert torch.equal(Different("site", within=1.0)(site), torch.ones(4, 4))
+    assert Different("site").supremum == 1
+    rows = {"site": torch.tensor([0, 1])}
+    others = {"site": torch.tensor([0, 1])}  # between other scans nobody is itself
+    assert torch.equal(Different("site")(rows, others), torch.tensor([[0.0, 1], [1, 0]]))
+    weights = Different("site", missing="marginal")({"site": torch.tensor([0, 0, 1, -1])})
+    torch.testing.assert_close(weights[3, :3], torch.full((3,), 4 / 6))  # the chance of another site
+    assert torch.equal(weights.diagonal(), torch.ones(4))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [Different("site"), Gaussian("age", sigma=5.0) * Different("site"), Categorical("sex") + Different("site")],
+    ids=["alone", "product", "sum"],
+)
+def test_a_conditional_embedding_refuses_what_is_not_positive_semidefinite(kernel):
+    assert torch.linalg.eigvalsh(Different("site")({"site": SITES})).min() < -0.1
+    for use in (ConditionalEmbedding, losses.FairCCLK, losses.WeaklySupervisedCCLK):
+        with pytest.raises(ConfigError, match=r"positive semi-definite kernel, and Different\('site'\) is none"):
+            use(kernel)
+    assert losses.FairCCLK(Different("site", within=1.0)).kernel is not None
 
 
 def test_product_and_weighted_sum():
@@ -71,6 +117,10 @@ def test_product_and_weighted_sum():
     assert (age * sex).supremum == 1
     assert (2.0 * age + 0.5 * (age * sex)).supremum == 2.5
     assert (age * sex).columns == {"age": "continuous", "sex": "categorical"}
+    fitted = (Gaussian("age", sigma="scott") + sex).fit(metadata)
+    torch.testing.assert_close(fitted(metadata), Gaussian("age", sigma="scott").fit(metadata)(metadata) + sex(metadata))
+    with pytest.raises(ConfigError, match="weight in a sum"):
+        -1.0 * sex
 
 
 def test_supremum_over_a_batch_where_there_is_none_in_general():
@@ -140,12 +190,6 @@ class TestBandwidth:
             kernel = Gaussian("y", sigma=1.0, standardise=True).fit({"y": other})
             torch.testing.assert_close(kernel({"y": other}), first)
 
-    def test_standardising_twice_measures_the_last_cohort(self):
-        kernel = Gaussian("y", sigma=2.0, standardise=True)
-        for factor in (1.0, 3.0):
-            kernel.fit({"y": AGES * factor})
-            assert kernel.sigma.item() == pytest.approx(2.0 * factor * AGES.std().item())
-
     @pytest.mark.parametrize(
         ("options", "values", "error", "message"),
         [
@@ -195,25 +239,10 @@ class TestMissing:
         weights = Linear("score", missing="marginal")({"score": torch.tensor([NAN, 3.0, NAN])})
         assert torch.equal(weights, torch.full((3, 3), 9.0))
 
-    def test_only_the_factor_that_is_missing_is_replaced(self):
-        metadata = {"age": torch.tensor([20.0, NAN, 60.0]), "sex": torch.tensor([0, 1, -1])}
-        age, sex = Gaussian("age", sigma=5.0, missing="marginal"), Categorical("sex", missing="marginal")
-        torch.testing.assert_close((age * sex)(metadata), age(metadata) * sex(metadata))
-
     def test_nothing_observed_has_no_say(self):
         assert torch.equal(
             Gaussian("age", sigma=5.0, missing="marginal")({"age": torch.full((2,), NAN)}), torch.ones(2, 2)
         )
-
-    def test_blocks_know_which_scans_are_the_same(self):
-        ages = {"age": torch.tensor([20.0, NAN, 60.0, NAN], dtype=torch.float64)}
-        for kernel in (
-            Gaussian("age", sigma=5.0, missing="marginal"),
-            Linear("age", twin="supremum", missing="marginal"),
-        ):
-            whole, block = kernel(ages), kernel.bind(ages, ages)
-            for i, j in ((slice(2, 4), slice(0, 4)), (slice(3, 4), slice(1, 4)), (slice(2, 3), slice(0, 2))):
-                torch.testing.assert_close(block(i, j), whole[i, j])
 
     def test_streaming_is_exact(self, monkeypatch):
         ages = torch.randn(11, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 5
@@ -237,16 +266,23 @@ class TestTwins:
 
 
 class TestRefused:
-    def test_weights_below_zero_are_found_in_the_cohort(self):
-        ages = torch.tensor([1.0, 2.0, -3.0])
-        Linear("age").check({"age": ages})
-        with pytest.raises(DataError, match=r"down to -6 .*a, c|down to -6 .*b, c"):
-            Linear("age").check({"age": ages}, names=["a", "b", "c"], nonnegative=True)
-        Linear("age").check({"age": ages.abs()}, nonnegative=True)
-        with pytest.raises(DataError, match=r"goes down to -0\.25"):
-            Linear("age").check({"age": torch.tensor([0.5, -0.5])}, nonnegative=True)
-        with pytest.raises(DataError, match=r"goes down to -1"):
-            Cosine("age").check({"age": torch.tensor([[0.5], [-0.5]])}, nonnegative=True)
+    @pytest.mark.parametrize(
+        ("kernel", "ages", "message"),
+        [
+            (Linear("age"), [1.0, 2.0, -3.0], r"down to -6 .*b, c"),
+            (Linear("age"), [0.5, -0.5], r"goes down to -0\.25"),
+            (Linear("age"), [0.5, 1.0], None),
+            (Cosine("age"), [[0.5], [-0.5]], r"goes down to -1"),
+            (Polynomial("age", degree=3), [1.0, -2.0], "Polynomial kernel on 'age' goes down to"),
+            (Polynomial("age", degree=2), [1.0, -2.0], None),
+            (Gaussian("age", sigma=1.0) + Linear("age"), [1.0, -1.0], "Linear kernel on 'age' goes down to -1"),
+        ],
+    )
+    def test_weights_below_zero_are_found_in_the_cohort(self, kernel, ages, message):
+        ages = {"age": torch.tensor(ages)}
+        kernel.check(ages)
+        with pytest.raises(DataError, match=message) if message else nullcontext():
+            kernel.check(ages, names=["a", "b", "c"], nonnegative=True)
 
     def test_infinite_values_are_named(self):
         with pytest.raises(DataError, match=r"'age' is infinite for 1 row: 1"):
@@ -264,36 +300,12 @@ class TestRefused:
             ),
             (Categorical, {"missing": "marginall"}, "Did you mean 'marginal'"),
             (Linear, {"twin": "max"}, "twin must be 'formula' or 'supremum'"),
+            *((Different, {"within": within}, "within must be ") for within in (-0.1, 1.1, NAN, True, "0.5")),
         ],
     )
     def test_settings(self, kind, options, message):
         with pytest.raises(ConfigError, match=message):
             kind("age", **options)
-
-    def test_weight_in_a_sum(self):
-        with pytest.raises(ConfigError, match="weight in a sum"):
-            -1.0 * Categorical("sex")
-
-    def test_unknown_column(self):
-        with pytest.raises(DataError, match="Did you mean 'age'"):
-            Gaussian("agee", sigma=5.0)({"age": AGES})
-
-    def test_one_column_read_two_ways(self):
-        with pytest.raises(ConfigError, match="'age' is read both"):
-            Gaussian("age", sigma=5.0) * Categorical("age")
-
-
-def test_categories_of_several_columns_are_equal_where_all_are():
-    codes = torch.tensor([[0, 1], [0, 1], [0, 2], [1, 1]])
-    expected = (codes[:, None] == codes[None]).all(2).float()
-    torch.testing.assert_close(Categorical("codes")({"codes": codes}), expected)
-
-
-def test_twenty_of_more_rows_are_listed():
-    assert listed([3], None) == "1 row: 3"
-    assert listed([0, 2], ["a", "b", "c"]) == "2 rows: a, c"
-    assert listed(list(range(20)), None).endswith("18, 19")
-    assert listed(list(range(23)), None).endswith("18, 19 and 3 more")
 
 
 def test_settings_are_a_list_of_factors_or_a_kernel():
@@ -316,13 +328,6 @@ def test_settings_are_a_list_of_factors_or_a_kernel():
             adapter.validate_python(wrong)
 
 
-def test_what_a_kernel_is_shows_in_its_text():
-    kernel = 0.5 * Gaussian("age", sigma=5.0) + 2 * Categorical("sex")
-    assert "factors=(0.5, 2.0)" in repr(kernel)
-    assert "sigma=tensor(5." in repr(kernel)
-    assert "column='sex'" in repr(kernel)
-
-
 def test_columns_of_another_form_are_refused():
     kernel = Gaussian("age", sigma=5.0)
     for column, found in (
@@ -334,22 +339,3 @@ def test_columns_of_another_form_are_refused():
             kernel({"age": column})
     with pytest.raises(DataError, match="has 2 dimensions in rows and 3 in cols"):
         kernel({"age": torch.ones(4, 2)}, {"age": torch.ones(4, 3)})
-
-
-def test_a_sum_is_fitted_and_checked_part_by_part():
-    total = Gaussian("age", sigma="scott") + Linear("score")
-    metadata = {"age": torch.tensor([20.0, 30.0, 50.0]), "score": torch.tensor([1.0, -1.0, 0.5])}
-    assert total.fit(metadata) is total
-    torch.testing.assert_close(
-        total(metadata), Gaussian("age", sigma="scott").fit(metadata)(metadata) + Linear("score")(metadata)
-    )
-    total.check(metadata)
-    with pytest.raises(DataError, match="Linear kernel on 'score' goes down to -1"):
-        total.check(metadata, nonnegative=True)
-
-
-def test_only_powers_that_are_even_are_never_negative():
-    ages = {"age": torch.tensor([1.0, -2.0])}
-    Polynomial("age", degree=2).check(ages, nonnegative=True)
-    with pytest.raises(DataError, match="Polynomial kernel on 'age' goes down to"):
-        Polynomial("age", degree=3).check(ages, nonnegative=True)

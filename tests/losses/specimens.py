@@ -107,11 +107,6 @@ SPECIMENS = [
         lambda N, o, m: o.at(0.1).yaware(_age(N, m)),
     ),
     Specimen(
-        "yaware-age-by-sex",
-        lambda: losses.YAwareInfoNCE(AGE * SEX, temperature=0.1),
-        lambda N, o, m: o.at(0.1).yaware(_age_by_sex(N, m)),
-    ),
-    Specimen(
         "exponential-yaware",
         lambda: losses.ExponentialYAware(AGE, temperature=0.1),
         lambda N, o, m: o.at(0.1).yaware(_age(N, m), damping=_apart(_age(N, m))),
@@ -182,11 +177,6 @@ SPECIMENS = [
         ),
     ),
     Specimen(
-        "conditional-uniformity-within-site",
-        lambda: losses.ConditionalUniformity(AGE * SEX, temperature=0.1, negatives=CLUSTER),
-        lambda N, o, m: o.at(0.1).conditional_uniformity(_apart(_age_by_sex(N, m), v=N.categorical(m["cluster"]))),
-    ),
-    Specimen(
         "conditional-across-sites-within-site-negatives",
         lambda: losses.ConditionalAlignmentUniformity(
             AGE * kernels.Different("cluster", within=0.5), temperature=0.1, uniformity_weight=0.7, negatives=CLUSTER
@@ -242,10 +232,13 @@ SPECIMENS = [
         lambda: losses.FairInfoNCE("cluster", temperature=0.1),
         lambda N, o, m: o.at(0.1).yaware(_twin, b=N.categorical(m["cluster"])),
     ),
-    Specimen(
-        "triplet",
-        lambda: losses.Triplet("label", margin=0.2),
-        lambda N, o, m: o.at(1.0).triplet(N.categorical(m["label"]), 0.2),
+    *(
+        Specimen(
+            f"triplet-{margin}",
+            lambda margin=margin: losses.Triplet("label", margin=margin),
+            lambda N, o, m, margin=margin: o.at(1.0).triplet(N.categorical(m["label"]), margin),
+        )
+        for margin in (0.0, 0.2, 2.0)
     ),
     Specimen(
         "cclk-weak-gaussian",

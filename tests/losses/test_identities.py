@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from neurocontrast import losses
-from neurocontrast.kernels import Categorical, Gaussian
+from neurocontrast.kernels import Categorical, Different, Gaussian
 
 few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 sizes = st.integers(2, 7)
@@ -40,6 +40,9 @@ def as_it_is(metadata):
     return metadata
 
 
+BOTH = losses.ConditionalAlignmentUniformity
+OF_ALL = {"kernel": LIKE_AGE, "negatives": Different("cluster", within=1.0)}
+OF_SITE = {"kernel": Gaussian("age", sigma=1e-6), "negatives": Categorical("cluster")}
 LABEL, NO_PRIOR = {"label": "label"}, {"positive_prior": 0.0, "concentration": 0.0}
 # Two losses that are one, of metadata that are changed.
 PAIRS = [
@@ -51,13 +54,25 @@ PAIRS = [
     (losses.FairInfoNCE, {"cluster": "label"}, losses.NTXent, {}, constant),
     (losses.HardNegativeInfoNCE, NO_PRIOR, losses.NTXent, {}, as_it_is),
     (losses.HardNegativeInfoNCE, {"concentration": 0.0}, losses.DebiasedInfoNCE, {}, as_it_is),
+    # Negatives that all are negatives; the own view as the one positive, within a site and for want of another site.
+    (losses.YAwareInfoNCE, OF_ALL, losses.YAwareInfoNCE, {"kernel": LIKE_AGE}, as_it_is),
+    (
+        losses.ConditionalAlignmentUniformity,
+        OF_ALL,
+        losses.ConditionalAlignmentUniformity,
+        {"kernel": LIKE_AGE},
+        as_it_is,
+    ),
+    (losses.YAwareInfoNCE, OF_SITE, losses.FairInfoNCE, {"cluster": "cluster"}, as_it_is),
+    (losses.YAwareInfoNCE, {"kernel": LIKE_AGE * Different("cluster")}, losses.NTXent, {}, constant),
 ]
 
 
 @pytest.mark.parametrize(("one", "given_one", "other", "given_other", "change"), PAIRS)
 @few
-@given(sizes, seeds, temperatures, st.sampled_from([1.0, -1.0]))
-def test_two_losses_are_one(random_batch, one, given_one, other, given_other, change, n, seed, t, sign):
+@given(sizes, seeds, temperatures, st.sampled_from([1.0, -1.0]), st.sampled_from([None, 3]))
+def test_two_losses_are_one(hold, random_batch, one, given_one, other, given_other, change, n, seed, t, sign, tile):
+    hold(tile)
     z1, z2, metadata = random_batch(n, 5, seed=seed)
     a, b = one(**given_one, temperature=t), other(**given_other, temperature=t)
     same(lambda x, y, m: a(x, sign * y, m), lambda x, y, m: b(x, sign * y, m), z1, z2, change(metadata))
@@ -123,37 +138,6 @@ def similarity_gradient(loss, z1, z2, metadata):
         tangents = pool[others] - (pool[others] @ pool[i])[:, None] * pool[i]
         pairs[i, others] = torch.linalg.lstsq(tangents.T, gradient[i][:, None]).solution[:, 0]
     return pairs
-
-
-class TestUniformity:
-    @few
-    @given(sizes, seeds, temperatures)
-    def test_nothing_to_repel_is_zero(self, random_batch, n, seed, t):
-        z1, z2, metadata = random_batch(n, 5, seed=seed)
-        for kernel in (Categorical("label"), LIKE_AGE):
-            value = losses.ConditionalUniformity(kernel, temperature=t)(z1, z2, constant(metadata))
-            gradients = torch.autograd.grad(value, (z1, z2))
-            assert value == 0
-            assert all((gradient == 0).all() for gradient in gradients)
-
-
-class TestInfoNCE:
-    @few
-    @given(sizes, seeds)
-    def test_a_view_can_be_frozen(self, random_batch, n, seed):
-        """Two encoders: the gradient of each view is its own."""
-        z1, z2, _ = random_batch(n, 5, seed=seed)
-        loss = losses.InfoNCE()
-        together = torch.autograd.grad(loss(z1, z2), (z1, z2))
-        torch.testing.assert_close(torch.autograd.grad(loss(z1, z2.detach()), z1)[0], together[0])
-        torch.testing.assert_close(torch.autograd.grad(loss(z1.detach(), z2), z2)[0], together[1])
-
-    @few
-    @given(sizes, seeds, temperatures)
-    def test_one_sample_a_cluster_is_nothing(self, random_batch, n, seed, t):
-        z1, z2, metadata = random_batch(n, 5, seed=seed)
-        fair = losses.FairInfoNCE("label", temperature=t)
-        assert abs(fair(z1, z2, distinct(metadata)).item()) < 1e-10
 
 
 class TestCCLK:

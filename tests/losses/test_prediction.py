@@ -34,16 +34,6 @@ def test_the_scale_is_part_of_the_checkpoint():
     assert (other.mean, other.sd) == (30.0, 10.0)
 
 
-def test_missing_values_are_refused_by_name():
-    ages = {"age": torch.tensor([20.0, torch.nan, torch.inf])}
-    with pytest.raises(DataError, match=r"'age' is missing or infinite for 2 rows: b, c\. Fill it in"):
-        losses.Supervised("age").check(ages, names=["a", "b", "c"])
-    with pytest.raises(DataError, match="missing or infinite for 1 row: 1"):
-        losses.Supervised("sex", error="cross-entropy").check({"sex": torch.tensor([0, -1])})
-    with pytest.raises(DataError, match="is a vector"):
-        losses.Supervised("age").check({"age": torch.zeros(3, 2)})
-
-
 def test_a_class_without_training_scans_is_refused():
     loss, codes = losses.Supervised("sex", error="cross-entropy"), {"sex": torch.tensor([0, 2, 0])}
     with pytest.raises(DataError, match=r"no training scan has 'sex' 'b', which only validation scans have"):

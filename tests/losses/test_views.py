@@ -94,23 +94,9 @@ def test_one_scan_of_one_view_has_no_positive_and_no_loss(random_batch, pooled):
         assert torch.autograd.grad(value, z)[0].abs().max() == 0
 
 
-# All other losses take one view too: their positives are other scans.
-_OF_TWO_OR_MORE = ("InfoNCE", "NTXent", "GlobalUniformity", "FairInfoNCE")
-_OF_TWO = (
-    "AlignmentUniformity",
-    "DebiasedInfoNCE",
-    "HardNegativeInfoNCE",
-    "WeaklySupervisedCCLK",
-    "FairCCLK",
-    "HardNegativeCCLK",
-)
-
-
 def test_other_numbers_of_views_are_refused_with_the_number(random_batch, specimen):
     loss = specimen.build()
     fewest, most = loss.n_views
-    name = type(loss).__name__
-    assert (fewest, most) == ((2, 2) if name in _OF_TWO else (2 if name in _OF_TWO_OR_MORE else 1, None))
     views, metadata = _views(random_batch, 3)
     if fewest == 2:
         with pytest.raises(DataError, match=rf"^{type(loss).__name__} takes (at least )?2 views .* got 1\.$"):
@@ -214,16 +200,3 @@ def test_one_scan_has_no_uniformity():
     terms = losses.AlignmentUniformity().terms(z1, z2)
     assert terms["uniformity"].item() == 0
     assert torch.autograd.grad(losses.AlignmentUniformity()(z1, z2), z1)[0].isfinite().all()
-
-
-def test_a_kernel_times_a_number_is_the_same_loss(random_batch, hold):
-    """Weights are normalised by their sum over the positives of an anchor, however small that is."""
-    z1, z2, metadata = random_batch(6, 4, seed=5)
-    age = kernels.Gaussian("age", sigma=5.0)
-    for tile in (None, 3):
-        hold(tile)
-        for build in (losses.YAwareInfoNCE, losses.ConditionalAlignment):
-            values = [build(kernel)(z1, z2, metadata) for kernel in (age, 0.01 * age)]
-            torch.testing.assert_close(values[1], values[0], rtol=1e-9, atol=1e-9)
-            gradients = [torch.autograd.grad(value, z1)[0] for value in values]
-            torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-9, atol=1e-9)

@@ -20,8 +20,21 @@ __all__ = ["as_progress", "console_progress", "sign_of_life"]
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_OF_SILENCE = 5.0
 _SECONDS_OF_SPEED = 3600.0
-_HAS_SHOWN = threading.Event()
-"""Set once this process has shown any progress."""
+
+
+class _Silence:
+    """When silence is too long. A bar on a terminal moves by itself, and is no silence."""
+
+    n_bars = 0
+
+    def __init__(self) -> None:
+        self.ends = time.monotonic() + _SECONDS_OF_SILENCE
+
+    def begin_anew(self) -> None:
+        self.ends = time.monotonic() + _SECONDS_BETWEEN_LINES
+
+
+_SILENCE = _Silence()
 
 
 def as_progress(given: Progress | bool) -> Progress:
@@ -39,19 +52,21 @@ def console_progress(*, quiet: bool = False) -> Progress:
 
 @contextmanager
 def sign_of_life() -> Iterator[None]:
-    """Write a line on standard error if nothing else was shown within five seconds, for instance during imports."""
+    """Write a line on standard error after five silent seconds, such as those of imports, and after ten later on."""
+    over = threading.Event()
 
     def speak() -> None:
-        if not _HAS_SHOWN.is_set():
-            Console(stderr=True, highlight=False).print("Working …")
+        while not over.wait(max(0.0, _SILENCE.ends - time.monotonic())):
+            if time.monotonic() >= _SILENCE.ends:
+                if not _SILENCE.n_bars:
+                    Console(stderr=True, highlight=False).print("Working …")
+                _SILENCE.begin_anew()
 
-    timer = threading.Timer(_SECONDS_OF_SILENCE, speak)
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=speak, daemon=True).start()
     try:
         yield
     finally:
-        timer.cancel()
+        over.set()
 
 
 def _shown(figures: Mapping[str, float | str]) -> str:
@@ -64,11 +79,11 @@ class _Messages:
         self._console = console
 
     def message(self, text: str) -> None:
-        _HAS_SHOWN.set()
+        _SILENCE.begin_anew()
         self._console.print(text, markup=False, soft_wrap=True)
 
     def warning(self, text: str) -> None:
-        _HAS_SHOWN.set()
+        _SILENCE.begin_anew()
         self._console.print(Text("warning: ", style="bold yellow") + Text(text), soft_wrap=True)
 
 
@@ -109,14 +124,16 @@ class _Bars(_Messages):
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
-        _HAS_SHOWN.set()
         is_outer = not self._display.tasks
         task = _BarTask(self._display, description, total, unit)
         if is_outer:
             self._display.start()
+        _SILENCE.n_bars += 1
         try:
             yield task
         finally:
+            _SILENCE.n_bars -= 1
+            _SILENCE.begin_anew()
             if is_outer:
                 self._display.stop()
             self._display.remove_task(task.identifier)
@@ -139,7 +156,7 @@ class _Lines(_Messages):
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
-        _HAS_SHOWN.set()
+        _SILENCE.begin_anew()
         if not self._has_begun and total != 0:
             self._console.print(f"{description} …", markup=False, soft_wrap=True)
             self._has_begun = True
@@ -165,6 +182,7 @@ class _LineTask:
         """Write a line, unless nothing was done since the last one."""
         if self._done == self._last_done:
             return
+        _SILENCE.begin_anew()
         self._last_line, self._last_done = time.monotonic(), self._done
         speed = self._done / max(self._last_line - self._start, 1e-9)
         of_total = f"{self._done}" if self._total is None else f"{self._done}/{self._total}"

@@ -2,7 +2,6 @@
 
 import io
 import re
-import threading
 import time
 
 import pytest
@@ -47,14 +46,18 @@ def test_work_without_units_says_nothing():
     assert console.file.getvalue() == ""
 
 
-def test_silence_ends_with_a_sign_of_life_and_only_silence(monkeypatch, capsys):
+def test_each_silence_ends_with_a_sign_of_life(monkeypatch, capsys):
     monkeypatch.setattr(module, "_SECONDS_OF_SILENCE", 0.01)
-    monkeypatch.setattr(module, "_HAS_SHOWN", threading.Event())
-    for _ in range(2):
-        with module.sign_of_life():
-            time.sleep(0.2)
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN_LINES", 0.5)
+    monkeypatch.setattr(module, "_SILENCE", module._Silence())
+    with module.sign_of_life():
+        time.sleep(0.2)
         module.console_progress().message("begun")
-    assert capsys.readouterr().err.split() == ["Working", "…", "begun", "begun"]
+        time.sleep(0.7)
+    assert capsys.readouterr().err.split() == ["Working", "…", "begun", "Working", "…"]
+    with module.sign_of_life(), module._Bars(_console(terminal=True)).task("scans", 1, "scans"):
+        time.sleep(0.7)
+    assert capsys.readouterr().err == ""
 
 
 def test_warnings_are_marked_and_quiet_shows_nothing(capsys):

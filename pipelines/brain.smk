@@ -160,7 +160,7 @@ rule finetune:
     resources:
         gpu=GPU,
     shell:
-        ENVIRONMENT + " neurocontrast finetune {params.run:q} --from-scratch --resume --config {input.recipe:q} "
+        ENVIRONMENT + " neurocontrast finetune {params.run:q} --from-scratch --config {input.recipe:q} "
         "--participants {input.participants:q} --images-root {CLINICAL_IMAGES} --out {params.folder:q} {params.settings} "
         "--set seed={wildcards.seed} {params.evaluated} > {log:q} 2>&1"
 

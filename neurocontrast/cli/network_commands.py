@@ -107,9 +107,11 @@ def finetune(
     out: Annotated[Path, option("Evaluation directory to write.")],
     from_scratch: Annotated[bool, option("Start with random weights, not those of the run.", "--from-scratch")] = False,
     images_root: ImagesRoot = None,
-    resume: Annotated[bool, option("Continue a fine-tuning that was stopped.", "--resume")] = False,
 ) -> Result:
-    """Train a run's encoder end to end on a column in every training fold, and write what `evaluate` writes."""
+    """Train a run's encoder end to end on a column in every training fold, and write what `evaluate` writes.
+
+    The same command continues one that was stopped.
+    """
     config = given.resolve_evaluation()
     folder = neurocontrast.finetune(**given.options, config=config, overwrite=given.overwrite, progress=given.progress)
     return evaluation_result(folder)

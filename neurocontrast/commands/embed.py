@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from neurocontrast.embedding.settings import EmbeddingSettings
 from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.files import check_output_file, digest_of
-from neurocontrast.parallel.launch import after_first, joined
+from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.parts import leave_out, without, write_skipped
@@ -71,31 +70,23 @@ def embed(
     target = Path(out)
     check_output_file(target, ".parquet", overwrite=overwrite)
     settings = as_config({} if config is None else config)
-    shared = settings.embedding
-    with joined(shared.accelerator, section="embedding", devices=shared.devices, num_nodes=None) as (fabric, processes):
-        device = fabric.device
-        progress = progress if processes.is_first else SILENT
-        prepare = partial(_prepare, Path(run), participants, images_root, settings, transforms, progress)
-        network, images, table, info, files, skipped = after_first(
-            processes,
-            lambda: (made := prepare(()), made[-1]["scan"].tolist()),
-            prepare,
-        )
-        finished = FinishedBatches(target, _key(info, settings.embedding, device.type, files))
-        features = extract_features(
-            network,
-            images,
-            settings=settings.embedding,
-            n_readers=settings.data.n_workers,
-            progress=progress,
-            device=device,
-            processes=processes,
-            finished=finished,
-        )
-        if processes.is_first:
-            write_embeddings(target, table, features, info)
-            write_skipped(target.with_suffix(".skipped.tsv"), skipped)
-            finished.remove()
+    refuse_several("embed")
+    device = usable_accelerator(settings.embedding.accelerator, section="embedding")
+    network, images, table, info, files, skipped = _prepare(
+        Path(run), participants, images_root, settings, transforms, progress
+    )
+    finished = FinishedBatches(target, _key(info, settings.embedding, device, files))
+    features = extract_features(
+        network,
+        images,
+        settings=settings.embedding,
+        n_readers=settings.data.n_workers,
+        progress=progress,
+        finished=finished,
+    )
+    write_embeddings(target, table, features, info)
+    write_skipped(target.with_suffix(".skipped.tsv"), skipped)
+    finished.remove()
     return target
 
 
@@ -106,17 +97,13 @@ def _prepare(
     settings: Config,
     transforms: Compose | Sequence[Transform] | None,
     progress: Progress,
-    names: Collection[str],
 ) -> tuple[Encoder | ContrastiveModel, Images, pd.DataFrame, dict[str, Any], list[Any], pd.DataFrame]:
-    """Return the network, prepared images, their table, what is stored of it, signatures of files, and scans left out.
-
-    `names` are scans that another process has left out.
-    """
+    """Return the network, prepared images, their table, what is stored of it, signatures of files, and skipped scans."""
     network, contract = load_network(run, settings.embedding)
     given = None if transforms is None else Compose(transforms)
     source = source_of_run(run, contract, settings.data, transforms=given)
     listed = source.read_cohort(participants, images_root=images_root)
-    cohort = without(listed.select(settings.embedding.where), names)
+    cohort = listed.select(settings.embedding.where)
     for warning in cohort.warnings:
         progress.warning(warning)
     warn_of_imitations(cohort, "embedding.where", progress)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
+import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from monai.transforms import Compose, Transform
 
 from neurocontrast.commands.evaluate import write_evaluation
 from neurocontrast.config import Config, as_config
-from neurocontrast.config.load import changes
 from neurocontrast.data import Cohort
 from neurocontrast.data.batches import Images
 from neurocontrast.data.listing import AnyTable
@@ -33,10 +33,10 @@ from neurocontrast.evaluation.notices import check_duplicates
 from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import validation_split
-from neurocontrast.exceptions import CheckpointError, ConfigError, one_of
-from neurocontrast.files import LOCK, check_output_folder, digest_of, hold, write_json
+from neurocontrast.exceptions import ConfigError, one_of
+from neurocontrast.files import check_output_folder, digest_of, hold, write_json
 from neurocontrast.findings import measure
-from neurocontrast.parallel.devices import launched, usable_accelerator
+from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import version
 from neurocontrast.runs.folder import describe_embedded, read_json, warn_of_imitations
@@ -49,10 +49,9 @@ from neurocontrast.training.supervised import Labels, fit_supervised
 
 __all__ = ["finetune"]
 
-WORK = "finetuning"
-"""Folder below the evaluation's, with the folds that are trained, until all are."""
-_STATE, _FINISHED = "state.json", "finished.json"
-_FREE_TO_DIFFER = ("finetune.accelerator", "finetune.checkpoint_minutes", "evaluation.n_jobs")
+_FINISHED = "finished.json"
+_FREE_TO_DIFFER = {"accelerator", "checkpoint_minutes"}
+"""Settings of fine-tuning with which an interrupted call may be continued."""
 _OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "harmonise", "residualise",
                 "n_components")  # fmt: skip
 """Settings of an evaluation that frozen features alone can have."""
@@ -72,14 +71,15 @@ def finetune(
     images_root: str | os.PathLike[str] | None = None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     transforms: Compose | Sequence[Transform] | None = None,
-    resume: bool = False,
     overwrite: bool = False,
     progress: Progress | bool = SILENT,
     **options: Any,
 ) -> Path:
     """Train a run's encoder with a linear head in every training fold, and return the folder of the evaluation.
 
-    Folds, metrics, baselines and files are those of `evaluate`, so that `compare` and `report` take both.
+    Folds, metrics, baselines and files are those of `evaluate`, so that `compare` and `report` take both. A call that was
+    stopped continues when it is made again: finished folds are kept, in a hidden folder next to `out`, and the one
+    under way goes on from its last epoch, to the same numbers.
 
     Parameters
     ----------
@@ -101,9 +101,6 @@ def finetune(
         for the places of images and cache.
     transforms : Compose or sequence of Transform, optional
         Transforms that `pretrain` was given from Python, where it was.
-    resume : bool, default=False
-        Continue what was stopped, or begin it: finished folds are kept, and the one under way goes on from its last
-        epoch, to the same numbers.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
     progress : Progress or bool
@@ -114,25 +111,19 @@ def finetune(
     progress = as_progress(progress)
     settings, folder = as_config({} if config is None else config), Path(out)
     chosen = _choose_settings(settings, options if target is None else {**options, "target": target})
-    if _is_finished(folder, resume=resume, overwrite=overwrite):
-        progress.message(f"{folder}: this evaluation is finished; there is nothing to continue.")
-        return folder
+    check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
     _check_machine(settings.finetune)
     with suspending():
         plan = _plan_folds(Path(run), participants, images_root, settings, chosen, transforms, from_scratch, progress)
-        work, state = folder / WORK, plan.state()
-        try:
-            with hold(work, progress):
-                _open(work, state, resume=resume)
-                study = plan.prepared(progress)
-                write_json(work / _STATE, state)
-                for notice in study.notices:
-                    progress.warning(notice.message)
-                folds = _train_folds(plan, study, work, progress)
-                _evaluate(folder, plan, study, folds, progress)
-        finally:
-            with contextlib.suppress(OSError):
-                folder.rmdir()  # where nothing was written
+        work = folder.with_name(f".{folder.name}.{plan.key()[:16]}.partial")
+        with hold(work, progress):
+            study = plan.prepared(progress)
+            for notice in study.notices:
+                progress.warning(notice.message)
+            folds = _train_folds(plan, study, work, progress)
+            _evaluate(folder, plan, study, folds, progress)
+        for done in folder.parent.glob(f".{escape(folder.name)}.*.partial"):
+            shutil.rmtree(done)
     return folder
 
 
@@ -153,11 +144,7 @@ def _choose_settings(settings: Config, options: Mapping[str, Any]) -> Evaluation
 
 def _check_machine(settings: FinetuneSettings) -> None:
     """Refuse several processes, and a device or precision that this machine does not have."""
-    if launched().n_processes > 1:
-        raise ConfigError(
-            f"finetune: works in one process, and {launched().by} started {launched().n_processes}. Start it without, "
-            "once for each target."
-        )
+    refuse_several("finetune")
     usable_accelerator(settings.accelerator, section="finetune", training=settings.precision)
 
 
@@ -174,21 +161,24 @@ class _Plan:
     info: Mapping[str, Any]
     from_scratch: bool
 
-    def state(self) -> dict[str, Any]:
-        """Return what must be the same where folds of two commands belong together."""
+    @property
+    def weights(self) -> str | None:
+        """Digest of the weights that every fold begins with; None for random ones."""
+        return None if self.from_scratch else self.contract["weights"]["sha256"]
+
+    @property
+    def augment(self) -> dict[str, Any] | None:
+        """Settings of the views that the network is shown; None for the scans themselves."""
+        return self.settings.augment.model_dump(mode="json") if self.settings.finetune.augment else None
+
+    def key(self) -> str:
+        """Return a digest of all that a fold's network depends on, where folds of two calls belong together."""
         splits = [(split.repeat, split.fold, split.train.tolist(), split.test.tolist()) for split in self.study.splits]
-        return {
-            "weights": None if self.from_scratch else self.contract["weights"]["sha256"],
-            "encoder": self.encoder.settings.model_dump(mode="json"),
-            "preprocessing": digest_of(self.contract["preprocessing"]),
-            "seed": self.settings.seed,
-            "evaluation": self.study.settings.without_folders(),
-            "finetune": self.settings.finetune.model_dump(mode="json"),
-            "augment": self.settings.augment.model_dump(mode="json") if self.settings.finetune.augment else None,
-            "cohort": self.cohort.digest(),
-            "splits": digest_of(splits),
-            "neurocontrast": version(),
-        }
+        settings = self.settings.finetune.model_dump(mode="json", exclude=_FREE_TO_DIFFER)
+        network = [self.weights, self.encoder.settings.model_dump(mode="json"), self.contract["preprocessing"]]
+        chosen = self.study.settings.without_folders()
+        known = [network, settings, self.augment, chosen, self.settings.seed, self.cohort.digest(), splits, version()]
+        return digest_of("finetune", json.dumps(known, sort_keys=True))
 
     def prepared(self, progress: Progress) -> Study:
         """Return the study with its baseline of voxels, after its scans are preprocessed."""
@@ -239,40 +229,6 @@ def _plan_folds(
     cohort = listed.subset(study.features[:, 0].astype(int))
     warn_of_imitations(cohort, "evaluation.where", progress)
     return _Plan(settings, encoder, contract, source, cohort, study, info, from_scratch)
-
-
-def _is_finished(folder: Path, *, resume: bool, overwrite: bool) -> bool:
-    """Return whether there is nothing left to do; refuse a folder that is not to be written."""
-    if (folder / WORK).is_dir():
-        if not resume and not overwrite:
-            raise ConfigError(
-                f"out: '{folder}' holds a fine-tuning that is not finished. Continue it with --resume, begin anew with "
-                "--overwrite, or give another folder."
-            )
-        return False
-    if resume and (folder / FILE).is_file():
-        return True
-    check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
-    return False
-
-
-def _open(work: Path, state: Mapping[str, Any], *, resume: bool) -> None:
-    """Begin anew, or refuse to continue with other choices than the finished folds'; list every difference."""
-    if not resume:
-        for path in work.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name != LOCK:
-                path.unlink()
-    if not (work / _STATE).is_file():
-        return
-    found = changes(read_json(work / _STATE), state, ignore=_FREE_TO_DIFFER)
-    if found:
-        lines = "\n".join(f"  {line}" for line in found)
-        raise CheckpointError(
-            f"{work.parent}: the fine-tuning cannot continue, because its folds would not belong together:\n{lines}\n"
-            "Give what it began with, or another folder."
-        )
 
 
 @dataclass(frozen=True)
@@ -367,22 +323,27 @@ def _evaluate(folder: Path, plan: _Plan, study: Study, folds: Sequence[_Fold], p
     epochs = [{**{key: fold.about[key] for key in keys}, **row} for fold in folds for row in fold.metrics]
     tables = {name: table for name, table in result.tables.items() if name != "map"}  # of features, which are not one's
     result = replace(result, tables={**tables, "finetuning": pd.DataFrame(epochs)})
-    state, n = plan.state(), result.evaluation.n.model_copy(update={"features": plan.encoder.n_features})
+    n = result.evaluation.n.model_copy(update={"features": plan.encoder.n_features})
+    settings = plan.settings.finetune.model_dump(mode="json")
     about = {
         "begins_with": "random weights" if plan.from_scratch else "pretrained weights",
-        "settings": state["finetune"],
-        "augment": state["augment"],
-        "seed": state["seed"],
+        "settings": settings,
+        "augment": plan.augment,
+        "seed": plan.settings.seed,
         "folds": [fold.about for fold in folds],
     }
     origin = EmbeddingsOrigin(
         file=None if plan.from_scratch else plan.contract["weights"]["file"],
-        digest=state["weights"],
+        digest=plan.weights,
         cohort_source=plan.info["cohort_source"],
         cohort_digest=plan.info["cohort_digest"],
     )
-    choices = {key: state[key] for key in ("seed", "evaluation", "finetune", "augment")}
+    choices = {"seed": plan.settings.seed, "evaluation": plan.study.settings.without_folders(), "finetune": settings}
     added = {"finetuning": about, "embeddings": origin, "n": n, "software": ["scikit-learn"]}
     write_evaluation(
-        folder, result, choices={**choices, "from_scratch": plan.from_scratch}, info=plan.info, added=added
+        folder,
+        result,
+        choices={**choices, "augment": plan.augment, "from_scratch": plan.from_scratch},
+        info=plan.info,
+        added=added,
     )

@@ -85,7 +85,7 @@ def pretrain(
     folder = Path(out)
     is_new = check_new(folder, resume=resume) if launched().by is None else not (folder / "config.yaml").is_file()
     settings, source = _resolve(config, folder, participants, transforms, augment, is_new=is_new)
-    with suspending(), joined(**settings.training.of_launch, section="training") as engine:
+    with suspending(), joined(**settings.training.of_launch) as engine:
         shown = progress if engine[1].is_first else SILENT
         _run(settings, source, folder, engine, resume=resume, loggers=loggers, progress=shown)
     return folder

@@ -31,7 +31,6 @@ from neurocontrast.settings import problems_of
 
 __all__ = [
     "as_config",
-    "changes",
     "describe_recipe",
     "differences",
     "find_config",
@@ -131,12 +130,7 @@ def _content_of(config: Config) -> dict[str, Any]:
 
 def differences(earlier: Config, now: Config, *, ignore: Sequence[str] = ()) -> list[str]:
     """Return one line for each dotted key that differs, but for those that start with one in `ignore`."""
-    return changes(_content_of(earlier), _content_of(now), ignore=ignore)
-
-
-def changes(earlier: Mapping[str, Any], now: Mapping[str, Any], *, ignore: Sequence[str] = ()) -> list[str]:
-    """Return one line for each dotted key of nested mappings that differs, as `differences` does."""
-    old, new = _flat(earlier), _flat(now)
+    old, new = _flat(_content_of(earlier)), _flat(_content_of(now))
     return [
         f"{key}: was {json.dumps(old.get(key))}, is {json.dumps(new.get(key))}"
         for key in dict.fromkeys([*old, *new])

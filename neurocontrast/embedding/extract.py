@@ -18,7 +18,6 @@ from neurocontrast.embedding.settings import EmbeddingSettings
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path
-from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.devices import keeping_freed_memory, usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reading import read_array
@@ -63,8 +62,6 @@ def extract_features(
     settings: EmbeddingSettings | None = None,
     n_readers: int = 1,
     progress: Progress = SILENT,
-    device: torch.device | None = None,
-    processes: Processes | None = None,
     finished: FinishedBatches | None = None,
 ) -> np.ndarray:
     """Return the features of all samples, (n, n_features) float32, in their order.
@@ -81,20 +78,15 @@ def extract_features(
         Threads that read batches.
     progress : Progress
         Receives progress messages.
-    device : torch.device, optional
-        Device to compute on; by default that of `settings`.
-    processes : Processes, optional
-        Processes that share the batches of one process, so that the features are the same; all get all features.
     finished : FinishedBatches, optional
         Where batches are kept as they are finished, and those of an earlier call are found.
     """
     settings = settings or EmbeddingSettings()
-    device = device or torch.device(usable_accelerator(settings.accelerator, section="embedding"))
-    processes = processes or Processes()
+    device = torch.device(usable_accelerator(settings.accelerator, section="embedding"))
     half = settings.precision == "bf16-mixed"
     encoder = encoder.to(device).eval()
     features = np.zeros((len(images), encoder.n_features), dtype=np.float32)
-    starts = _unfinished(features, settings.batch_size, finished, processes, progress)[processes.rank :: processes.size]
+    starts = _unfinished(features, settings.batch_size, finished, progress)
     batches = [range(len(images))[start : start + settings.batch_size] for start in starts]
     with (
         _quick_layout(encoder, device),  # before inference mode, in which weights would become untrainable
@@ -110,19 +102,15 @@ def extract_features(
             if finished is not None:
                 finished.add(int(rows[0]), features[rows.numpy()])
             task.advance(len(rows))
-    processes.merge(features)
     return features
 
 
-def _unfinished(
-    features: np.ndarray, size: int, finished: FinishedBatches | None, processes: Processes, progress: Progress
-) -> list[int]:
-    """Return the first row of every batch to be computed; features of the others are filled in by the first process."""
+def _unfinished(features: np.ndarray, size: int, finished: FinishedBatches | None, progress: Progress) -> list[int]:
+    """Return the first row of every batch to be computed, and fill in the features of the others."""
     starts = list(range(0, len(features), size))
     if finished is None:
         return starts
-    there = [start for start in starts if processes.is_first and finished.read_into(features[start:][:size], start)]
-    there = processes.from_first(there)
+    there = [start for start in starts if finished.read_into(features[start:][:size], start)]
     if there:
         n = sum(min(size, len(features) - start) for start in there)
         progress.message(f"{finished.target}: {n} of {len(features)} scans are there already.")

@@ -30,9 +30,6 @@ class EmbeddingSettings(Settings):
     of 0.98 to those of float32."""
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
     """``auto`` takes a GPU where there is one."""
-    devices: int = Field(1, ge=1)
-    """Processes that share the scans, each with a GPU of its own (or a share of the CPU's threads), started by the
-    command; where ``torchrun`` or ``srun`` has started several, these share them."""
 
     def reading(self) -> dict[str, Any]:
         """Return the part of the stored description that says how features were read out of the network."""

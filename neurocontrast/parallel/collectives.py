@@ -14,8 +14,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -109,11 +107,6 @@ class Processes:
                 yield [list(rows) for rows in batches]
         else:
             yield [self.share(rows) for rows in batches]
-
-    def merge(self, values: npt.NDArray[np.float32]) -> None:
-        """Fill in zeros, in place, from the one process that has other values; every process must call."""
-        if self.size > 1:
-            dist.all_reduce(torch.from_numpy(values.view(np.int32)), group=self.group)
 
     def largest(self, number: int) -> int:
         """Return the largest of the processes' numbers; every process must call."""

@@ -19,6 +19,7 @@ __all__ = [
     "describe_processor",
     "keeping_freed_memory",
     "launched",
+    "refuse_several",
     "usable_accelerator",
 ]
 
@@ -98,6 +99,13 @@ def launched(environment: Mapping[str, str] | None = None) -> Launched:
         rank, n_processes = int(given["LOCAL_RANK"]), int(given["WORLD_SIZE"])
         return Launched("fabric", rank, rank, n_processes, n_processes)
     return Launched()
+
+
+def refuse_several(command: str) -> None:
+    """Refuse processes that torchrun or srun has started for a command that works in one."""
+    place = launched()
+    if place.n_processes > 1:
+        raise ConfigError(f"{command}: works in one process, and {place.by} started {place.n_processes}. Start one.")
 
 
 def _tasks_per_node(given: Mapping[str, str]) -> int:

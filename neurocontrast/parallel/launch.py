@@ -14,7 +14,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 from lightning_fabric import Fabric
@@ -44,21 +44,13 @@ Made = TypeVar("Made")
 
 
 @contextmanager
-def joined(
-    accelerator: str,
-    *,
-    section: str,
-    devices: int = 1,
-    num_nodes: int | None = 1,
-    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true",
-) -> Iterator[tuple[Fabric, Processes]]:
-    """Start or join the processes of a command, and leave them at its end; what one of them says, no other repeats.
+def joined(*, accelerator: str, devices: int, num_nodes: int, precision: Any) -> Iterator[tuple[Fabric, Processes]]:
+    """Start or join the processes of a training, and leave them at its end; what one of them says, no other repeats.
 
-    `section` is that of the configuration with these settings, for messages. With ``num_nodes=None`` the processes that
-    torchrun or srun has started may be any number. `OtherProcessEnded` is raised in place of errors that another
-    process shows, and of lost connections.
+    The parameters are the settings of the section ``training`` with these names. `OtherProcessEnded` is raised in place
+    of errors that another process shows, and of lost connections.
     """
-    fabric, processes = launch(accelerator, section=section, devices=devices, num_nodes=num_nodes, precision=precision)
+    fabric, processes = launch(accelerator=accelerator, devices=devices, num_nodes=num_nodes, precision=precision)
     try:
         yield fabric, processes
         if processes.group is not None:
@@ -74,46 +66,41 @@ def joined(
         raise OtherProcessEnded(str(error), error.exit_code) from error
 
 
-def launch(
-    accelerator: str, *, section: str, devices: int = 1, num_nodes: int | None = 1, precision: Any = "32-true"
-) -> tuple[Fabric, Processes]:
-    """Start or join the processes of a command, as `joined` does, without leaving them."""
+def launch(*, accelerator: str, devices: int, num_nodes: int, precision: Any) -> tuple[Fabric, Processes]:
+    """Start or join the processes of a training, as `joined` does, without leaving them."""
     place = launched()
-    if num_nodes is None and place.by is not None:
-        devices, num_nodes = place.n_local, place.n_processes // place.n_local
-    nodes = num_nodes or 1
-    chosen = usable_accelerator(accelerator, devices, section=section, training=precision)
-    starts = place.by is None and nodes == 1 and devices > 1
+    chosen = usable_accelerator(accelerator, devices, section="training", training=precision)
+    starts = place.by is None and num_nodes == 1 and devices > 1
     if starts and COMMAND not in os.environ:
         raise ConfigError(
-            f"{section}.devices: {devices} processes are started by the command line, and a call from Python is one. "
+            f"training.devices: {devices} processes are started by the command line, and a call from Python is one. "
             f"Run `neurocontrast`, or start this script with torchrun --nproc-per-node {devices}."
         )
-    if not starts and place.n_processes != devices * nodes:
+    if not starts and place.n_processes != devices * num_nodes:
         started = "this is" if place.by is None else f"{place.by} started"
         raise ConfigError(
-            f"{section}.devices × {section}.num_nodes: {devices} × {nodes} = {devices * nodes} "
-            f"process{'es' if devices * nodes > 1 else ''}, but {started} {place.n_processes}. "
-            f"{'Start them with torchrun or srun, or set' if nodes > 1 else 'Set'} both to that."
+            f"training.devices × training.num_nodes: {devices} × {num_nodes} = {devices * num_nodes} "
+            f"process{'es' if devices * num_nodes > 1 else ''}, but {started} {place.n_processes}. "
+            f"{'Start them with torchrun or srun, or set' if num_nodes > 1 else 'Set'} both to that."
         )
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it names each process on standard error
     try:
         fabric = Fabric(
             accelerator=chosen,
             devices=devices,
-            num_nodes=nodes,
+            num_nodes=num_nodes,
             precision=precision,
-            strategy=_replicas() if devices * nodes > 1 else "auto",
+            strategy=_replicas() if devices * num_nodes > 1 else "auto",
             plugins=[_environment_of(place.by)],
         )
         fabric.launch()
-        if devices * nodes == 1:
+        if devices * num_nodes == 1:
             return fabric, Processes()
         return fabric, Processes(
             fabric.global_rank, fabric.world_size, dist.new_group(backend="gloo", timeout=_PATIENCE)
         )
     except ValueError as error:  # Fabric's, where SLURM's tasks and these settings differ
-        raise ConfigError(f"{section}.devices, {section}.num_nodes: {error}") from error
+        raise ConfigError(f"training.devices, training.num_nodes: {error}") from error
     except RuntimeError as error:
         if not _is_lost_connection(error):
             raise
@@ -124,18 +111,16 @@ def launch(
         ) from error
 
 
-def after_first(
-    processes: Processes, first: Callable[[], tuple[Made, Any]], follow: Callable[[Any], Made] | None = None
-) -> Made:
+def after_first(processes: Processes, first: Callable[[], tuple[Made, Any]], follow: Callable[[Any], Made]) -> Made:
     """Call `first` in the first process and then `follow` in the others, which end where `first` fails.
 
-    `first` returns its result, and JSON-ready content that `follow` is given; by default the others call `first` too.
+    `first` returns its result, and JSON-ready content that `follow` is given.
     """
     if not processes.is_first:
         received = processes.from_first(None)
         if "exit_code" in received:
             raise OtherProcessEnded("the first process of this run has ended, and says why.", received["exit_code"])
-        return first()[0] if follow is None else follow(received["known"])
+        return follow(received["known"])
     try:
         made, known = first()
     except NeurocontrastError as error:

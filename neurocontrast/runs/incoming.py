@@ -107,8 +107,6 @@ def open_scans(
     `scans` are what `predict` takes. Finished features are kept next to `out` until the predictions are written.
     """
     settings = as_config({} if config is None else config)
-    if settings.embedding.devices > 1:
-        raise ConfigError("embedding.devices: predict embeds scans by one process. Leave it at 1.")
     if fitted.blocks:
         raise ConfigError(
             f"run: the probe was fitted on joined features of {len(fitted.blocks)} encoders, and a run is one. "

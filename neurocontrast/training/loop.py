@@ -67,6 +67,8 @@ class Course:
     """Returns whether training ends with the rows so far; at the latest it does after ``epochs``."""
     label: str = ""
     """What each line about an epoch begins with."""
+    again: str = "The same command with --resume"
+    """What continues a training that was stopped."""
 
 
 def fit(
@@ -181,7 +183,7 @@ def run_epochs(
             raise kind(
                 f"stopped by {stopped} after {position.epoch} of {settings.epochs} epochs"
                 + (f" and {position.batch} batches" if position.batch else "")
-                + f"; saved as {path}. The same command with --resume continues as if nothing had happened."
+                + f"; saved as {path}. {course.again} continues as if nothing had happened."
             ) from None
 
 

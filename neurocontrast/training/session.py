@@ -116,7 +116,7 @@ class BaseSession:
         engine: tuple[Fabric, Processes] | None = None,
         groups: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        self.fabric, self.processes = fabric, processes = engine or launch(**settings.of_launch, section="training")
+        self.fabric, self.processes = fabric, processes = engine or launch(**settings.of_launch)
         if processes.size > 1 and settings.sync_batchnorm:
             whole = model if settings.micro_batch_size is None else model.head
             synchronise(whole, on_gpu=fabric.device.type == "cuda")

@@ -93,7 +93,7 @@ def fit_supervised(
         best = session.take_best() or {"epoch": len(rows), "loss": None}
         return SupervisedResult(session.predict(test_rows, after_batch), rows, best["epoch"], best["loss"])
 
-    course = Course(title, _steps, _measure, is_over=session.is_over, label=f"{title}, ")
+    course = Course(title, _steps, _measure, is_over=session.is_over, label=f"{title}, ", again="The same call")
     return run_epochs(session, folder, course, finish, resume=resume, progress=progress)
 
 

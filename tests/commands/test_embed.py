@@ -1,10 +1,7 @@
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from small_run import Listening
@@ -127,34 +124,3 @@ def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(r
     assert not list(tmp_path.iterdir())
     same = {**config["data"], "channels": ["t1"], "spacing_mm": contract["spacing_mm"], "percentiles": [3, 97]}
     neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config={"data": same})
-
-
-TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("launcher", "devices"), [([], 2), ([], 3), (TORCHRUN, 1)])
-def test_several_processes_give_the_features_of_one_and_the_first_prints(
-    run, cohort, config, tmp_path, monkeypatch, launcher, devices
-):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    settings = {**config, "embedding": {"batch_size": 3, "accelerator": "cpu"}}
-    one = read_embeddings(neurocontrast.embed(run, participants=cohort, out=tmp_path / "one.parquet", config=settings))
-    several = tmp_path / "several.parquet"
-    done = command_line(run, cohort, config, several, *launcher, devices=devices)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, str(several))
-    assert done.stdout.count("14 embedded") == 1
-    found = read_embeddings(several)
-    assert found.features.tobytes() == one.features.tobytes()
-    pd.testing.assert_frame_equal(found.table, one.table)
-    done = command_line(tmp_path / "nowhere", cohort, config, tmp_path / "e.parquet", *launcher, devices=devices)
-    assert (done.returncode, done.stderr.count("error: ")) == (1 if launcher else 2, 1)
-    assert not (tmp_path / "e.parquet").exists()
-
-
-def command_line(run, cohort, config, out, *launcher, devices):
-    keys = [f"data.cache_dir={config['data']['cache_dir']}", "embedding.accelerator=cpu", "embedding.batch_size=3"]
-    options = [part for each in (*keys, f"embedding.devices={devices}") for part in ("--set", each)]
-    given = [str(run), "--participants", str(cohort), "--out", str(out), *options]
-    command = [sys.executable, *launcher, "-m", "neurocontrast", "embed", *given]
-    return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -7,7 +8,7 @@ from small_run import Interrupting, Listening
 
 import neurocontrast
 from neurocontrast.cli import run
-from neurocontrast.exceptions import CheckpointError, ConfigError, LeakageError, TrainingInterrupted
+from neurocontrast.exceptions import ConfigError, LeakageError, TrainingInterrupted
 
 OPTIONS = {"n_folds": 2, "n_bootstraps": 20, "voxels": "off", "allow_overlap": True}
 TRAINED = ("evaluation.json", "predictions.tsv", "folds.tsv", "sites.tsv", "splits.tsv", "finetuning.tsv")
@@ -65,25 +66,20 @@ def test_numbers_and_several_classes_are_predicted(tune, cohort, tmp_path):
 def test_after_a_signal_finished_folds_are_kept_and_the_numbers_are_the_same(tune, tmp_path):
     whole = tune()
     stopping = Interrupting("Fold 2 of 2, epoch 1/3")
-    with pytest.raises(TrainingInterrupted, match=r"after 1 of 3 epochs.*--resume"):
+    with pytest.raises(TrainingInterrupted, match=r"after 1 of 3 epochs.*The same call continues"):
         tune("stopped", progress=stopping)
-    work = tmp_path / "stopped" / "finetuning"
-    first = work / "fold-000" / "finished.json"
-    assert first.is_file()
-    assert not (tmp_path / "stopped" / "evaluation.json").exists()
-    with pytest.raises(ConfigError, match=r"not finished\. Continue it with --resume"):
-        tune("stopped")
-    with pytest.raises(CheckpointError, match=r"finetune.epochs: was 3, is 2"):
-        tune("stopped", resume=True, finetune={"epochs": 2})
+    (work,) = tmp_path.glob(".stopped.*.partial")
+    assert (work / "fold-000" / "finished.json").is_file()
+    assert not (tmp_path / "stopped").exists()
+    other = tune("other", finetune={"epochs": 2})
+    shutil.copytree(work, tmp_path / ".other.0123456789abcdef.partial")  # of other settings: not continued, and removed
+    again = tune("other", finetune={"epochs": 2}, overwrite=True)
+    assert predicted(again) == predicted(other)
     listening = Listening()
-    (work / ".tmp-0123456789ab-finetuning.json").write_text("half")  # as a killed call leaves it
-    resumed = tune("stopped", resume=True, progress=listening)
-    assert not list(tmp_path.rglob(".tmp-*"))
+    resumed = tune("stopped", progress=listening)
     assert not any(text.startswith(("Fold 1 of 2, epoch", "Fold 2 of 2, epoch 1/")) for text in listening.said)
     assert predicted(resumed) == predicted(whole)
-    assert not work.exists()
-    tune("stopped", resume=True, progress=listening)
-    assert "nothing to continue" in listening.said[-1]
+    assert not list(tmp_path.glob(".*.partial"))
 
 
 def test_who_was_in_pretraining_is_refused_unless_the_network_begins_anew(tune, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.parallel.devices import COMMAND, Launched, launched
+from neurocontrast.parallel.devices import COMMAND, Launched, launched, refuse_several
 from neurocontrast.parallel.launch import _environment_of, launch
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
@@ -43,18 +43,24 @@ def step_of_srun(monkeypatch, **changes):
         monkeypatch.setenv(name, value)
 
 
+def start(accelerator="cpu", *, devices):
+    return launch(accelerator=accelerator, devices=devices, num_nodes=1, precision="32-true")
+
+
 def test_tasks_of_srun_are_those_of_its_step(monkeypatch):
     step_of_srun(monkeypatch, NTASKS_PER_NODE="8", STEP_TASKS_PER_NODE="2(x2)", NNODES="2")
     environment = _environment_of("srun")
     environment.validate_settings(num_devices=2, num_nodes=2)
     assert (environment.world_size(), environment.global_rank(), environment.local_rank()) == (4, 3, 1)
     with pytest.raises(ConfigError, match=r"training\.devices, training\.num_nodes: .*--ntasks-per-node=2"):
-        launch("cpu", section="training", devices=4)
+        start(devices=4)
     with pytest.raises(ConfigError, match=r"2 × 1 = 2 processes, but srun started 4\. Set both to that"):
-        launch("cpu", section="training", devices=2)
+        start(devices=2)
+    with pytest.raises(ConfigError, match=r"embed: works in one process, and srun started 4"):
+        refuse_several("embed")
     step_of_srun(monkeypatch, STEP_TASKS_PER_NODE="3,1")
     with pytest.raises(ConfigError, match=r"srun: this step has 3,1 tasks .*--ntasks-per-node"):
-        launch("cpu", section="training", devices=4)
+        start(devices=4)
 
 
 def test_steps_and_jobs_beside_one_another_meet_at_ports_of_their_own(monkeypatch):
@@ -73,9 +79,9 @@ def test_gpus_that_are_not_there_are_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ConfigError, match=r"training\.devices: 2 asked for, but PyTorch sees 1 GPU"):
-        launch("cuda", section="training", devices=2)
+        start("cuda", devices=2)
 
 
 def test_a_call_from_python_is_one_process():
     with pytest.raises(ConfigError, match=r"training\.devices: 2 processes are started by the command line"):
-        launch("cpu", section="training", devices=2)
+        start(devices=2)

@@ -252,7 +252,7 @@ def test_own_signal_after_another_process_was_heard_does_not_break_off_the_save(
             settings=given,
             seed=7,
             folder=tmp_path,
-            engine=(launch(**given.of_launch, section="training")[0], Told()),
+            engine=(launch(**given.of_launch)[0], Told()),
         )
     assert newest_checkpoint(tmp_path / "checkpoints").name == "epoch-0000-batch-000002.pt"
 

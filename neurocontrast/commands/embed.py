@@ -98,7 +98,7 @@ def _prepare(
     transforms: Compose | Sequence[Transform] | None,
     progress: Progress,
 ) -> tuple[Encoder | ContrastiveModel, Images, pd.DataFrame, dict[str, Any], list[Any], pd.DataFrame]:
-    """Return the network, prepared images, their table, what is stored of it, signatures of files, and skipped scans."""
+    """Return the network, prepared images, their table, what is stored of it, files' signatures, and skipped scans."""
     network, contract = load_network(run, settings.embedding)
     given = None if transforms is None else Compose(transforms)
     source = source_of_run(run, contract, settings.data, transforms=given)

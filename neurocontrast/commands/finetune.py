@@ -77,9 +77,10 @@ def finetune(
 ) -> Path:
     """Train a run's encoder with a linear head in every training fold, and return the folder of the evaluation.
 
-    Folds, metrics, baselines and files are those of `evaluate`, so that `compare` and `report` take both. A call that was
-    stopped continues when it is made again: finished folds are kept, in a hidden folder next to `out`, and the one
-    under way goes on from its last epoch, to the same numbers.
+    Folds, metrics, baselines and files are those of `evaluate`, so that `compare` and `report` take both.
+
+    A call that was stopped continues when it is made again: finished folds are kept, in a hidden folder next to `out`,
+    and the one under way goes on from its last epoch, to the same numbers.
 
     Parameters
     ----------

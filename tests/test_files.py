@@ -24,32 +24,27 @@ from neurocontrast.files import (
 )
 
 
-def test_written_file_is_complete_and_leaves_nothing_beside_it(tmp_path):
+def test_what_is_written_is_whole_and_leaves_nothing_beside_it(tmp_path):
     write_text(tmp_path / "new" / "a.txt", "é\n")
+    write_table(tmp_path / "new" / "t.tsv", pd.DataFrame({"site": ["a", "b"], "n": [1, None]}))
     assert (tmp_path / "new" / "a.txt").read_text(encoding="utf-8") == "é\n"
-    assert [p.name for p in (tmp_path / "new").iterdir()] == ["a.txt"]
+    assert (tmp_path / "new" / "t.tsv").read_text() == "site\tn\na\t1.0\nb\t\n"
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"a.txt", "t.tsv"}
 
 
-def test_failure_keeps_the_previous_file_and_removes_the_temporary_one(tmp_path):
-    target = tmp_path / "a.txt"
-    target.write_text("before")
-
-    def write_half() -> None:
-        with atomic_path(target) as temporary:
-            temporary.write_text("half")
-            raise RuntimeError("midway")
-
-    with pytest.raises(RuntimeError, match="midway"):
-        write_half()
-    assert target.read_text() == "before"
-    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+def interrupted(write, path):
+    with write(path) as temporary:
+        (temporary / "a.txt" if temporary.is_dir() else temporary).write_text("half")
+        raise RuntimeError("midway")
 
 
-def test_temporary_name_keeps_the_ending(tmp_path):
-    with atomic_path(tmp_path / "image.nii.gz") as temporary:
-        assert temporary.name.endswith(".nii.gz")
-        assert temporary.parent == tmp_path
-        temporary.write_bytes(b"x")
+def test_failure_keeps_what_was_there_and_removes_the_temporary_one(tmp_path):
+    for write, name, content in ((atomic_path, "a.txt", "a.txt"), (atomic_folder, "out", "out/a.txt")):
+        write_text(tmp_path / content, "before")
+        with pytest.raises(RuntimeError, match="midway"):
+            interrupted(write, tmp_path / name)
+        assert (tmp_path / content).read_text() == "before"
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "out"}
 
 
 def test_permissions_follow_the_umask(tmp_path):
@@ -78,29 +73,6 @@ def test_digest_depends_on_the_boundaries_of_its_parts():
 def test_file_digest_is_sha256(tmp_path):
     (tmp_path / "a").write_bytes(b"brain")
     assert digest_of_file(tmp_path / "a") == hashlib.sha256(b"brain").hexdigest()
-
-
-def test_a_folder_takes_the_place_of_the_earlier_one_whole(tmp_path):
-    for content in ("first", "second"):
-        with atomic_folder(tmp_path / "out") as temporary:
-            (temporary / "a.txt").write_text(content)
-    assert (tmp_path / "out" / "a.txt").read_text() == "second"
-    assert [p.name for p in tmp_path.iterdir()] == ["out"]
-
-
-def test_a_failing_folder_leaves_the_earlier_one(tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "a.txt").write_text("before")
-
-    def fail() -> None:
-        with atomic_folder(tmp_path / "out") as temporary:
-            (temporary / "a.txt").write_text("half")
-            raise RuntimeError("midway")
-
-    with pytest.raises(RuntimeError, match="midway"):
-        fail()
-    assert (tmp_path / "out" / "a.txt").read_text() == "before"
-    assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
 KILLED = """
@@ -188,9 +160,3 @@ def test_only_an_output_of_the_same_kind_is_replaced(tmp_path):
     folder.write_text("x")
     with pytest.raises(ConfigError, match="must be a folder"):
         check(overwrite=True)
-
-
-def test_a_table_is_tab_separated_and_leaves_nothing_beside_it(tmp_path):
-    write_table(tmp_path / "t.tsv", pd.DataFrame({"site": ["a", "b"], "n": [1, None]}))
-    assert (tmp_path / "t.tsv").read_text() == "site\tn\na\t1.0\nb\t\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["t.tsv"]

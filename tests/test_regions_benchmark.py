@@ -81,31 +81,3 @@ def test_the_journal_goes_on_after_a_kill_within_a_line(data, tmp_path):
     resumed.add({"stage": "table", "seed": 1}, {"mae": 3.5})
     assert [json.loads(line)["mae"] for line in file.read_text().splitlines()] == [1.5, 3.5]
     assert data.Journal(file)[{"stage": "table", "seed": 1}]["mae"] == 3.5
-
-
-def test_intervals_are_of_sites(data):
-    scores = importlib.import_module("regions_scores")
-    random = np.random.default_rng(0)
-    site, male = np.repeat([f"s{k}" for k in range(20)], 15), random.integers(0, 2, 300)
-    age = random.uniform(20, 80, 300)
-    off = random.normal(0, 5, (2, 300))
-    worse = scores.Judged(age + off, off, age, male, site, 0.0, 0.0)
-    better = scores.Judged(age + off / 2, male + off / 10, age, male, site, 0.0, 0.0)
-    value, low, high = scores.difference(better, worse, "age")
-    assert value == pytest.approx(-np.abs(off).mean() / 2)
-    assert low < value < high < 0
-    assert scores.difference(worse, worse, "age") == (0, 0, 0)
-    assert scores.difference(better, worse, "sex")[1] > 0
-    # One site of forty is all that differs: the interval over sites includes none of it.
-    moved = np.where(site == "s3", off / 2, off)
-    assert scores.difference(scores.Judged(age + moved, off, age, male, site, 0.0, 0.0), worse, "age")[2] == 0
-
-
-def test_labelled_people_of_a_site_take_its_bias_out(data):
-    scores = importlib.import_module("regions_scores")
-    site = np.repeat(["far", "small"], [60, 11])
-    age = np.full(71, 40.0)
-    judged = scores.Judged(np.full((1, 71), 50.0), np.zeros((1, 71)), age, np.ones(71), site, 0.0, 0.0)
-    sums, counts = judged.errors_after(8)
-    assert sums[0] / counts[0] == pytest.approx(10 - 80 / 10)
-    assert counts[1] == 0

@@ -5,35 +5,21 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from neurocontrast.seeds import derive_generator, derive_seed, derive_uniforms, philox4x32
 
 
-@given(st.lists(st.one_of(st.integers(-5, 5), st.text(max_size=3)), max_size=4))
-def test_seed_is_a_63_bit_number_and_repeats(keys):
-    seed = derive_seed(*keys)
-    assert 0 <= seed < 2**63
-    assert seed == derive_seed(*keys)
-
-
 def test_every_key_and_its_order_and_type_matter():
     seeds = {derive_seed(*keys) for keys in [(1, 2), (2, 1), (12,), ("1", 2), (1, "2"), (1, 2, 0), ()]}
     assert len(seeds) == 7
+    assert all(0 <= seed < 2**63 for seed in seeds)
 
 
 def test_another_process_draws_the_same_numbers():
     program = "from neurocontrast.seeds import derive_generator; print(derive_generator('views', 3, 1).integers(10**9))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(done.stdout) == derive_generator("views", 3, 1).integers(10**9)
-
-
-def test_neighbouring_keys_give_unrelated_streams():
-    draws = np.stack([derive_generator("noise", sample).normal(size=2000) for sample in range(8)])
-    correlation = np.corrcoef(draws)
-    assert np.abs(correlation[~np.eye(8, dtype=bool)]).max() < 0.1
 
 
 # Known answers of the authors' own library (Random123, kat_vectors: philox4x32, ten rounds).
@@ -51,12 +37,6 @@ PHILOX = [
 @pytest.mark.parametrize(("counter", "key", "words"), PHILOX)
 def test_philox_gives_the_published_words(counter, key, words):
     assert philox4x32(np.array(counter, dtype=np.uint64), key=key).tolist() == words
-
-
-def test_philox_of_many_counters_is_philox_of_each():
-    counters = np.random.default_rng(0).integers(2**32, size=(4, 3, 5), dtype=np.uint64)
-    whole = philox4x32(counters, key=(7, 9))
-    assert np.array_equal(whole[:, 2, 1], philox4x32(counters[:, 2, 1], key=(7, 9)))
 
 
 def test_uniforms_depend_on_keys_sample_and_place_alone():

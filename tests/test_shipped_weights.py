@@ -1,7 +1,5 @@
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -94,9 +92,3 @@ def test_a_name_that_is_none_is_refused(capsys):
     assert "There are: 'brain-maps-lda'" in capsys.readouterr().err
     assert command(["weights", "path", NAME]) == 0
     assert capsys.readouterr().out.strip() == str(weights.load(NAME).path)
-
-
-def test_finding_them_needs_no_torch():
-    program = "import sys, neurocontrast; neurocontrast.weights.load('brain-maps-lda'); print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

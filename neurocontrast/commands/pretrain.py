@@ -174,6 +174,7 @@ def _run(
             loggers=loggers,
             facts=facts,
             progress=progress,
+            contracts=contracts,
             engine=engine,
         )
         if engine[1].is_first:

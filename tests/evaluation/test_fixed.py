@@ -11,8 +11,6 @@ from sklearn.metrics import accuracy_score, log_loss, top_k_accuracy_score
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.evaluation.splits.inner import penalty_folds
-from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.findings import measure
 from neurocontrast.provenance import subject_digest
@@ -146,14 +144,6 @@ def test_without_validation_a_fifth_of_train_takes_its_place():
     assert summary["split"]["refit_on"] == ["train"]
     assert summary["split"]["n"] == {"train": 300, "validation": 0, "test": 100}
     assert summary["metrics"]["accuracy"]["pooled"] > 0.5
-
-
-def test_the_penalty_is_tried_on_validation_rows_and_these_are_not_fitted_for_it():
-    target, subjects = Target("age", "continuous", np.arange(20.0)), np.arange(20).astype(str).astype(object)
-    settings, train, validation = EvaluationSettings(split_column="split"), np.arange(20), np.array([3, 8, 19])
-    ((fitted, tried),) = penalty_folds(target, train, subjects, settings=settings, seed=0, validation=validation)
-    assert tried.tolist() == [3, 8, 19]
-    assert sorted([*fitted, *tried]) == list(range(20))
 
 
 def test_what_else_the_embedding_knows_is_asked_of_test_images():

@@ -78,18 +78,6 @@ def test_rotation_keeps_all_inner_products(shape):
     np.testing.assert_allclose(products, np.diag(np.diag(products)), atol=1e-8)
 
 
-def test_inner_folds_keep_subjects_together_and_shrink_for_small_classes():
-    values = np.array([1, 1, 1, 1, 1, 1] + [0] * 40)
-    subjects = np.array(["p1", "p1", "p2", "p2", "p3", "p3"] + [f"c{i}" for i in range(40)], dtype=object)
-    target = Target("dx", "binary", values, ("control", "patient"), "patient")
-    pairs = inner_folds(target, np.arange(46), subjects, n_folds=5, seed=0)
-    assert len(pairs) == 3
-    for train, test in pairs:
-        assert not set(subjects[train]) & set(subjects[test])
-        assert len(set(values[train])) == 2
-    assert not set(np.concatenate([test for _, test in pairs])) ^ set(range(46))
-
-
 def test_a_class_that_is_not_in_training_gets_probability_zero():
     features, target, subjects, _, _ = make("multiclass", p=5)
     train, test = np.flatnonzero(target.values != 2), np.flatnonzero(target.values == 2)

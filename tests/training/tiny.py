@@ -131,6 +131,7 @@ def run(
     given=None,
     progress=None,
     encoder=LENET,
+    contract=None,
     save=True,
     own=(),
     **changes,
@@ -146,6 +147,7 @@ def run(
         seed=7,
         folder=Path(folder),
         resume=resume,
+        contracts=[contract] if contract else (),
         loggers=own,
         **extra,
     )

@@ -15,9 +15,10 @@ from sklearn.model_selection import (
     permutation_test_score,
 )
 
-from neurocontrast.evaluation import EvaluationSettings, LeaveSiteOut, SiteStratifiedGroupKFold, plan_study
+from neurocontrast.evaluation import LeaveSiteOut, SiteStratifiedGroupKFold
 from neurocontrast.evaluation.splits.splitters import subjects_and_sites
 from neurocontrast.exceptions import ConfigError, DataError
+from tests.evaluation.quick import plan
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +89,7 @@ def test_a_grid_search_inside_of_cross_validate_gets_its_groups_by_metadata_rout
 
 def test_an_int_deals_the_folds_of_an_evaluation_with_that_seed(cohort, groups):
     for target in ("diagnosis", "age"):
-        study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(target=target, seed=7))
+        study = plan(cohort, target=target, seed=7)
         dealt = list(SiteStratifiedGroupKFold(5, random_state=7).split(groups, cohort.table[target], groups))
         assert [test.tolist() for _, test in dealt] == [split.test.tolist() for split in study.splits]
 

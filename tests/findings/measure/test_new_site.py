@@ -211,21 +211,6 @@ def test_too_few_people_have_no_score(make_cohort):
     assert evaluate(make_cohort(40), outlyingness=False, new_site=False).evaluation.content()["outlyingness"] is None
 
 
-def test_inner_folds_leave_sites_out(make_cohort):
-    cohort = make_cohort(120, n_sites=4, n_sessions=2)
-    cohort.table.loc[120:134, "site"] = "site-0"  # the second session of people who were elsewhere at the first
-    study = plan(cohort)
-    travelled = study.subjects[:15]
-    train = np.flatnonzero(study.sites != "site-3")
-    pairs = inner_folds(study.target, train, study.subjects, n_folds=3, seed=0, sites=study.sites)
-    assert len(pairs) == 3
-    for fit, tried in pairs:
-        assert len(set(study.sites[tried])) == 1
-        assert not set(study.sites[fit]) & set(study.sites[tried])
-        assert not set(study.subjects[fit]) & set(study.subjects[tried])
-    assert all(np.isin(travelled, study.subjects[tried]).any() for _, tried in pairs)
-
-
 def test_too_few_sites_fall_back_to_dealt_inner_folds_and_say_so(make_cohort):
     study = plan(make_cohort(90, n_sites=2), splits="leave-site-out", inner_splits="leave-site-out")
     told = next(each.message for each in study.notices if each.code == "inner_splits_dealt")

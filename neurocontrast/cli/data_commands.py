@@ -153,10 +153,7 @@ def prepare(
     participants: Table,
     out: Annotated[Path, option("Folder of brains, tissue maps and the new participants.tsv.")],
     images_root: ImagesRoot = None,
-    protocol: Annotated[
-        Literal["standard", "quasiraw"], option("quasiraw: the protocol of OpenBHB's images of that name.")
-    ] = "standard",
-    spacing_mm: Annotated[float | None, option("Voxel size of the results in mm (default: 1.5; quasiraw: 1).")] = None,
+    spacing_mm: Annotated[float, option("Voxel size of the results in mm.")] = 1.5,
     bias: Annotated[bool, option("Correct the bias field by N4.")] = True,
     registration: Annotated[bool, option("Register to MNI152; --no-registration: scans are in MNI152 already.")] = True,
     tissue: Annotated[bool, option("Make maps of grey matter, white matter and fluid.")] = True,

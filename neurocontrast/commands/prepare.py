@@ -8,14 +8,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_writable, digest_of_file, hold, write_json, write_table
 from neurocontrast.lazy import require
 from neurocontrast.parallel.workers import map_files
@@ -32,9 +32,7 @@ from neurocontrast.prepare.records import (
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
-__all__ = ["Protocol", "prepare"]
-
-Protocol = Literal["standard", "quasiraw"]
+__all__ = ["prepare"]
 
 RECORD_NAME = "prepare.json"
 IMITATIONS = "imitations.tsv"
@@ -48,8 +46,7 @@ def prepare(
     out: str | os.PathLike[str],
     *,
     images_root: str | Path | None = None,
-    protocol: Protocol = "standard",
-    spacing_mm: float | None = None,
+    spacing_mm: float = 1.5,
     bias: bool = True,
     registration: bool = True,
     tissue: bool = True,
@@ -74,10 +71,8 @@ def prepare(
         scan; and ``prepare.json``. It must not hold the table itself, nor images of another cohort.
     images_root : path, optional
         Folder that relative paths start from; by default the table's.
-    protocol : {"standard", "quasiraw"}
-        ``quasiraw`` is OpenBHB's: nine degrees of freedom, cubic splines, a grid of 182 × 218 × 182 voxels of 1 mm.
-    spacing_mm : float, optional
-        Voxel size of the results, 0.5 to 8 mm; by default 1.5, or the 1 of ``quasiraw``.
+    spacing_mm : float, default=1.5
+        Voxel size of the results, 0.5 to 8 mm.
     bias : bool, default=True
         Whether the bias field is corrected by N4.
     registration : bool, default=True
@@ -97,7 +92,13 @@ def prepare(
         Receives progress messages; True shows them on standard error.
     """
     progress = as_progress(progress)
-    options = _options(protocol, spacing_mm, imitations, bias=bias, registration=registration, tissue=tissue)
+    low, high = SPACINGS_MM
+    if not low <= spacing_mm <= high:
+        raise ConfigError(f"spacing_mm must be between {low:g} and {high:g}, got {spacing_mm!r}.")
+    if not 0 <= imitations <= MOST_IMITATIONS:
+        raise ConfigError(f"imitations must be between 0 and {MOST_IMITATIONS}, got {imitations!r}.")
+    require("SimpleITK", extra="prepare", purpose="prepare")
+    options = PrepareOptions(spacing_mm, bias=bias, tissue=tissue, registration=registration, imitations=imitations)
     cohort = read_cohort(participants, images_root=images_root)
     if n := int(cohort.table.get("stage", pd.Series(dtype=str)).eq("tissue").sum()):
         raise DataError(f"{cohort.source.name}: {n} images are tissue maps, which pretrain takes as they are.")
@@ -237,33 +238,6 @@ def _new_volumes(made: _Prepared) -> list[str]:
     """Return the native volumes that were measured and that the table of the cohort does not have itself."""
     given = {str(name).lower() for name in made.cohort.table}
     return [name for name in VOLUMES if name not in given and any(name in made.facts[row] for row in made.done)]
-
-
-def _options(
-    protocol: str,
-    spacing_mm: float | None,
-    imitations: int,
-    *,
-    registration: bool,
-    **wanted: bool,
-) -> PrepareOptions:
-    """Return the options of the preparation; wrong or missing ones are an error."""
-    if protocol not in (allowed := get_args(Protocol)):
-        raise ConfigError(f"protocol: found '{protocol}'.{suggestion(protocol, allowed)} Allowed: {one_of(allowed)}.")
-    quasiraw, (low, high) = protocol == "quasiraw", SPACINGS_MM
-    spacing = (1.0 if quasiraw else 1.5) if spacing_mm is None else spacing_mm
-    if not low <= spacing <= high:
-        raise ConfigError(f"spacing_mm must be between {low:g} and {high:g}, got {spacing!r}.")
-    if not 0 <= imitations <= MOST_IMITATIONS:
-        raise ConfigError(f"imitations must be between 0 and {MOST_IMITATIONS}, got {imitations!r}.")
-    if quasiraw and (spacing != 1 or not wanted["bias"] or not registration):
-        what = "spacing_mm" if spacing != 1 else "registration" if wanted["bias"] else "bias"
-        raise ConfigError(
-            f"{what}: the protocol 'quasiraw' has voxels of 1 mm, a corrected bias field and a registration. Leave it "
-            "out."
-        )
-    require("SimpleITK", extra="prepare", purpose="prepare")
-    return PrepareOptions(spacing, quasiraw=quasiraw, registration=registration, imitations=imitations, **wanted)
 
 
 def _prepare(row: int, *given: Any) -> tuple[int, dict[str, Any]]:

@@ -47,8 +47,6 @@ class PrepareOptions:
     """Whether the bias field is corrected by N4."""
     tissue: bool = True
     """Whether tissue maps are made."""
-    quasiraw: bool = False
-    """Whether scans are prepared as OpenBHB's quasi-raw images: a map without shears, splines, and their grid."""
     registration: bool = True
     """Whether scans are registered; otherwise their headers place them in MNI152 already."""
     imitations: int = 0

@@ -84,8 +84,8 @@ def correct_bias(voxels: Floats, mask: Mask, affine: Affine) -> Floats:
     return corrected
 
 
-def register_to_mni(voxels: Floats, mask: Mask, affine: Affine, *, shears: bool = True) -> Registration:
-    """Register a brain to the MNI152 template with twelve degrees of freedom, or with nine.
+def register_to_mni(voxels: Floats, mask: Mask, affine: Affine) -> Registration:
+    """Register a brain to the MNI152 template with twelve degrees of freedom.
 
     Mutual information (Mattes et al. 2003) of the brain and its margin, sampled with a fixed seed; the best of
     three starts in pitch, from coarse to fine.
@@ -98,8 +98,6 @@ def register_to_mni(voxels: Floats, mask: Mask, affine: Affine, *, shears: bool 
         The brain.
     affine : ndarray (4, 4)
         From voxels to RAS millimetres.
-    shears : bool, default=True
-        Whether the map may shear; without, it scales along the template's axes and turns.
     """
     fixed, brain = _template()
     moving = to_itk(np.where(mask, voxels, 0).astype(np.float32), affine)
@@ -107,8 +105,7 @@ def register_to_mni(voxels: Floats, mask: Mask, affine: Affine, *, shears: bool 
     around = _dilated(brain, MASK_MARGIN_MM)
     tries = [_optimise(fixed, around, moving, _start(centre, pitch), [4]) for pitch in PITCHES_DEGREES]
     transform, metric = _optimise(fixed, around, moving, min(tries, key=lambda each: each[1])[0], [2, 1])
-    found = Registration(_LPS @ _matrix(transform) @ _LPS, metric)
-    return found if shears else _without_shears(fixed, around, moving, found)
+    return Registration(_LPS @ _matrix(transform) @ _LPS, metric)
 
 
 def resample_to_grid(
@@ -117,10 +114,8 @@ def resample_to_grid(
     registration: Registration,
     grid: Affine,
     shape: Sequence[int],
-    *,
-    spline: bool = False,
 ) -> Floats:
-    """Resample an image once, from its own grid to one in the template's millimetres.
+    """Resample an image once by linear interpolation, from its own grid to one in the template's millimetres.
 
     Parameters
     ----------
@@ -132,8 +127,6 @@ def resample_to_grid(
         From the template to the image.
     shape : sequence of int
         Voxels of the result along each axis.
-    spline : bool, default=False
-        Whether cubic splines interpolate, instead of lines.
     """
     transform = sitk.AffineTransform(3)
     matrix = _LPS @ registration.matrix @ _LPS
@@ -141,7 +134,7 @@ def resample_to_grid(
     transform.SetTranslation(matrix[:3, 3].tolist())
     like = to_itk(np.zeros(tuple(shape), dtype=np.float32), grid)
     moving = to_itk(np.asarray(voxels, dtype=np.float32), affine)
-    found = sitk.Resample(moving, like, transform, sitk.sitkBSpline if spline else sitk.sitkLinear, 0.0)
+    found = sitk.Resample(moving, like, transform, sitk.sitkLinear, 0.0)
     result: Floats = np.ascontiguousarray(sitk.GetArrayFromImage(found).transpose())
     return result
 
@@ -207,38 +200,13 @@ def _dilated(brain: sitk.Image, margin_mm: float) -> sitk.Image:
     return sitk.BinaryDilate(brain, [round(margin_mm / size) for size in brain.GetSpacing()])
 
 
-def _without_shears(fixed: sitk.Image, mask: sitk.Image, moving: sitk.Image, before: Registration) -> Registration:
-    """Register with nine degrees of freedom: an affine map's rotation is kept, and scales and a small turn are found.
-
-    ITK has no map that first scales and then turns. Its nearest one adds the scales to the rotation's diagonal, which
-    is the same as long as the turn that is left to find is small.
-    """
-    affine = _LPS @ before.matrix @ _LPS
-    left, sizes, right = np.linalg.svd(affine[:3, :3])
-    rotation = left @ right
-    ahead = sitk.AffineTransform(3)
-    ahead.SetMatrix(rotation.ravel().tolist())
-    ahead.SetTranslation(affine[:3, 3].tolist())
-    start = sitk.ScaleVersor3DTransform()
-    start.SetCenter(_CENTRE.tolist())
-    start.SetScale(np.diag(right.T @ np.diag(sizes) @ right).tolist())
-    found, metric = _optimise(fixed, mask, moving, start, [2, 1], ahead=ahead)
-    turn = np.array(found.GetMatrix()).reshape(3, 3) - np.diag(np.array(found.GetScale()) - 1)
-    matrix = np.eye(4)
-    matrix[:3, :3] = rotation @ turn @ np.diag(found.GetScale())
-    matrix[:3, 3] = np.array(ahead.TransformPoint(found.TransformPoint(_CENTRE.tolist()))) - matrix[:3, :3] @ _CENTRE
-    return Registration(_LPS @ matrix @ _LPS, metric)
-
-
 def _optimise(
     fixed: sitk.Image,
     mask: sitk.Image,
     moving: sitk.Image,
-    start: sitk.Transform,
+    start: sitk.AffineTransform,
     shrinks: list[int],
-    *,
-    ahead: sitk.Transform | None = None,
-) -> tuple[Any, float]:
+) -> tuple[sitk.AffineTransform, float]:
     coarse = len(shrinks) == 1
     method = sitk.ImageRegistrationMethod()
     method.SetMetricAsMattesMutualInformation(N_BINS)
@@ -251,10 +219,8 @@ def _optimise(
     method.SetShrinkFactorsPerLevel(shrinks)
     method.SetSmoothingSigmasPerLevel([float(shrink) for shrink in shrinks])
     method.SmoothingSigmasAreSpecifiedInPhysicalUnitsOn()
-    moved = type(start)(start)
+    moved = sitk.AffineTransform(start)
     method.SetInitialTransform(moved, inPlace=True)
-    if ahead is not None:
-        method.SetMovingInitialTransform(ahead)
     with _one_thread():
         method.Execute(fixed, moving)
     return moved, float(method.GetMetricValue())

@@ -63,11 +63,8 @@ class _Template:
 
 
 @cache
-def _template(spacing_mm: float, quasiraw: bool) -> _Template:
+def _template(spacing_mm: float) -> _Template:
     affine, shape = mni_grid(spacing_mm)
-    if quasiraw:  # the grid of OpenBHB's arrays, and of FSL's template: one voxel more to the left, in front and above
-        affine[0, 3] -= spacing_mm
-        shape = (shape[0] + 1, shape[1] + 1, shape[2] + 1)
     return _Template(affine, template_mask(affine, shape), tissue_priors(affine, shape))
 
 
@@ -132,13 +129,9 @@ def _tissue(
     """Return the tissue maps and the means of the tissues; nothing where maps are not asked for."""
     if not options.tissue:
         return {}, {}
-    maps = segment_tissue(brain, inside, _grid_of(options).priors)
+    maps = segment_tissue(brain, inside, _template(options.spacing_mm).priors)
     means = [round(mean, 3) for mean in maps.means]
     return {"gm": maps.grey, "wm": maps.white, "csf": maps.fluid}, {"tissue_means": means}
-
-
-def _grid_of(options: PrepareOptions) -> _Template:
-    return _template(options.spacing_mm, options.quasiraw)
 
 
 def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict[str, Floats], dict[str, Any]]:
@@ -149,10 +142,10 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
     brain = correct_bias(voxels, mask, affine) if options.bias else voxels
     brain = np.where(mask, brain, 0).astype(np.float32)
     registration, found_by = _register(brain, mask, affine, options)
-    template = _grid_of(options)
+    template = _template(options.spacing_mm)
     grid, shape = template.affine, template.brain.shape
     inside = resample_to_grid(mask, affine, registration, grid, shape) > 0.5
-    resampled = resample_to_grid(brain, affine, registration, grid, shape, spline=options.quasiraw)
+    resampled = resample_to_grid(brain, affine, registration, grid, shape)
     dice = float(2 * (inside & template.brain).sum() / (inside.sum() + template.brain.sum()))
     images = {"brain": np.where(inside, np.maximum(resampled, 0), 0)}
     facts = {
@@ -183,8 +176,7 @@ def _register(
     """Return the map from the template to a scan, and where it is from."""
     if not options.registration:
         return Registration(np.eye(4), float("nan")), "the header's"
-    registration = register_to_mni(brain, mask, affine, shears=not options.quasiraw)
-    return registration, "9 degrees of freedom" if options.quasiraw else "12 degrees of freedom"
+    return register_to_mni(brain, mask, affine), "12 degrees of freedom"
 
 
 def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:
@@ -222,7 +214,7 @@ def _replace(
         (out.parent / name).unlink(missing_ok=True)
     forget(out, stem)
     for name, voxels in files.items():
-        _write(out / name, voxels, _grid_of(options).affine)
+        _write(out / name, voxels, _template(options.spacing_mm).affine)
     return write_record(out, stem, recipe_of(options) | made, list(files))
 
 

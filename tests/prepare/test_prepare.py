@@ -104,28 +104,9 @@ def test_scans_that_lie_in_mni_space_are_only_resampled(study, tmp_path):
     assert quality["metric"].isna().all()
 
 
-@pytest.mark.slow
-def test_quasiraw_is_on_the_grid_of_openbhb(study, tmp_path):
-    table, _ = study
-    read_cohort(table).table[["participant_id", "path"]][:1].to_csv(
-        tmp_path / "participants.tsv", sep="\t", index=False
-    )
-    out = prepare(tmp_path / "participants.tsv", tmp_path / "out", protocol="quasiraw", tissue=False, n_workers=0)
-    cohort = read_cohort(out)
-    image = nib.load(cohort.table["path"][0])
-    assert image.shape == (182, 218, 182)
-    assert np.allclose(image.affine[:3, 3], (-91, -126, -72))
-    assert image.get_fdata().min() == 0
-    assert "gm" not in cohort.table
-    assert list(pd.read_csv(out.parent / "quality.tsv", sep="\t")["registration"]) == ["9 degrees of freedom"]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"protocol": "quasi"}, "protocol: found 'quasi'. Did you mean 'quasiraw'?"),
-        ({"protocol": "quasiraw", "spacing_mm": 2.0}, "spacing_mm: the protocol 'quasiraw' has voxels of 1 mm"),
-        ({"protocol": "quasiraw", "bias": False}, "bias: the protocol 'quasiraw'"),
         ({"spacing_mm": 0.1}, "spacing_mm must be between 0.5 and 8"),
         ({"imitations": 21}, "imitations must be between 0 and 20, got 21"),
     ],

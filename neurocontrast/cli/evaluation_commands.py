@@ -112,7 +112,7 @@ def predict(
 ) -> Result:
     """Predict with the probe that an evaluation fitted on all of its scans.
 
-    A bad scan stops no other; the exit code is then 1. The same command continues after a kill.
+    A bad scan stops no other; the exit code is then 1.
     """
     options = {name: value for name, value in given.options.items() if name != "jsonl"}
     options |= {"config": None if run is None else given.resolve(), "on_scan": print_line if jsonl else None}
@@ -130,7 +130,7 @@ def predict(
         return Result(facts, title, path=path)
     failed = [f"failed: {each['participant_id']}: {each['error']}" for each in about["scans"]["failed"]]
     if failed:
-        failed.append("Mend them and repeat the command with --overwrite; the others are kept, and not read again.")
+        failed.append("Mend them and repeat the command with --overwrite.")
     return Result(facts | {"n_failed": n_failed}, title, notes=failed, path=path, exit_code=1 if n_failed else 0)
 
 

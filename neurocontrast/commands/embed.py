@@ -49,7 +49,7 @@ def embed(
     Parameters
     ----------
     run : path
-        Run directory, or any folder with ``encoder.json``, such as ``RUN/checkpoints/epoch-0003`` of an unfinished run.
+        Run directory, or any folder with ``encoder.json``.
     participants : path or DataFrame
         Table of scans or images.
     out : path

@@ -54,8 +54,8 @@ def predict(
 ) -> Path:
     """Apply the probe of an evaluation to embeddings of the same encoder, or to scans; return the predictions' path.
 
-    Scans are embedded first, as `neurocontrast.embed` does; a scan that cannot be read stops no other. A call that was
-    killed, or had scans that failed, continues when it is made again: what is embedded is not read again.
+    Scans are embedded first, as `neurocontrast.embed` does; a scan that cannot be read stops no other. For very many
+    scans `embed` them, which continues after a kill, and predict from the table.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def predict(
     else:
         from neurocontrast.runs.incoming import open_scans
 
-        scans = open_scans(Path(run), path, fitted, out=target, images_root=images_root, config=config)
+        scans = open_scans(Path(run), path, fitted, images_root=images_root, config=config)
         tidy, doubts = scans.tidy, list(scans.cohort.warnings)
     truths = _truths(fitted, tidy, calibrate)
     if scans is None:
@@ -116,8 +116,6 @@ def predict(
         progress.warning(message)
     parts = {"outlyingness": outside, "calibration": calibration}
     write_table_with_json(target, table, _origin(fitted, table) | origin | parts)
-    if scans is not None and table["error"].isna().all():
-        scans.finished.remove()
     if on_scan is not None:
         for record in json.loads(table.to_json(orient="records", double_precision=15)):
             on_scan(record)

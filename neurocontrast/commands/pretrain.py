@@ -174,7 +174,6 @@ def _run(
             loggers=loggers,
             facts=facts,
             progress=progress,
-            contracts=contracts,
             engine=engine,
         )
         if engine[1].is_first:

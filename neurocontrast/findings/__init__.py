@@ -21,7 +21,7 @@ from neurocontrast.findings.external import EXTERNAL, External, plan_external
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder, read_folder
 from neurocontrast.findings.groups import FOLDS, GROUPS, SITES
-from neurocontrast.findings.learning import LEARNING, TRAINING
+from neurocontrast.findings.learning import LEARNING
 from neurocontrast.findings.methods import METHODS, PROVENANCE, SILENCES
 from neurocontrast.findings.new_site import NEW_SITE
 from neurocontrast.findings.outside import OUTSIDE
@@ -52,7 +52,6 @@ FINDINGS: tuple[Finding, ...] = (
     BRAIN,
     EMBEDDING_MAP,
     FOLDS,
-    TRAINING,
     METHODS,
     SILENCES,
     PROVENANCE,

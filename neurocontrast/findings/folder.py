@@ -34,7 +34,7 @@ _TEXT = frozenset(
         "split",
     )
 )  # fmt: skip
-_LOOSE = {"folds.tsv", "map.tsv", "scans.tsv", "training.tsv"}
+_LOOSE = {"folds.tsv", "map.tsv", "scans.tsv"}
 """Tables that may hold further columns of any kind."""
 
 
@@ -89,7 +89,6 @@ class EvaluationFolder(Results):
     sites: pd.DataFrame = _table("sites.tsv", "site", "n")
     cohort: pd.DataFrame | None = _table("cohort.tsv", "site")
     points: pd.DataFrame | None = _table("map.tsv", "pc1", "pc2")
-    training: pd.DataFrame | None = _table("training.tsv")
     scans: pd.DataFrame | None = _table("scans.tsv", "path")
     flow: pd.DataFrame | None = _table("flow.tsv", "step", "n_scans")
     groups: pd.DataFrame | None = _table("groups.tsv", "group_by", "group", "n")

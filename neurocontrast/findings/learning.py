@@ -1,4 +1,4 @@
-"""Curves over the number of training subjects, and over the epochs of pretraining."""
+"""Curves of the metrics over the number of training subjects."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of its models
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
+from matplotlib.ticker import NullLocator, StrMethodFormatter
 from pydantic import ConfigDict, StrictFloat, StrictInt, TypeAdapter
 
 from neurocontrast.evaluation import record
@@ -23,7 +23,6 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder, Results
-from neurocontrast.findings.prose import objective_text
 from neurocontrast.findings.result import rivals
 from neurocontrast.page import style
 from neurocontrast.page.blocks import Section, pictures
@@ -60,41 +59,16 @@ class LearningCurve(Part):
 _POINTS = TypeAdapter(dict[str, list[LearningPoint]])
 
 
-LEAST_OF_A_CLASS = 2
-"""Training subjects of every class that each size must hold: one to fit, one for the inner folds."""
-
-
 def check_sizes(study: Study) -> None:
     """Refuse sizes that exceed a training fold, or are too small for two subjects of every class."""
-    sizes = study.settings.train_sizes
-    if not sizes:
-        return
     available = min(len(set(study.subjects[split.train])) for split in study.splits)
-    draws = [(split, draw) for split in study.splits for draw in range(study.settings.n_draws)]
-    least = max(_least_size(study, split, draw) for split, draw in draws)
-    wrong = [size for size in sizes if not least <= size <= available]
+    least = 2 * max(1, len(study.target.classes))
+    wrong = [str(size) for size in study.settings.train_sizes if not least <= size <= available]
     if wrong:
-        why = []
-        if max(wrong) > available:
-            why.append(f"the smallest training fold has {available} subjects")
-        if min(wrong) < least:
-            what = "two subjects" if study.target.kind == "continuous" else "two subjects of every class"
-            why.append(f"{what} are in every draw from {least} subjects on")
         raise ConfigError(
-            f"train_sizes: {', '.join(map(str, wrong))} cannot be had: {'; '.join(why)}. "
-            f"Give sizes from {least} to {available}."
+            f"train_sizes: {', '.join(wrong)} cannot be had: the smallest training fold has {available} subjects. Give "
+            f"sizes from {least} (two subjects of every class) to {available}."
         )
-
-
-def _least_size(study: Study, split: Split, draw: int) -> int:
-    """Return the number of subjects from which on a draw holds two of every class of the training fold."""
-    if study.target.kind == "continuous":
-        return LEAST_OF_A_CLASS
-    order = draw_of_split(study.table, study.target, split, draw, study.settings.seed)
-    owners = study.subjects[split.train].astype(str)
-    drawn = subject_values(study.target.values[split.train], owners)[np.searchsorted(np.unique(owners), order)]
-    seconds = [np.flatnonzero(drawn == code)[:LEAST_OF_A_CLASS][-1] for code in np.unique(drawn)]
-    return int(max(seconds)) + 1
 
 
 def measure_learning_curve(inputs: Inputs) -> Found:
@@ -154,12 +128,11 @@ def _names(study: Study) -> list[str]:
 
 def _points(sizes: Any) -> list[dict[str, Any]]:
     """Return mean, standard deviation and number of the finite values of each size."""
-    found = []
-    for size, values in sizes:
-        known = values.dropna().to_numpy()
-        mean, sd = (known.mean() if len(known) else np.nan, known.std(ddof=1) if len(known) > 1 else np.nan)
-        found.append({"n_train": size, "mean": finite_or_none(mean), "sd": finite_or_none(sd), "n": len(known)})
-    return found
+    found = sizes.agg(["mean", "std", "count"])
+    return [
+        {"n_train": size, "mean": finite_or_none(mean), "sd": finite_or_none(sd), "n": int(n)}
+        for size, mean, sd, n in found.itertuples()
+    ]
 
 
 def draw_of_split(table: pd.DataFrame, target: Target, split: Split, draw: int, seed: int) -> npt.NDArray[np.str_]:
@@ -202,19 +175,19 @@ def _interleaved(
 
 
 def show_learning(files: EvaluationFolder) -> Section | None:
-    """Return the learning curves; None if none was asked for."""
+    """Return the learning curve of the headline metric; None if none was asked for."""
     curve, words = files.summary.part(LearningCurve), files.words
     if curve is None or not curve.metrics:
         return None
     draws = f"{curve.n_draws} random draws" if curve.n_draws else "random draws"
     how = f"{draws} of each size from every training fold"
-    shown = leading_metrics(files.kind, curve.metrics, words)[:2]
-    drawn = [draw_learning(files, words, _tabulate(files, curve, metric), metric, how=how) for metric in shown]
+    metric = leading_metrics(files.kind, curve.metrics, words)[0]
+    drawn = draw_learning(files, words, _tabulate(files, curve, metric), metric, how=how)
     lead = (
         f"A curve that still gets better at its right end would gain from more labelled {words.items}; a flat one "
         "would not."
     )
-    return Section("learning", "Learning curve", pictures(*drawn), lead=lead)
+    return Section("learning", "Learning curve", pictures(drawn), lead=lead)
 
 
 def _tabulate(files: EvaluationFolder, curve: LearningCurve, metric: str) -> pd.DataFrame:
@@ -264,35 +237,4 @@ def draw_learning(files: Results, words: Words, rows: pd.DataFrame, metric: str,
     )
 
 
-def show_training(files: EvaluationFolder) -> Section | None:
-    """Return the losses and ranks of pretraining by epoch; None if they are not known."""
-    if files.training is None:
-        return None
-    drawn = pictures(*(_draw_training(files.training, ending) for ending in ("loss", "effective_rank")))
-    lead = f"Objective: {objective_text(files.summary.objective)}. All that was logged is in training.tsv."
-    return Section("training", "Pretraining", drawn, lead=lead) if drawn else None
-
-
-@style.styled
-def _draw_training(table: pd.DataFrame, ending: str) -> style.Picture | None:
-    """Draw the logged quantities whose names end so over the epochs; None if none was logged."""
-    table = table.dropna(axis="columns", how="all")
-    columns = [name for name in map(str, table.select_dtypes("number").columns) if name.endswith(ending)]
-    if not columns:
-        return None
-    # Several rows an epoch (one a step, one for validation) become one point.
-    means, parts = table.groupby("epoch")[columns].mean() if "epoch" in table else table[columns], []
-    figure, axes = style.new_figure(height=3.2)
-    for place, name in enumerate(columns):
-        values = means[name].dropna()
-        axes.plot(values.index, values, markersize=4, label=style.plain_label(name), **style.look_of(place))
-        parts.append(f"{name} from {values.iloc[0]:.3g} to {values.iloc[-1]:.3g}")
-    axes.set(xlabel="Epoch", title=capitalise(ending.replace("_", " ")))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    style.legend_below(figure, axes)
-    alt = f"{capitalise(ending.replace('_', ' '))} during pretraining: {'; '.join(parts)}."
-    return style.Picture(f"training_{ending}", figure, alt=alt, caption="", numbers=means.reset_index())
-
-
 LEARNING = Finding("learning", show_learning, measure_learning_curve, check_sizes, record=LearningCurve)
-TRAINING = Finding("training", show_training)

@@ -248,8 +248,6 @@ def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:
 
 def describe_embedded(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:
     """Return the description stored with the features, such as the subjects of pretraining."""
-    if run.resolve().parent.name == "checkpoints":  # weights of a run that is not finished: the run above knows
-        run = run.resolve().parent.parent
     provenance = read_provenance(run) if (run / "provenance.json").is_file() else None
     if provenance is None:
         progress.warning(

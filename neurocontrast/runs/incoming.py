@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tempfile
@@ -19,13 +18,12 @@ from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding import extract_features
-from neurocontrast.embedding.extract import FinishedBatches
 from neurocontrast.embedding.scan_embedder import load_network
 from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.evaluation import FittedProbe
 from neurocontrast.evaluation.rows import encoder_digest, tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
-from neurocontrast.files import digest_of, files_of
+from neurocontrast.files import files_of
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import subject_digest
 from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_below
@@ -45,29 +43,22 @@ class IncomingScans:
     source: Brains
     settings: Config
     info: dict[str, Any]  # what `encoder_digest` reads, as stored with an embeddings table
-    finished: FinishedBatches  # features that earlier calls computed, which were killed or had scans that failed
-    keys: list[str]  # digest of each scan, under which its features are kept
 
     def embed(self, progress: Progress) -> tuple[npt.NDArray[np.float32], pd.DataFrame]:
         """Return the features (n, n_features), and a table with ``error`` and ``warnings`` of each scan.
 
-        Features of a scan with an error are NaN. Scans that an earlier call has finished are not read again.
+        Features of a scan with an error are NaN.
         """
-        features = np.zeros((len(self.cohort), self.network.n_features), dtype=np.float32)
-        done = {row for row, key in enumerate(self.keys) if self.finished.read_into(features[row], key)}
-        if done:
-            progress.message(f"{self.finished.target}: {len(done)} of {len(features)} scans are there already.")
+        features = np.full((len(self.cohort), self.network.n_features), np.nan, dtype=np.float32)
         notes: list[dict[str, str | None]] = []
         with progress.task("embedding", len(features), "scans") as task:
             for row in range(len(features)):
                 notes.append({"warnings": "", "error": None})
                 try:
-                    if row not in done:
-                        features[row] = self._features(row)
-                        self.finished.add(self.keys[row], features[row])
+                    features[row] = self._features(row)
                     notes[row]["warnings"] = "; ".join(self._doubts(row))
                 except NeurocontrastError as error:
-                    features[row], notes[row]["error"] = np.nan, str(error)
+                    notes[row]["error"] = str(error)
                 task.advance()
         return features, pd.DataFrame(notes, index=self.tidy.index)
 
@@ -98,13 +89,12 @@ def open_scans(
     scans: Path,
     fitted: FittedProbe,
     *,
-    out: Path,
     images_root: str | os.PathLike[str] | None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None,
 ) -> IncomingScans:
     """List scans, and load the network of the run whose features a probe was fitted on; refuse that of another encoder.
 
-    `scans` are what `predict` takes. Finished features are kept next to `out` until the predictions are written.
+    `scans` are what `predict` takes.
     """
     settings = as_config({} if config is None else config)
     if fitted.blocks:
@@ -120,17 +110,7 @@ def open_scans(
     cohort = cohort.select(settings.embedding.where) if settings.embedding.where else cohort
     if not len(cohort):
         raise DataError(f"{scans.name}: no row is left, and there is nothing to predict without a scan.")
-    finished = FinishedBatches(out, digest_of("scans", json.dumps(info)))
-    keys = [_key(source, cohort.subset([row])) for row in range(len(cohort))]
-    return IncomingScans(cohort, tidy_table(cohort.table), network, source, settings, info, finished, keys)
-
-
-def _key(source: Brains, scan: Cohort) -> str:
-    try:
-        signature = source.signatures(scan)
-    except OSError:  # embedding the scan will report this
-        signature = []
-    return digest_of("scan", scan.digest(), json.dumps(signature))
+    return IncomingScans(cohort, tidy_table(cohort.table), network, source, settings, info)
 
 
 def _list_scans(source: Brains, scans: Path, fitted: FittedProbe, images_root: str | os.PathLike[str] | None) -> Cohort:

@@ -103,11 +103,9 @@ def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...]
 
 def _people_of(folder: Path) -> tuple[list[str], bool]:
     """Return digests of who was in the pretraining of weights, and whether these are all."""
-    # Weights of a run that is not finished: the run above knows.
-    run = folder.resolve().parent.parent if folder.resolve().parent.name == "checkpoints" else folder
-    if not (run / "provenance.json").is_file():
+    if not (folder / "provenance.json").is_file():
         return [], False
-    provenance = read_provenance(run)
+    provenance = read_provenance(folder)
     return provenance["pretraining_subjects"], (provenance.get("init") or {}).get("subjects_known", True)
 
 

@@ -6,17 +6,14 @@ import errno
 import io
 import os
 import re
-import shutil
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from neurocontrast.encoders.weights import save_model
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import atomic_path
 from neurocontrast.progress import Progress
@@ -104,26 +101,18 @@ def _checkpoints_of(folder: Path) -> list[Path]:
 
 
 class Checkpoints:
-    """The checkpoints of one run; its first process writes them, all of them read.
+    """The checkpoints of one run; its first process writes them, all of them read."""
 
-    With `contracts`, as the ``encoder.json`` of each encoder needs it, the weights of the last epochs are written next
-    to the checkpoints.
-    """
-
-    def __init__(
-        self, session: BaseSession, run: Path, *, contracts: Sequence[Mapping[str, Any]], progress: Progress
-    ) -> None:
+    def __init__(self, session: BaseSession, run: Path, *, progress: Progress) -> None:
         self.folder = run / "checkpoints"
-        self._session, self._contracts, self._progress = session, contracts, progress
+        self._session, self._progress = session, progress
         self._last = time.monotonic()
 
     def save(self, position: Position) -> Path:
-        """Write a checkpoint, and after an epoch the encoder's weights next to it."""
+        """Write a checkpoint."""
         session, path = self._session, self.folder
         if session.processes.is_first:
             path = save_checkpoint(path, position, session.tensors(), keep=session.settings.keep_checkpoints)
-            if position.batch == 0 and position.epoch and self._contracts:
-                self._save_encoders(position)
         self._last = time.monotonic()
         return path
 
@@ -156,11 +145,3 @@ class Checkpoints:
         within = f" and {position.batch} batches" if position.batch else ""
         self._progress.message(f"continuing from {name} ({position.epoch} epochs{within} done)")
         return position
-
-    def _save_encoders(self, position: Position) -> None:
-        batchnorm = {"statistics": "running averages of training"}
-        place, model, run = self.folder / f"epoch-{position.epoch:04d}", self._session.model, self.folder.parent
-        save_model(place, model, self._contracts, run=run, epochs=position.epoch, batchnorm=batchnorm)
-        there = sorted(filter(Path.is_dir, self.folder.glob("epoch-*")), key=epochs_of)
-        for old in there[: -self._session.settings.keep_checkpoints]:
-            shutil.rmtree(old, ignore_errors=True)

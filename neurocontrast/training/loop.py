@@ -34,7 +34,7 @@ from neurocontrast.training.session import (
     deterministic,
 )
 from neurocontrast.training.settings import TrainingSettings
-from neurocontrast.training.steps import inexactness_of, train_batches
+from neurocontrast.training.steps import train_batches
 from neurocontrast.training.validation import collapse_warning, measure_contrast, measure_probe, reestimate_model
 
 __all__ = ["Course", "FitResult", "fit", "run_epochs", "suspending"]
@@ -84,7 +84,6 @@ def fit(
     loggers: Sequence[Logger] = (),
     facts: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
-    contracts: Sequence[Mapping[str, Any]] = (),
     engine: tuple[Fabric, Processes] | None = None,
 ) -> FitResult:
     """Train a model in place, with a checkpoint after every epoch, and within one every `checkpoint_minutes`.
@@ -110,12 +109,10 @@ def fit(
         Loggers of your own for each epoch's figures, and what they note of the run.
     progress : Progress
         Receives progress messages.
-    contracts, engine : optional
-        What must travel with each encoder, for weights next to the checkpoints; what `launch` returned.
+    engine : optional
+        What `launch` returned.
     """
     session = Session(model, objective, views, data, settings=settings, seed=seed, engine=engine)
-    if (inexactness := inexactness_of(session)) is not None and session.processes.is_first:
-        progress.message(inexactness)
     course = Course("Pretraining", train_batches, _measure, collapse_warning)
     return run_epochs(
         session,
@@ -126,7 +123,6 @@ def fit(
         loggers=loggers,
         facts=facts,
         progress=progress,
-        contracts=contracts,
     )
 
 
@@ -140,7 +136,6 @@ def run_epochs(
     loggers: Sequence[Logger] = (),
     facts: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
-    contracts: Sequence[Mapping[str, Any]] = (),
 ) -> Found:
     """Train for as many epochs as a course takes, with checkpoints; return what `finish` makes of the end.
 
@@ -149,7 +144,7 @@ def run_epochs(
     """
     settings, processes = session.settings, session.processes
     progress, loggers = (progress, loggers) if processes.is_first else (SILENT, ())
-    checkpoints = Checkpoints(session, folder, contracts=contracts, progress=progress)
+    checkpoints = Checkpoints(session, folder, progress=progress)
     position = checkpoints.restore() if resume else Position()
     done = sum(len(rows) for rows in session.sampler.batches(position.epoch)[: position.batch])
     n_left = (settings.epochs - position.epoch) * len(session.data.training_rows) - done

@@ -34,7 +34,8 @@ class TrainingSettings(Settings):
     """Scans a batch, at most: an epoch's scans are divided into batches of nearly equal size."""
     micro_batch_size: PositiveInt | None = None
     """Scans that pass the encoder together; loss and gradient are still those of the whole batch (gradient caching).
-    Memory depends on this, not on `batch_size`; time grows by a third to a half. None: the whole batch at once."""
+    Memory depends on this, not on `batch_size`; time grows by a third to a half. None: the whole batch at once. The
+    encoder's batch normalisation sees these scans alone; with ``encoder.norm: group`` the gradient is exact."""
     sampling: Literal["shuffle", "site-balanced", "metadata-balanced", "one-group"] = "shuffle"
     """Which scans make a batch. ``shuffle``: each once an epoch, in random order. ``site-balanced``: as equal numbers
     of each site as four draws of a scan in an epoch allow. ``metadata-balanced``: as equal numbers of every combination

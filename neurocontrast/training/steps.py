@@ -27,11 +27,11 @@ from torch import Tensor
 from neurocontrast.exceptions import TrainingError
 from neurocontrast.parallel.collectives import average_over_processes, of_all_processes
 from neurocontrast.seeds import derive_seed
-from neurocontrast.training.batchnorm import layers_of, still_statistics
+from neurocontrast.training.batchnorm import still_statistics
 from neurocontrast.training.optimizers import learning_rate_of, set_learning_rate
 from neurocontrast.training.session import BaseSession, Position, Session
 
-__all__ = ["drawing", "inexactness_of", "parts_of", "take_step", "train_batches"]
+__all__ = ["drawing", "parts_of", "take_step", "train_batches"]
 
 Contrasted = tuple[Tensor, Tensor, Tensor, dict[str, Tensor] | None]
 """Loss, embeddings of both views (n, d), and metadata of a batch."""
@@ -44,18 +44,6 @@ def parts_of(batch: Sequence[int], micro_batch_size: int | None, *, n_fewest: in
     n_parts = 1 if micro_batch_size is None else -(-len(batch) // micro_batch_size)
     n_parts = max(1, min(n_parts, len(batch) // n_fewest))
     return [part.tolist() for part in np.array_split(np.asarray(batch), n_parts)]
-
-
-def inexactness_of(session: Session) -> str | None:
-    """Return how micro-batches make a run differ from one of whole batches, or None if they do not."""
-    micro, whole = session.settings.micro_batch_size, session.settings.batch_size
-    if micro is None or micro >= whole or not layers_of(session.model.encoder):
-        return None
-    return (
-        f"training.micro_batch_size: the loss is that of whole batches of {whole}, but the encoder's BatchNorm sees "
-        f"{micro} sample{'s' if micro > 1 else ''} at a time, so the gradient is not a whole batch's. "
-        "With encoder.norm: group it is."
-    )
 
 
 def train_batches(

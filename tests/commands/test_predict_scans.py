@@ -15,7 +15,6 @@ from small_run import changed_run
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
-from neurocontrast.runs import incoming
 
 FAST = FASTEST | {"outlyingness": True}
 
@@ -104,7 +103,7 @@ def test_a_bad_scan_stops_no_other_and_the_exit_code_says_so(whole, evaluation, 
     assert neurocontrast([*given[:-1], "--overwrite"]) == 1
     said = capsys.readouterr().out
     assert "failed: sub-new1: " in said
-    assert "--overwrite; the others are kept" in said
+    assert "repeat the command with --overwrite" in said
 
 
 def test_a_path_to_no_file_fails_for_that_scan_alone_and_none_is_an_error(whole, others, evaluation, tmp_path):
@@ -116,36 +115,6 @@ def test_a_path_to_no_file_fails_for_that_scan_alone_and_none_is_an_error(whole,
     table[1:].to_csv(tmp_path / "t.tsv", sep="\t", index=False)
     with pytest.raises(DataError, match="none of 1 scans can be embedded"):
         nc.predict(evaluation, tmp_path / "t.tsv", run=whole, out=tmp_path / "q.tsv")
-
-
-def test_a_call_that_was_killed_or_had_failures_continues(whole, evaluation, inbox, tmp_path, monkeypatch):
-    before = nc.predict(evaluation, inbox, run=whole, out=tmp_path / "whole.tsv").read_text()
-    out, embedded = tmp_path / "p.tsv", []
-    extract = incoming.extract_features
-
-    def counted(*arguments, **options):
-        if len(embedded) == 2 and not out.exists():
-            raise KeyboardInterrupt
-        embedded.append(1)
-        return extract(*arguments, **options)
-
-    monkeypatch.setattr(incoming, "extract_features", counted)
-    with pytest.raises(KeyboardInterrupt):
-        nc.predict(evaluation, inbox, run=whole, out=out)
-    embedded.clear()
-    nc.predict(evaluation, inbox, run=whole, out=out)
-    assert len(embedded) == 1
-    assert out.read_text() == before
-    assert not list(tmp_path.glob(".p.tsv*"))
-    mended = next(inbox.rglob("sub-new1*.nii.gz"))
-    content = mended.read_bytes()
-    for text, n_embedded in ((content[:500], 2), (content[:500], 0), (content, 1)):
-        mended.write_bytes(text)
-        embedded.clear()
-        nc.predict(evaluation, inbox, run=whole, out=out, overwrite=True)
-        assert len(embedded) == n_embedded + (text != content)  # one that fails is tried again
-    assert out.read_text() == before
-    assert not list(tmp_path.glob(".p.tsv*"))
 
 
 def test_calibration_passes_over_scans_that_failed(whole, others, evaluation, tmp_path):

@@ -1,19 +1,15 @@
-import json
 import random
 import shutil
 import signal
 
 import pandas as pd
 import pytest
-import torch
 from small_run import Interrupting, Listening, metrics, weights
 
 import neurocontrast
 from neurocontrast import files
 from neurocontrast.cli import run
 from neurocontrast.config import load_config
-from neurocontrast.embedding import read_embeddings
-from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, TrainingInterrupted
 from neurocontrast.progress import SILENT
 from neurocontrast.runs.folder import check_can_continue, read_metrics
@@ -46,22 +42,6 @@ def test_killed_while_the_last_files_were_written(whole, settings, tmp_path, los
     neurocontrast.pretrain(settings(), out=tmp_path / "run", resume=True)
     assert weights(tmp_path / "run") == weights(whole)
     assert metrics(tmp_path / "run") == metrics(whole)
-
-
-def test_weights_of_the_last_epochs_can_be_embedded_with(whole, settings, tmp_path):
-    for epoch in (1, 2):
-        half, contract = load_encoder(whole / f"checkpoints/epoch-000{epoch}")
-        assert contract["epochs"] == epoch
-        assert contract["batchnorm"] == {"statistics": "running averages of training"}
-    final, _ = load_encoder(whole)
-    trained, other = dict(final.named_parameters()), dict(half.named_parameters())
-    assert all(torch.equal(trained[name], other[name]) for name in trained)
-    table = settings().data.participants
-    out = neurocontrast.embed(
-        whole / "checkpoints/epoch-0001", participants=table, out=tmp_path / "half.parquet", config=settings()
-    )
-    info = read_embeddings(out).info
-    assert info["pretraining_subjects"] == json.loads((whole / "provenance.json").read_text())["pretraining_subjects"]
 
 
 def test_a_run_can_become_longer(whole, settings, tmp_path):

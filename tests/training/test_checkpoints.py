@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from tiny import after, rows_of, run, weights
 
-from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, TrainingSuspended
 from neurocontrast.training.checkpoints import load_checkpoint
 from neurocontrast.training.loop import suspending
@@ -74,17 +72,6 @@ def test_a_checkpoint_holds_all_that_training_changes(tmp_path):
     assert (position.epoch, position.batch) == (0, 3)
     assert position.sums["loss"] > 0
     assert {"model", "optimizer", "objective", "precision", "software"} <= tensors.keys()
-
-
-def test_weights_alone_lie_beside_for_the_last_epochs(tmp_path):
-    trained, _ = run(
-        tmp_path, epochs=3, keep_checkpoints=2, checkpoint_minutes=AT_ONCE, contract={"preprocessing": {"a": 1}}
-    )
-    assert [name for name in names(tmp_path) if not name.endswith(".pt")] == ["epoch-0002", "epoch-0003"]
-    encoder, contract = load_encoder(tmp_path / "checkpoints/epoch-0003")
-    assert (contract["epochs"], contract["preprocessing"]) == (3, {"a": 1})
-    saved = dict(encoder.named_parameters())
-    assert all(torch.equal(saved[name], tensor) for name, tensor in trained.encoder.named_parameters())
 
 
 def test_a_damaged_checkpoint_is_told_and_without_it_the_run_continues_from_the_one_before(tmp_path):

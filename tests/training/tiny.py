@@ -131,7 +131,6 @@ def run(
     given=None,
     progress=None,
     encoder=LENET,
-    contract=None,
     save=True,
     own=(),
     **changes,
@@ -147,7 +146,6 @@ def run(
         seed=7,
         folder=Path(folder),
         resume=resume,
-        contracts=[contract] if contract else (),
         loggers=own,
         **extra,
     )

@@ -1,3 +1,5 @@
+"""Leaks and copies are caught, and a leak planted on purpose finds nothing."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -7,7 +9,9 @@ import pytest
 from neurocontrast.evaluation.notices import check_duplicates, check_overlap
 from neurocontrast.exceptions import LeakageError
 from neurocontrast.provenance import subject_digest
+from tests.evaluation.quick import content
 
+PERMUTED = {"n_folds": 3, "n_inner_folds": 2, "C": (1e-2, 1.0), "n_bootstraps": 200, "n_permutations": 39}
 TABLE = pd.DataFrame({"participant_id": ["a_1", "b_1", "c_1", "d_1"], "subject_id": list("abcd"), "session": ""})
 
 
@@ -45,3 +49,28 @@ def test_two_equal_scans_of_one_subject_are_no_leak():
     features = np.random.default_rng(0).normal(size=(4, 5))
     features[3] = features[1]
     assert check_duplicates(TABLE.assign(subject_id=["a", "b", "c", "b"]), features) == []
+
+
+def test_recognising_a_subject_does_not_help(make_cohort):
+    """Labels are random, sessions of a subject are alike: whoever parts them by scan finds a strong effect."""
+    cohort = make_cohort(60, n_features=60, n_sessions=3, diagnosis=0.0, age=0.0)
+    generator = np.random.default_rng(0)
+    cohort.features[:] = np.tile(generator.normal(size=(60, 60)), (3, 1)) + 0.3 * generator.normal(size=(180, 60))
+    table = cohort.table
+    assert content(cohort, **PERMUTED)["permutation"]["p_values"]["auc"] > 0.05
+    parted = table["subject_id"] + "x" + table["session"]
+    cohort.table = table.assign(participant_id=parted, subject_id=parted, session="")
+    leaking = content(cohort, n_folds=3)["metrics"]["auc"]["pooled"]
+    assert leaking > 0.75  # so the leak is real, and grouping by subject is what closes it
+
+
+def test_a_label_that_is_the_site_is_no_finding(make_cohort):
+    """The features know the site, and the site knows nine labels of ten; within a site there is nothing."""
+    cohort = make_cohort(120, n_features=8, diagnosis=0.0, age=0.0, site=3.0, n_sites=2)
+    flipped = np.random.default_rng(0).random(120) < 0.1
+    cohort.table["diagnosis"] = np.where((cohort.table["site"] == "site-0") ^ flipped, "patient", "control")
+    found = content(cohort, **PERMUTED)
+    assert found["metrics"]["auc"]["pooled"] > 0.8
+    assert "site_confounded" in [warning["code"] for warning in found["warnings"]]
+    assert found["increment"]["auc"]["interval"][0] <= 0
+    assert found["permutation"]["p_values"]["auc"] > 0.05

@@ -130,9 +130,7 @@ class EvaluationSettings(Settings):
     confidence_level: float = Field(0.95, gt=0.0, lt=1.0)
     """Level of every interval."""
     min_site_n: int = Field(10, ge=1)
-    """Sites with fewer subjects are warned about, and have no interval; nor have smaller groups."""
-    age_bands: tuple[float, ...] = (18.0, 30.0, 45.0, 60.0, 75.0)
-    """Edges, in years, of the groups of ``groups.tsv``; a band holds its lower edge."""
+    """Sites with fewer subjects are warned about, and have no interval."""
     allow_overlap: bool = False
     """Whether subjects of the pretraining cohort may be evaluated; a warning then says so."""
 
@@ -158,13 +156,6 @@ class EvaluationSettings(Settings):
         if any(count < 1 for count in counts) or (info.field_name == "k" and not counts):
             raise ValueError("must be a list of whole numbers from 1 on")
         return tuple(sorted(set(counts)))
-
-    @field_validator("age_bands")
-    @classmethod
-    def _check_edges(cls, edges: tuple[float, ...]) -> tuple[float, ...]:
-        if any(not 0.0 < edge < float("inf") for edge in edges) or sorted(set(edges)) != list(edges):
-            raise ValueError("must be positive numbers of years in rising order")
-        return edges
 
     @model_validator(mode="after")
     def _check_design(self) -> EvaluationSettings:

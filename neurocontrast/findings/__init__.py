@@ -20,13 +20,13 @@ from neurocontrast.findings.errors import ERRORS, WORST
 from neurocontrast.findings.external import EXTERNAL, External, plan_external
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder, read_folder
-from neurocontrast.findings.groups import FOLDS, GROUPS, SITES
 from neurocontrast.findings.learning import LEARNING
 from neurocontrast.findings.methods import METHODS, PROVENANCE, SILENCES
 from neurocontrast.findings.new_site import NEW_SITE
 from neurocontrast.findings.outside import OUTSIDE
 from neurocontrast.findings.prose import head_facts, target_text
 from neurocontrast.findings.result import RESULT, WARNINGS, say_result
+from neurocontrast.findings.sites import FOLDS, SITES
 from neurocontrast.page.blocks import Section, render
 from neurocontrast.progress import SILENT, Progress
 
@@ -41,7 +41,6 @@ FINDINGS: tuple[Finding, ...] = (
     COHORT,
     IMAGE_COHORT,
     SITES,
-    GROUPS,
     CURVES,
     CALIBRATION,
     ERRORS,

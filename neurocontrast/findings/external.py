@@ -43,10 +43,10 @@ from neurocontrast.findings.calibration import draw_curve
 from neurocontrast.findings.errors import draw_confusion, draw_predicted
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
-from neurocontrast.findings.groups import site_blocks, site_table
 from neurocontrast.findings.outside import Outlyingness, measure_rows, outlyingness_blocks
 from neurocontrast.findings.prose import count_texts
 from neurocontrast.findings.result import rivals, table_metrics
+from neurocontrast.findings.sites import site_blocks, site_table
 from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
 from neurocontrast.page.style import Picture
 from neurocontrast.progress import Progress

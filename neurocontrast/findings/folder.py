@@ -30,7 +30,7 @@ _LARGEST = 4_000_000
 _TEXT = frozenset(
     (
         "participant_id", "subject_id", "session", "site", "sex", "held_out_site", "note", "path", "y_true", "target",
-        "y_pred", "group_by", "group", "model", "column", "within", "metric", "step", "reason", "class", "reference",
+        "y_pred", "model", "column", "within", "metric", "step", "reason", "class", "reference",
         "split",
     )
 )  # fmt: skip
@@ -91,7 +91,6 @@ class EvaluationFolder(Results):
     points: pd.DataFrame | None = _table("map.tsv", "pc1", "pc2")
     scans: pd.DataFrame | None = _table("scans.tsv", "path")
     flow: pd.DataFrame | None = _table("flow.tsv", "step", "n_scans")
-    groups: pd.DataFrame | None = _table("groups.tsv", "group_by", "group", "n")
     calibration: pd.DataFrame | None = _table("calibration.tsv", "model", "n", "mean_predicted", "observed")
     confounds: pd.DataFrame | None = _table("confounds.tsv", "column", "metric", "value")
     external_predictions: pd.DataFrame | None = _table("external_predictions.tsv", "y_true", "y_score")

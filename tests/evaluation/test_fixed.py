@@ -129,7 +129,6 @@ def test_every_table_is_of_test_images(evaluated):
     assert (splits["split"] == table.set_index("participant_id")["split"]).all()
     assert splits["fold"].notna().sum() == 120
     assert result.tables["sites"].empty
-    assert result.tables["groups"].empty
     flow = result.tables["flow"]
     assert flow["n_scans"].tolist() == [440, 320, 120]
     assert flow["reason"][1] == "fitted on (train and validation)"

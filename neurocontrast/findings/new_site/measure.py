@@ -33,7 +33,7 @@ from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, c
 from neurocontrast.exceptions import one_of
 from neurocontrast.findings.confounds import site_reading
 from neurocontrast.findings.finding import Found, Inputs
-from neurocontrast.findings.groups import why_no_interval
+from neurocontrast.findings.sites import why_no_interval
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
 
@@ -268,7 +268,7 @@ def _site_table(study: Study, plan: SitesLeftOut, models: Models, advance: Calla
         rows = split.test[study.sites[split.test] == site]
         if not len(rows):
             continue
-        few = why_no_interval(study, rows, study.subjects)
+        few = why_no_interval(study, rows)
         reason = explain_undefined(target.kind, target.values[rows], target.classes)
         drawn = _draw(study, models, rows, names, study.subjects, 0 if few else settings.n_bootstraps, site)
         for model in (key.removeprefix("unseen ") for key in models if key.startswith("unseen ")):

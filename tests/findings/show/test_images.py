@@ -36,7 +36,7 @@ def test_an_image_is_never_called_a_scan_and_a_class_never_a_diagnosis(page):
 
 
 def test_it_has_no_section_that_only_brains_have(page):
-    assert not {"sites", "groups", "new_site", "brain", "confounds"} & set(page.headings())
+    assert not {"sites", "new_site", "brain", "confounds"} & set(page.headings())
     assert page.headings()[:3] == ["warnings", "result", "cohort"]
     assert page.headings()[-3:] == ["methods", "silences", "provenance"]
 

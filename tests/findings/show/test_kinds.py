@@ -51,7 +51,6 @@ def test_numbers(age_folder, shown):
         "sites_r2",
         "external_predicted_true",
         "learning_mae",
-        "groups_sex_mae",
     } <= set(names)
     assert not {"roc", "confusion", "map_pca_age"} & set(names), "the target is age: it is drawn once"
     assert not {"calibration", "curves"} & set(page.headings())

@@ -38,12 +38,12 @@ def folder(full_folder, tmp_path):
 
 def test_every_part_is_there(sections, html):
     page = Page(html)
-    for name in ("groups", "calibration", "worst", "learning", "external", "confounds", "brain"):
+    for name in ("calibration", "worst", "learning", "external", "confounds", "brain"):
         assert name in page.headings()
     assert "Not shown" not in page.text
     names = {picture.name for picture in list_pictures(sections)}
     assert {
-        "groups_sex_auc", "groups_age_band_auc", "calibration", "learning_auc", "external_roc",
+        "calibration", "learning_auc", "external_roc",
         "external_precision_recall", "external_confusion", "brain_peak",
         "brain_slices",
     } <= names  # fmt: skip
@@ -95,8 +95,8 @@ def test_flow_counts_and_tells(folder, build):
 
 def test_names_in_every_file_are_escaped(folder, render):
     bad = "<script>alert(1)</script>"
-    for name, column in (("groups", "group"), ("confounds", "column"), ("flow", "reason"),
-                         ("external_sites", "site"), ("groups", "note"), ("confounds", "note")):  # fmt: skip
+    for name, column in (("sites", "site"), ("confounds", "column"), ("flow", "reason"),
+                         ("external_sites", "site"), ("sites", "note"), ("confounds", "note")):  # fmt: skip
         edit(folder, name, lambda table, column=column: table.assign(**{column: [bad, *table[column][1:]]}))
     about = json.loads((folder / "explanation" / "explain.json").read_text())
     about |= {"method": bad, "positive": bad, "warnings": [bad]}

@@ -8,10 +8,10 @@ import pytest
 
 from neurocontrast.findings import build_sections, open_folder, render_report
 from neurocontrast.findings.external import external_part
-from neurocontrast.findings.groups import table_folds
 from neurocontrast.findings.methods import write_methods
 from neurocontrast.findings.prose import splits_text
 from neurocontrast.findings.result import draw_headline, rivals, say_result, table_metrics
+from neurocontrast.findings.sites import table_folds
 from neurocontrast.page.blocks import Citations
 
 ABOUT = {"spacing_mm": 4, "mask": "MNI152 brain", "n_voxels": 29398, "n_components": 60, "standardised": "each scan"}

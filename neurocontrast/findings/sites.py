@@ -1,0 +1,184 @@
+"""The result in parts: site by site, and fold by fold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.evaluation.fitting import OutOfFold
+from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value
+from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.rows import Rows
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, count_resamples
+from neurocontrast.findings.finding import Finding, Found, Inputs
+from neurocontrast.findings.folder import EvaluationFolder
+from neurocontrast.findings.result import rivals
+from neurocontrast.page.blocks import Block, Column, Section, Table, make_table, note, pictures
+from neurocontrast.page.style import BASELINE, INK, Picture, Series, distinct_labels, draw_intervals, tabulate_estimates
+from neurocontrast.page.wording import leading_metrics, point_estimate
+from neurocontrast.seeds import derive_seed
+
+Models = Mapping[str, OutOfFold]
+
+
+def measure_sites(inputs: Inputs) -> Found:
+    """Return the table of sites."""
+    return Found(tables={"sites": site_table(inputs.study, inputs.models)})
+
+
+def site_table(study: Study, models: Models) -> pd.DataFrame:
+    """Return one row a site: counts, pooled out-of-fold metrics with intervals, the baseline's, and a note.
+
+    Intervals resample the subjects of the site; a site with fewer than ``min_site_n`` has none.
+    """
+    if study.fixed and study.table["site"].isna().all():  # all images again, under another name
+        return pd.DataFrame({"site": [], "n": [], "note": []})
+    sites, tested = study.sites, models["embedding"].tested
+    names = sorted(set(sites[tested]))
+    return pd.DataFrame(
+        [{"site": name} | _describe(study, models, tested[sites[tested] == name], name) for name in names]
+    )
+
+
+def _describe(study: Study, models: Models, members: Rows, site: str) -> dict[str, Any]:
+    """Return counts, metrics with intervals, those of the baselines and a note of the tested scans of a site."""
+    target, settings = study.target, study.settings
+    row: dict[str, Any] = {"n": len(members)}
+    if target.kind != "continuous":
+        counts = np.bincount(target.values[members], minlength=len(target.classes))
+        row |= {f"n_{name}": int(count) for name, count in zip(target.classes, counts, strict=True)}
+    names = [name for name in target.metric_names if name not in POOLED_ONLY]
+    too_few = why_no_interval(study, members)
+    seed = derive_seed("site-intervals", settings.seed, site)
+    for model, predictions in models.items():
+        embedding = model == "embedding"
+        n_bootstraps = count_resamples(settings.n_bootstraps, len(members)) if embedding and too_few is None else 0
+        how: dict[str, Any] = {"n_bootstraps": n_bootstraps, "seed": seed, "rows": members, "names": names}
+        drawn = bootstrap_metrics(target, {model: predictions}, study.subjects, **how)[model]
+        for name in names:
+            figure = drawn[name].figure(level=settings.confidence_level)
+            row[name if embedding else f"{model}_{name}"] = figure["value"]
+            if embedding:
+                row |= {f"{name}_low": figure["low"], f"{name}_high": figure["high"]}
+    reason = explain_undefined(target.kind, target.values[members], target.classes)
+    if reason is None and row.get("calibration_slope", 0.0) is None:
+        reason = f"calibration slope: {explain_value('calibration_slope', None)}"
+    row["note"] = "; ".join(text for text in (reason, too_few) if text) or None
+    return row
+
+
+def why_no_interval(study: Study, members: Rows) -> str | None:
+    """Return why the scans of a site have no interval; None where enough subjects have one."""
+    n, least = len(set(study.subjects[members])), study.settings.min_site_n
+    return f"fewer than {least} subjects ({n}): no interval" if n < least else None
+
+
+_SECOND = {"binary": "balanced_accuracy", "multiclass": "auc", "continuous": "r2"}
+
+
+def show_sites(files: EvaluationFolder) -> Section | None:
+    """Return forest plots and a table of the sites; None with fewer than two."""
+    blocks = site_blocks(files)
+    return Section("sites", "Site by site", blocks) if blocks else None
+
+
+def site_blocks(files: EvaluationFolder, *, file: str = "sites.tsv") -> list[Block]:
+    """Return the forest plots of the two leading metrics at each site, the largest first, and the table.
+
+    One site, or none that is known, has no blocks: its figures are those of everybody.
+    """
+    if len(files.sites) < 2:
+        return []
+    sites = files.sites.sort_values(["n", "site"], ascending=[False, True], ignore_index=True)
+    keys = dict.fromkeys(key for key in (files.headline, _SECOND[files.kind]) if key)
+    drawn = pictures(*(_draw_forest(files, sites, key) for key in keys))
+    why = note("No metric is defined at each site, so there is no forest plot.")
+    return [*(drawn or [why]), _table(files, sites, file)]
+
+
+def _draw_forest(files: EvaluationFolder, sites: pd.DataFrame, metric: str) -> Picture | None:
+    """Draw a metric by site, everybody in the last row; None if it has no value anywhere."""
+    if metric not in sites or sites[metric].isna().all():
+        return None
+    sources = {"value": metric, "low": f"{metric}_low", "high": f"{metric}_high", "baseline": f"baseline_{metric}"}
+    rows = sites.reindex(columns=["site", "n", *sources.values()])
+    rows = rows.set_axis(["site", "n", *sources], axis=1).fillna({"site": "not stated"})
+    total = tabulate_estimates([("", files.metrics.get(metric))])
+    baseline = point_estimate(files.summary.baseline.get(metric))
+    total = total.assign(baseline=baseline).set_axis(total.index + len(rows))
+    about, names = files.describe(metric), distinct_labels(rows["site"], length=24)
+    return draw_intervals(
+        f"sites_{metric}",
+        [
+            Series(rows, "Embedding"),
+            Series(total, color=INK, marker="s"),
+            Series(pd.concat([rows, total]), "Covariates only", "baseline", BASELINE, "D", filled=False),
+        ],
+        [*(f"{name} (n={n:.0f})" for name, n in zip(names, rows["n"], strict=True)), "All sites, pooled"],
+        f"{about.label} at each site, with {files.level:.0%} bootstrap intervals.",
+        note="Small groups scatter widely by chance alone: read the interval, not the point.",
+        xlabel=about.label,
+        reference=(files.chance(metric), "Chance"),
+        limits=about.limits,
+        total=True,
+        numbers=rows,
+    )
+
+
+def _table(files: EvaluationFolder, sites: pd.DataFrame, file: str) -> Table:
+    """Return the metrics at each site with their intervals; the note says why one is absent."""
+    metrics = leading_metrics(files.kind, [key for key in files.metrics if key in sites])
+    # Counts of classes by site are in the cohort table, where there is one.
+    classes = [files.positive] if files.cohort is not None else files.classes
+    columns = [Column("Site", "site", "heading"), Column("n", "n", "count")]
+    columns += [Column(name, f"n_{name}", "count") for name in classes if f"n_{name}" in sites]
+    for key in metrics:
+        columns.append(Column(files.describe(key).short, key, digits=2, interval=True))
+        columns.append(Column("Cov. only", f"baseline_{key}", digits=2))
+    notes = sites["note"].fillna("") if "note" in sites else pd.Series("", sites.index)
+    columns += [Column("Note", "note", "text")] if notes.any() else []
+    why = notes.map(lambda remark: "see the note of the row" if remark else "not defined there")
+    sites = sites.assign(note=notes, **{f"{name}{key}_reason": why for key in metrics for name in ("", "baseline_")})
+    caption = f"Metrics at each site, with their {files.level:.0%} intervals. Cov. only: the baseline of covariates."
+    return make_table(f"{caption} All metrics are in {file}.", sites, columns)
+
+
+def show_folds(files: EvaluationFolder) -> Section | None:
+    """Return the table of folds; None for one test set."""
+    table = None if files.fixed or files.folds.empty else table_folds(files)
+    return Section("folds", "Fold by fold", [table]) if table else None
+
+
+def table_folds(files: EvaluationFolder) -> Table:
+    """Return the folds: their sizes, and the metrics of embedding and baselines."""
+    folds = files.folds
+    penalty = next((name for name in ("C", "alpha") if name in folds and folds[name].notna().any()), "")
+    if penalty:
+        folds = folds.assign(penalty=folds[penalty].map("{:.3g}".format, na_action="ignore"))
+    left_out = "held_out_site" in folds and folds["held_out_site"].notna().any()
+    positive = "n_positive_test" in folds and files.kind == "binary"
+    metrics = leading_metrics(files.kind, [key for key in files.metrics if key in folds])
+    models = {"": "", "baseline_": "Cov. only"}
+    models |= {f"{each.key}_": each.name.capitalize() for each in rivals(files.summary)}
+    columns = (
+        Column("Repeat", "repeat", "count") if folds["repeat"].nunique() > 1 else None,
+        Column("Fold", "fold", "count"),
+        Column("Site left out", "held_out_site", "heading") if left_out else None,
+        Column("Train", "n_train", "count"),
+        Column("Test", "n_test", "count"),
+        Column("Positive in test", "n_positive_test", "count") if positive else None,
+        *(
+            Column(title or files.describe(key).short, name + key, digits=2, reason="not defined in this fold")
+            for key in metrics
+            for name, title in models.items()
+        ),
+        Column(penalty, "penalty", "text") if penalty else None,
+    )
+    return make_table("Each test fold. All metrics are in folds.tsv.", folds, columns, folded=len(folds) > 25)
+
+
+SITES = Finding("sites", show_sites, measure_sites, of=("scans",))
+FOLDS = Finding("folds", show_folds)

@@ -15,19 +15,17 @@ if TYPE_CHECKING:
     from neurocontrast.commands.bundle import bundle
     from neurocontrast.commands.check import check
     from neurocontrast.commands.convert import convert
-    from neurocontrast.commands.doctor import doctor
     from neurocontrast.commands.embed import embed
     from neurocontrast.commands.evaluate import evaluate
     from neurocontrast.commands.explain import explain
     from neurocontrast.commands.finetune import finetune
-    from neurocontrast.commands.images import prepare_images
     from neurocontrast.commands.index import index
     from neurocontrast.commands.join import join
     from neurocontrast.commands.predict import predict
-    from neurocontrast.commands.pretrain import pretrain
+    from neurocontrast.commands.pretrain import doctor, pretrain
     from neurocontrast.commands.qc import qc
     from neurocontrast.commands.report import compare, report
-    from neurocontrast.commands.simulate import simulate
+    from neurocontrast.commands.simulate import prepare_images, simulate
     from neurocontrast.commands.weights import export_weights, import_weights, verify_weights
     from neurocontrast.config import load_config
 
@@ -62,20 +60,18 @@ _PLACES = {
     "provenance": ["version"],
     "commands.check": ["check"],
     "commands.convert": ["convert"],
-    "commands.doctor": ["doctor"],
-    "commands.images": ["prepare_images"],
     "commands.index": ["index"],
     "commands.predict": ["predict"],
     "commands.qc": ["qc"],
     "commands.report": ["compare", "report"],
     "commands.bundle": ["bundle"],
-    "commands.simulate": ["simulate"],
+    "commands.simulate": ["prepare_images", "simulate"],
     "commands.embed": ["embed"],
     "commands.evaluate": ["evaluate"],
     "commands.explain": ["explain"],
     "commands.finetune": ["finetune"],
     "commands.join": ["join"],
-    "commands.pretrain": ["pretrain"],
+    "commands.pretrain": ["doctor", "pretrain"],
     "commands.weights": ["export_weights", "import_weights", "verify_weights"],
 }
 _find = lazy_exports(__name__, _PLACES)

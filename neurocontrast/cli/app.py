@@ -7,22 +7,34 @@ from typing import Annotated
 
 import typer
 
-from neurocontrast.cli.command import command
-from neurocontrast.cli.data_commands import check, convert, images, index, prepare, qc, simulate
-from neurocontrast.cli.evaluation_commands import compare, evaluate, join, predict, report
-from neurocontrast.cli.grouped_commands import (
+from neurocontrast.cli.command import command, show_error, show_message, show_unexpected
+from neurocontrast.cli.data_commands import (
+    check,
+    convert,
     copy_recipe,
-    export_weights,
-    find_weights,
-    import_weights,
+    images,
+    index,
     list_recipes,
-    list_weights,
+    prepare,
+    qc,
     show_recipe,
     show_schema,
+    simulate,
+)
+from neurocontrast.cli.evaluation_commands import compare, evaluate, join, predict, report
+from neurocontrast.cli.network_commands import (
+    bundle,
+    doctor,
+    embed,
+    explain,
+    export_weights,
+    find_weights,
+    finetune,
+    import_weights,
+    list_weights,
+    pretrain,
     verify_weights,
 )
-from neurocontrast.cli.network_commands import bundle, doctor, embed, explain, finetune, pretrain
-from neurocontrast.cli.output import show_error, show_message, show_unexpected
 from neurocontrast.exceptions import (
     CheckpointError,
     ConfigError,

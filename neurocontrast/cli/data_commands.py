@@ -1,18 +1,36 @@
-"""The commands that make and check scans or images and their tables: `simulate`, `images`, `convert`, `index` …"""
+"""The commands that make and check scans, images and tables: `simulate`, `convert`, `index` …; and `config …`."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import neurocontrast
-from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Table, argument, option
-from neurocontrast.cli.output import Result
+from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Result, Table, argument, option
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.files import write_text
+from neurocontrast.reading import read_json
 
 if TYPE_CHECKING:
     from neurocontrast.data.indexing import Index
 
-__all__ = ["check", "convert", "images", "index", "prepare", "qc", "simulate"]
+__all__ = [
+    "check",
+    "convert",
+    "copy_recipe",
+    "images",
+    "index",
+    "list_recipes",
+    "prepare",
+    "qc",
+    "show_recipe",
+    "show_schema",
+    "simulate",
+]
+
+_SCHEMA = "neurocontrast.schema.json"
+Name = Annotated[str, argument("NAME", "Name of a recipe, such as yaware or natural/simclr.")]
 
 
 def simulate(
@@ -252,3 +270,54 @@ def check(
     recipe = given.config or found.recipe
     following = ("pretrain", "--config", recipe, "--participants", found.good or participants, "--out", "run")
     return Result(found.facts(), notes=notes, next=following, path=found.good)
+
+
+def list_recipes(given: Given) -> Result:
+    """List the recipes that come with the package."""
+    from neurocontrast.config.load import describe_recipe, list_recipes
+
+    found = {name: describe_recipe(file) for name, file in list_recipes().items()}
+    width = max(map(len, found))
+    title = f"{len(found)} recipes: neurocontrast pretrain --config NAME"
+    return Result({"recipes": found}, title, notes=[f"{name:<{width}}  {about}" for name, about in found.items()])
+
+
+def show_recipe(given: Given, name: Name) -> Result:
+    """Print a recipe."""
+    from neurocontrast.config.load import find_config
+
+    text = find_config(name).read_text(encoding="utf-8")
+    return Result({"recipe": text}, notes=[text.rstrip()])
+
+
+def copy_recipe(
+    given: Given,
+    name: Name,
+    file: Annotated[Path | None, argument("FILE", "NAME.yaml by default.")] = None,
+) -> Result:
+    """Copy a recipe to a file to be changed, with the schema by which editors check it."""
+    from neurocontrast.config.load import find_config
+
+    source = find_config(name)
+    target = file or Path(source.name)
+    schema, made = target.parent / _SCHEMA, _schema()
+    if target.exists() or target.name == _SCHEMA:
+        raise ConfigError(f"'{target}' exists, or is the schema's. Name another file: config copy {name} FILE.")
+    if schema.exists() and read_json(schema).get("title") != json.loads(made)["title"]:
+        raise ConfigError(f"'{schema}' exists and is no schema of configurations. Copy into another folder.")
+    write_text(schema, made)
+    write_text(target, f"# yaml-language-server: $schema={_SCHEMA}\n{source.read_text(encoding='utf-8')}")
+    following = ("pretrain", "--config", target, "--participants", "PARTICIPANTS.tsv", "--out", "run")
+    return Result({"schema": str(schema)}, next=following, path=target)
+
+
+def show_schema(given: Given) -> Result:
+    """Print the JSON schema of configurations, by which editors complete and check them."""
+    schema = _schema()
+    return Result({"schema": json.loads(schema)}, notes=[schema])
+
+
+def _schema() -> str:
+    from neurocontrast.config import Config
+
+    return json.dumps(Config.model_json_schema(), indent=2)

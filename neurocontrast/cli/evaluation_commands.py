@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pandas as pd
 
 import neurocontrast
-from neurocontrast.cli.command import Configured, Evaluated, Evaluating, Given, ImagesRoot, Overwrite, argument, option
-from neurocontrast.cli.output import Result, print_line
+from neurocontrast.cli.command import (
+    Configured,
+    Evaluated,
+    Evaluating,
+    Given,
+    ImagesRoot,
+    Overwrite,
+    Result,
+    argument,
+    option,
+    print_line,
+)
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.reading import read_json
 from neurocontrast.tables import read_table

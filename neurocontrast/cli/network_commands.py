@@ -1,4 +1,4 @@
-"""The commands that need a network: `pretrain`, `embed`, `finetune`, `explain`, `bundle`, `doctor`."""
+"""The commands that need a network: `pretrain`, `embed`, `finetune`, `explain`, `bundle`, `doctor`, `weights …`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,31 @@ from neurocontrast.cli.command import (
     ImagesRoot,
     Overwrite,
     Participants,
+    Result,
     argument,
     option,
 )
 from neurocontrast.cli.evaluation_commands import evaluation_of, evaluation_result
-from neurocontrast.cli.output import Result
 from neurocontrast.reading import read_json
 
-__all__ = ["bundle", "doctor", "embed", "explain", "finetune", "pretrain"]
+__all__ = [
+    "bundle",
+    "doctor",
+    "embed",
+    "explain",
+    "export_weights",
+    "find_weights",
+    "finetune",
+    "import_weights",
+    "list_weights",
+    "pretrain",
+    "verify_weights",
+]
+
+_ARCHITECTURE = (
+    "Network of the weights: yaware (the y-Aware authors'), nidl-densenet121, monai-densenet121, medicalnet-resnet10, "
+    "-resnet18, -resnet34, -resnet50."
+)
 
 _RunTable = Annotated[Path | None, option("Table with one row per scan.", "--participants", metavar="PARTICIPANTS.tsv")]
 
@@ -174,3 +191,69 @@ def doctor(
     settings = given.resolve(check_objective=True, data={"participants": participants})
     found = neurocontrast.doctor(settings)
     return Result(asdict(found), notes=[found.to_text()], exit_code=2 if found.problems else 0)
+
+
+def import_weights(
+    given: Configured,
+    file: Annotated[Path, argument("FILE", "State dict or checkpoint: .safetensors, or by torch.save.")],
+    architecture: Annotated[str, option(_ARCHITECTURE, metavar="NAME")],
+    out: Annotated[Path, option("Folder to write, which embed and pretrain --init take as a run.")],
+) -> Result:
+    """Import weights of another program; what does not fit is listed, and no code in the file is run."""
+    folder = neurocontrast.import_weights(
+        file, architecture=architecture, out=out, config=given.resolve(), progress=given.progress
+    )
+    about = read_json(folder / "encoder.json")
+    facts = {key: about[key] for key in ("imported", "n_features", "n_channels", "preprocessing")}
+    title = f"{about['imported']['title']}: {about['n_features']:,} features"
+    following = ("embed", folder, "--participants", "PARTICIPANTS.tsv", "--out", "embeddings.parquet")
+    return Result({**facts, "has_head": "head" in about}, title, next=following, path=folder)
+
+
+def export_weights(
+    given: Given,
+    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`, or a folder of `weights import`.")],
+    out: Annotated[Path, option("File to write: .pt or .safetensors.", metavar="FILE")],
+    overwrite: Overwrite = False,
+) -> Result:
+    """Write an encoder's weights as a plain state dict with the names of MONAI's networks."""
+    return Result(path=neurocontrast.export_weights(run, out=out, overwrite=overwrite, progress=given.progress))
+
+
+def find_weights(
+    given: Given,
+    name: Annotated[str, argument("NAME", "Weights that ship with the package, such as brain-maps-lda.")],
+) -> Result:
+    """Print the folder of weights that ship with the package; other commands take it as RUN."""
+    from neurocontrast.weights import load
+
+    weights = load(name)
+    return Result({"probes": {key: str(path) for key, path in weights.probes.items()}}, path=weights.path)
+
+
+def list_weights(given: Given) -> Result:
+    """List the weights that ship with the package, and what their probes predict."""
+    from neurocontrast.weights import load, names
+
+    found = {name: load(name) for name in names()}
+    facts = {name: {"path": str(each.path), "probes": sorted(each.probes)} for name, each in found.items()}
+    notes = [
+        f"{name}  predicts {' and '.join(each.probes)}; card: {each.path}/README.md" for name, each in found.items()
+    ]
+    return Result({"weights": facts}, notes=notes)
+
+
+def verify_weights(
+    given: Given,
+    weights: Annotated[str, argument("NAME|RUN", "Weights that ship with the package, or a run.")],
+    scan: Annotated[
+        list[Path] | None,
+        option("A scan of yours to compare with those learned from; once a channel.", "--scan", metavar="FILE"),
+    ] = None,
+) -> Result:
+    """Check that this installation gives the features that an encoder states, and whether a scan fits it."""
+    found = neurocontrast.verify_weights(weights, scan=scan or None)
+    lines = [f"{'PASS' if passed else 'FAIL'}  {text}" for passed, text in found.checks]
+    lines += [*(f"      {text}" for text in found.facts), *(f"DOUBT {text}" for text in found.doubts)]
+    facts = {"passed": found.passed, "facts": found.facts, "doubts": found.doubts}
+    return Result(facts, notes=lines, exit_code=0 if found.passed else 1)

@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from neurocontrast.bundling.contents import MARKER, Samples, texts_of
+from neurocontrast.bundling import MARKER, Samples, texts_of
 from neurocontrast.config import DataSettings
 from neurocontrast.data.sources import brains_of_run
 from neurocontrast.encoders import load_encoder, save_encoder

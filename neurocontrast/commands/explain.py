@@ -25,8 +25,7 @@ from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.uncertainty import choose_units, resample_counts
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, NeurocontrastError, one_of, suggestion
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
-from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, explain_measures, find_peaks
-from neurocontrast.explanation.places import name_of_place
+from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, explain_measures, find_peaks, name_of_place
 from neurocontrast.explanation.surface import Labels, draw_regions, find_annotations
 from neurocontrast.files import atomic_folder, check_output_folder, files_near, write_json, write_table
 from neurocontrast.parallel.devices import usable_accelerator

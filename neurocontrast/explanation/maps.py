@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import groupby, product
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import nn
 
 from neurocontrast.data.batches import Images
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.explanation.settings import ExplanationSettings
+from neurocontrast.explanation import ExplanationSettings
 from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.limits import FWHM_PER_SIGMA
@@ -25,6 +26,9 @@ Size = tuple[int, int, int]
 SUBJECTS_A_LATTICE = 4
 """Fewest successive subjects whose patches are in the same places and are compared with one another."""
 
+FARTHEST_MM = 20.0
+"""A place that is farther from every centre has no name."""
+_MIDLINE_MM = 4.0
 _BRAIN_LEVEL = 0.1
 """Part of the way from the background to the brightest voxels from which on a voxel is part of the head."""
 _CONSTANT_MIN = 0.05
@@ -255,3 +259,28 @@ def _patch_size(patch_mm: float, spacing_mm: Sequence[float]) -> Size:
         )
     first, second, third = (max(1, round(patch_mm / step)) for step in spacing_mm)
     return first, second, third
+
+
+def name_of_place(x: float, y: float, z: float) -> str | None:
+    """Name a place in MNI space (mm): "right hippocampus"; None if no centre lies within 20 mm of it.
+
+    The centres are those of Dosenbach et al. (2010) for cortex, deep grey matter and cerebellum, and those of Seitzman
+    et al. (2020) for hippocampus and amygdala.
+    """
+    centres, names = _regions()
+    distances = np.linalg.norm(centres - (x, y, z), axis=1)
+    nearest = int(distances.argmin())
+    if distances[nearest] > FARTHEST_MM:
+        return None
+    side = "" if abs(x) < _MIDLINE_MM else "left " if x < 0 else "right "
+    return f"{side}{names[nearest]}"
+
+
+@cache
+def _regions() -> tuple[npt.NDArray[np.float64], Sequence[str]]:
+    from nilearn import datasets  # takes seconds; nothing is downloaded
+
+    cortex, deep = datasets.fetch_coords_dosenbach_2010(), datasets.fetch_coords_seitzman_2018()
+    missing = np.isin(deep.regions, ("hippocampus", "amygdala"))
+    names = [str(label).rpartition(" ")[0] for label in cortex.labels] + [str(name) for name in deep.regions[missing]]
+    return np.vstack([cortex.rois.to_numpy(dtype=float), deep.rois.to_numpy(dtype=float)[missing]]), names

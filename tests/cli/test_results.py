@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from neurocontrast.cli import output as module
+from neurocontrast.cli import command as module
 from neurocontrast.cli import run
+from neurocontrast.cli.command import Result, show_result
 from neurocontrast.cli.evaluation_commands import comparison_result, evaluation_result
-from neurocontrast.cli.output import Result, show_result
 
 
 def test_an_evaluation_ends_with_its_metric_beside_the_baselines(study):

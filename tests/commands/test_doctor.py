@@ -11,7 +11,7 @@ from neurocontrast.cli import run as run_cli
 from neurocontrast.exceptions import ConfigError, DataError
 
 # The function has its module's name, so the module is found among those imported.
-MODULE = importlib.import_module("neurocontrast.commands.doctor")
+MODULE = importlib.import_module("neurocontrast.commands.pretrain")
 
 
 NO_TABLE = "data.participants=null"

@@ -13,8 +13,8 @@ from neurocontrast.data.simulation import (
     draw_scanner,
     render_scan,
 )
-from neurocontrast.data.simulation.anatomy import ORIGIN_MM, load_anatomy
-from neurocontrast.data.simulation.population import AGE_RANGE_YEARS, Person, draw_sites
+from neurocontrast.data.simulation.brains import ORIGIN_MM, load_anatomy
+from neurocontrast.data.simulation.people import AGE_RANGE_YEARS, Person, draw_sites
 
 SETTINGS = SimulationSettings(spacing_mm=8.0)
 CLEAN = Scanner()

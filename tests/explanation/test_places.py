@@ -2,7 +2,7 @@
 
 import pytest
 
-from neurocontrast.explanation.places import name_of_place
+from neurocontrast.explanation.maps import name_of_place
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,28 @@
 """A simulated multi-site cohort from the MNI152 templates, with effects that are known because they were planted."""
 
-from neurocontrast.data.simulation.population import Person, Scanner, SimulationSettings, draw_person, draw_scanner
-from neurocontrast.data.simulation.scans import describe_simulation, render_scan, write_cohort
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+
+from neurocontrast.data.simulation.brains import load_anatomy, render_scan
+from neurocontrast.data.simulation.people import (
+    SEX_SCALE,
+    Person,
+    Scanner,
+    SimulationSettings,
+    draw_person,
+    draw_scanner,
+    draw_sites,
+)
+from neurocontrast.files import write_json, write_table
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.provenance import describe_environment
 
 __all__ = [
     "Person",
@@ -13,3 +34,74 @@ __all__ = [
     "render_scan",
     "write_cohort",
 ]
+
+
+def write_cohort(
+    settings: SimulationSettings, folder: Path, *, n_workers: int = 1, progress: Progress = SILENT
+) -> pd.DataFrame:
+    """Write images, ``participants.tsv`` and ``simulation.json`` into `folder`.
+
+    The files are the same for any `n_workers`.
+    """
+    from joblib import Parallel, delayed  # here, for a quicker start of other commands
+
+    people = [draw_person(settings, index) for index in range(settings.n_subjects)]
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    work = (delayed(_write_person)(settings, person, folder) for person in people)
+    with progress.task("simulating", len(people), "subjects") as task:
+        for _ in Parallel(n_jobs=n_workers, return_as="generator", batch_size=8)(work):
+            task.advance()
+    names = [site.name for site in draw_sites(settings)]
+    table = pd.DataFrame([_row(person, names[person.site]) for person in people])
+    write_table(folder / "participants.tsv", table)
+    write_json(folder / "simulation.json", describe_simulation(settings))
+    return table
+
+
+def describe_simulation(settings: SimulationSettings) -> dict[str, Any]:
+    """Return the settings and what was planted, JSON-ready."""
+    return {
+        "format": 1,
+        "simulated": True,
+        "statement": "Simulated from the MNI152 templates: no real person was scanned, nothing clinical follows.",
+        "settings": settings.model_dump(mode="json"),
+        "planted": {
+            "people": "own folding and shape",
+            "age": "cortex lost, slower with age; ventricles grow, faster with age and earlier in men; contrast lost",
+            "sex": f"men's brains are {np.expm1(SEX_SCALE):.1%} longer on average",
+            "patients, focal": f"medial temporal grey lost (strength {settings.focal_atrophy:g}), more in the old",
+            "patients, ageing-like": f"brains look {settings.patient_ageing_years:g} years older on average",
+            "sites": "contrast, fluid, bias field, noise, blur, slices and skull-stripping of each scanner (strength "
+            f"{settings.site_effects:g}); diagnosis confounded with site (strength {settings.confounding:g})",
+        },
+        "sites": [
+            {"name": site.name, "share": round(site.share, 4), "patients": round(site.patients, 4)}
+            for site in draw_sites(settings)
+        ],
+        "environment": describe_environment(),
+    }
+
+
+def _row(person: Person, site: str) -> dict[str, str]:
+    return {
+        "participant_id": person.participant_id,
+        "subject_id": person.participant_id,
+        "path": f"images/{person.participant_id}_T1w.nii.gz",
+        "age": f"{person.age:.2f}",
+        "sex": person.sex,
+        "site": site,
+        "diagnosis": person.diagnosis,
+        "simulated": "yes",
+    }
+
+
+def _write_person(settings: SimulationSettings, person: Person, folder: Path) -> None:
+    affine = load_anatomy(settings.spacing_mm).affine
+    image = nib.Nifti1Image(render_scan(settings, person), affine)
+    image.header["descrip"] = b"neurocontrast simulated"
+    image.header.set_xyzt_units("mm")
+    image.set_sform(affine, code="mni")
+    image.set_qform(affine, code="mni")
+    # Level 1 and no time stamp: quick, and the same person is the same bytes.
+    content = gzip.compress(image.to_bytes(), compresslevel=1, mtime=0)
+    (folder / "images" / f"{person.participant_id}_T1w.nii.gz").write_bytes(content)

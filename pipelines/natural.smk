@@ -16,7 +16,7 @@ from neurocontrast.files import digest_of
 from pipelines.natural.annotation import annotate
 from pipelines.natural.columns import KEYS, add_columns
 from pipelines.natural.experiment import MEASURES, load_natural
-from pipelines.natural.probing import write_curve, write_probes
+from pipelines.natural.probing import write_accuracy, write_probes
 from pipelines.natural.results import summarise_experiment
 from pipelines.workflow import set_options
 
@@ -176,14 +176,14 @@ rule probe:
         write_probes(Path(output[0]).parent, experiment=experiment, seed=int(wildcards.seed))
 
 
-rule curve:
+rule classify:
     input:
-        expand(f"{RUN}/epoch-{{epoch}}.parquet", epoch=MILESTONES, allow_missing=True),
+        f"{RUN}/epoch-{{epoch}}.parquet",
     output:
-        f"{RUN}/curve.tsv",
+        f"{RUN}/epoch-{{epoch}}.tsv",
     threads: THREADS
     run:
-        write_curve(Path(output[0]).parent, experiment=experiment)
+        write_accuracy(input[0], output[0])
 
 
 rule evaluate:
@@ -209,7 +209,7 @@ rule results:
         expand(f"{OUT}/{{run}}/{{layer}}/evaluation.json", run=ALL, layer=experiment.layers),
         expand(f"{OUT}/{{run}}/{{layer}}.parquet", run=ALL, layer=experiment.embedded_layers),
         expand(f"{OUT}/{{run}}/probes.json", run=ALL) if PROBED else [],
-        expand(f"{OUT}/{{run}}/curve.tsv", run=ALL) if MILESTONES else [],
+        expand(f"{OUT}/{{run}}/epoch-{{epoch}}.tsv", run=ALL, epoch=MILESTONES),
         experiment=str(asked.path),
     output:
         f"{OUT}/results.tsv",

@@ -33,6 +33,9 @@ Reduction = Literal["mean", "sum", "none"]
 AT_ONCE = 2**21
 """Largest number of similarities in a block; a larger pool is cut in blocks, so that memory grows with n, not n²."""
 
+ON_GPU = 16
+"""How many times as many a block of a GPU has, where starting an operation can take longer than the operation."""
+
 FEWEST = 8
 """Smallest number of samples whose views are the anchors of a block."""
 
@@ -253,9 +256,10 @@ class Pool:
         The formula is given the pairs, and the `learned` tensors that it is differentiated by as well.
         """
         n, n_of_sample = self.n_samples, self.n_views * len(self.candidates) * self.n_samples
-        if n * n_of_sample <= AT_ONCE:
+        at_once = AT_ONCE * (ON_GPU if self.anchors.is_cuda else 1)
+        if n * n_of_sample <= at_once:
             return formula(self._pairs(self.anchors, self.candidates, slice(0, n)), *learned)
-        step = min(max(FEWEST, AT_ONCE // n_of_sample), max(1, n // self.processes.size))
+        step = min(max(FEWEST, at_once // n_of_sample), max(1, n // self.processes.size))
         blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
         shares = [replace(self.processes, rank=rank).share(blocks) for rank in range(self.processes.size)]
         joined = cast(

@@ -24,7 +24,7 @@ from neurocontrast.files import write_table, write_text
 from neurocontrast.seeds import derive_seed
 from pipelines.natural.experiment import MEASURES, Experiment
 
-__all__ = ["class_cosines", "fit_sgd", "measure_cosines", "read_splits", "write_curve", "write_probes"]
+__all__ = ["class_cosines", "fit_sgd", "measure_cosines", "read_splits", "write_accuracy", "write_probes"]
 
 Floats = npt.NDArray[np.floating]
 _COLOUR = ["background_red", "background_green", "background_blue"]
@@ -86,28 +86,25 @@ def write_probes(folder: str | Path, *, experiment: Experiment, seed: int) -> di
     return values
 
 
-def write_curve(folder: str | Path, *, experiment: Experiment) -> pd.DataFrame:
-    """Classify the test images after each milestone, and write ``curve.tsv``: epoch and accuracy.
+def write_accuracy(embeddings: str | Path, out: str | Path) -> float:
+    """Classify the test images from the features of an epoch, and write the accuracy.
 
     The classifier is the evaluation's: a logistic regression of standardised features, whose C is chosen on validation
     images.
     """
-    rows = []
-    for epoch in experiment.milestones:
-        fitted, tested = read_splits(Path(folder) / f"epoch-{epoch}.parquet")
-        fold = np.where(fitted.table["split"] == "validation", 0, -1)
-        if (fold < 0).all():
-            raise DataError(f"{folder}: has no validation images, on which the classifier's C is chosen.")
-        model = GridSearchCV(
-            make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)),
-            {"logisticregression__C": [1e-3, 1e-2, 0.1, 1.0]},
-            scoring="neg_log_loss",
-            cv=PredefinedSplit(fold),
-        ).fit(fitted.features, fitted.labels)
-        rows.append((epoch, accuracy_score(tested.labels, model.predict(tested.features))))
-    curve = pd.DataFrame(rows, columns=["epoch", "accuracy"])
-    write_table(Path(folder) / "curve.tsv", curve)
-    return curve
+    fitted, tested = read_splits(embeddings)
+    fold = np.where(fitted.table["split"] == "validation", 0, -1)
+    if (fold < 0).all():
+        raise DataError(f"{embeddings}: has no validation images, on which the classifier's C is chosen.")
+    model = GridSearchCV(
+        make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)),
+        {"logisticregression__C": [1e-3, 1e-2, 0.1, 1.0]},
+        scoring="neg_log_loss",
+        cv=PredefinedSplit(fold),
+    ).fit(fitted.features, fitted.labels)
+    accuracy = accuracy_score(tested.labels, model.predict(tested.features))
+    write_table(Path(out), pd.DataFrame({"accuracy": [accuracy]}))
+    return accuracy
 
 
 def fit_sgd(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -156,10 +157,10 @@ def _read_curves(root: Path, experiment: Experiment) -> pd.DataFrame:
     if not experiment.milestones:
         return pd.DataFrame()
     rows = []
-    for variant in experiment.variants:
-        curves = [pd.read_csv(root / variant / f"seed-{seed}" / "curve.tsv", sep="\t") for seed in experiment.seeds]
-        for epoch, part in pd.concat(curves).groupby("epoch")["accuracy"]:
-            rows.append((variant, int(epoch), len(part), *mean_interval(part)))
+    for variant, epoch in product(experiment.variants, experiment.milestones):
+        runs = [root / variant / f"seed-{seed}" for seed in experiment.seeds]
+        found = pd.concat([pd.read_csv(run / f"epoch-{epoch}.tsv", sep="\t") for run in runs])["accuracy"]
+        rows.append((variant, epoch, len(found), *mean_interval(found)))
     return pd.DataFrame(rows, columns=["variant", "epoch", "n", "mean", "low", "high"])
 
 

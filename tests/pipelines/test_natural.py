@@ -37,7 +37,7 @@ def test_a_run_with_milestones_stops_at_each_and_goes_on(repository):
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-2000:]
     counts = planned(said)
-    assert (counts["pretrain_until"], counts["curve"], counts["embed"]) == (2, 1, 1)
+    assert (counts["pretrain_until"], counts["classify"], counts["embed"]) == (2, 2, 1)
     assert "pretrain" not in counts
     assert said.index("training.epochs=2") < said.index("training.epochs=3")
 

@@ -14,7 +14,7 @@ from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.exceptions import DataError
 from pipelines.natural.experiment import Experiment
 from pipelines.natural.figures import draw_experiment
-from pipelines.natural.probing import class_cosines, fit_sgd, read_splits, write_curve, write_probes
+from pipelines.natural.probing import class_cosines, fit_sgd, read_splits, write_accuracy, write_probes
 
 CLASSES = ("bird", "car", "cat", "dog", "ship", "truck")
 
@@ -98,20 +98,20 @@ def test_only_what_is_asked_for_is_measured_and_written(tmp_path):
     assert values["colour_mse"] == pytest.approx(error, rel=1e-3)
 
 
-def test_the_curve_is_the_accuracy_on_test_images_after_each_milestone(tmp_path):
+def test_the_accuracy_after_an_epoch_is_of_test_images(tmp_path):
+    found = []
     for epoch, spread in ((1, 8.0), (4, 0.5)):
         _write(tmp_path / f"epoch-{epoch}.parquet", spread=spread)
-    curve = write_curve(tmp_path, experiment=_experiment(tmp_path, milestones=[1, 4]))
-    assert curve["epoch"].tolist() == [1, 4]
-    assert curve["accuracy"].iloc[0] < curve["accuracy"].iloc[1] == 1
-    assert pd.read_csv(tmp_path / "curve.tsv", sep="\t")["accuracy"].tolist() == curve["accuracy"].tolist()
+        found.append(write_accuracy(tmp_path / f"epoch-{epoch}.parquet", tmp_path / f"epoch-{epoch}.tsv"))
+        assert pd.read_csv(tmp_path / f"epoch-{epoch}.tsv", sep="\t")["accuracy"].tolist() == found[-1:]
+    assert found[0] < found[1] == 1
 
 
 def test_embeddings_that_lack_something_are_refused(tmp_path):
-    experiment = _experiment(tmp_path, measures=["colour_mse"], milestones=[1])
+    experiment = _experiment(tmp_path, measures=["colour_mse"])
     _write(tmp_path / "epoch-1.parquet", split=["train", "test"] * 120)
     with pytest.raises(DataError, match="no validation images"):
-        write_curve(tmp_path, experiment=experiment)
+        write_accuracy(tmp_path / "epoch-1.parquet", tmp_path / "epoch-1.tsv")
     table = pd.DataFrame({"participant_id": ["a", "b"], "split": "test", "label": ["x", "y"]})
     write_embeddings(tmp_path / "encoder.parquet", table, np.eye(2, dtype=np.float32), {})
     with pytest.raises(DataError, match="no column background_red"):

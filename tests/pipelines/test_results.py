@@ -42,8 +42,8 @@ def _write_runs(root, experiment, *, gain=0.05):
             run.mkdir(parents=True)
             epochs = pd.DataFrame({"epoch": [1, 2, 3], "train_loss": [3.0, 2.0, 1.0 + place], "seconds": 60.0})
             epochs.to_csv(run / "metrics.csv", index=False)
-            curve = pd.DataFrame({"epoch": [1, 3], "accuracy": [0.3, 0.5 + seed / 100]})
-            curve.to_csv(run.parent / "curve.tsv", sep="\t", index=False)
+            for epoch, accuracy in ((1, 0.3), (3, 0.5 + seed / 100)):
+                (run.parent / f"epoch-{epoch}.tsv").write_text(f"accuracy\n{accuracy}\n")
             for layer in experiment.layers:
                 folder = root / variant / f"seed-{seed}" / layer
                 folder.mkdir()

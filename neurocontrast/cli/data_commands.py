@@ -234,6 +234,7 @@ def check(
     table_only: Annotated[
         bool, option("Check the table and that its files exist; open no image.", "--table-only")
     ] = False,
+    phi: Annotated[bool, option("Also look for what could identify a patient, such as names.", "--phi")] = False,
     write_good: Annotated[
         Path | None, option("Table to write, of the rows without a problem; the exit code is then 0.", metavar="FILE")
     ] = None,
@@ -259,6 +260,7 @@ def check(
         kind=settings.kind if given.config is not None or "kind" in stated else None,
         n_workers=settings.n_workers,
         deep=not table_only,
+        phi=phi,
         write_good=write_good,
         overwrite=overwrite,
         progress=given.progress,

@@ -13,13 +13,14 @@ import pandas as pd
 from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
 from neurocontrast.data.listing import read_text_table, write_rows
 from neurocontrast.data.natural.store import is_image_path
+from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_images, inspect_scans
 from neurocontrast.data.settings import SPLITS
 from neurocontrast.data.sources import check_kind
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.files import check_output_file
+from neurocontrast.files import check_output_file, files_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.preprocessing import Preprocessing
 
@@ -39,6 +40,7 @@ class CheckReport:
     summary: pd.DataFrame  # one row a site, or a split of natural images, and a last row for all
     simulated: bool
     deep: bool  # whether every voxel was read, or headers alone
+    phi: dict[str, int] | None = None  # fields found that could identify a patient, and files that could not be read
     good: Path | None = None  # the table of the rows without a problem
     recipe: str = "small"  # a recipe to begin with
 
@@ -55,6 +57,7 @@ class CheckReport:
             "n_subjects": self.n_subjects,
             "problems": [problem._asdict() for problem in self.problems.found],
             "warnings": list(self.warnings),
+            **({} if self.phi is None else {"phi": self.phi}),
             **({} if self.good is None else {"good": str(self.good)}),
             "summary": json.loads(self.summary.to_json(orient="index")),
         }
@@ -74,6 +77,8 @@ class CheckReport:
             more = [f"  … and {n - n_shown} more"] if n > n_shown else []
             parts.append("\n".join([f"{n} warning{'s' if n > 1 else ''}", *listed, *more]))
         parts.append("No problems." if self.passed else self.problems.to_text(n_shown))
+        if self.phi == {"n_found": 0, "n_unread": 0}:
+            parts.append("Nothing was found that could identify a patient.")
         if self.good is not None:
             n_bad = len({problem.line for problem in self.problems.found})
             parts.append(f"{self.good}: the {self.n_scans - n_bad} rows without a problem; left out: {n_bad}.")
@@ -88,6 +93,7 @@ def check(
     preprocessing: Preprocessing | None = None,
     kind: Literal["volumes", "images"] | None = None,
     deep: bool = True,
+    phi: bool = False,
     write_good: str | Path | None = None,
     overwrite: bool = False,
     n_workers: int = 2,
@@ -105,6 +111,8 @@ def check(
         What the table must hold; None for either.
     deep : bool
         Read every voxel; otherwise headers alone.
+    phi : bool
+        Also look for columns, header fields and JSON files that could identify a patient.
     write_good : path, optional
         Table to write, of the rows without a problem, ending in ``.tsv``.
     overwrite : bool
@@ -122,12 +130,17 @@ def check(
         check_kind(cohort, kind)
     without = {problem.line for problem in problems.found if problem.column in ("path", *cohort.channels)}
     rows = [row for row, line in enumerate(inspection.lines) if line not in without]
-    summary = summarise(cohort)
+    summary, found = summarise(cohort), None
     if _holds_images(cohort):
         usable = cohort.subset(rows)
         warnings = inspect_images(usable, problems, deep=deep, progress=progress) if rows else cohort.warnings
     else:
         warnings = _inspect_scans(inspection, rows, deep, preprocessing, n_workers, progress)
+    if phi:
+        # Extremes of age are values of single people.
+        summary = summary.drop(columns=[name for name in summary if str(name).startswith("age")])
+        files = [Path(path) for scan in cohort.subset(rows).scans for path in files_of(scan)]
+        found = look_for_identities(cohort.source, files, problems)
     if good is not None:
         _write_good(good, inspection)
     is_images, has_maps = _holds_images(cohort), {"gm", "wm"} <= set(cohort.table)
@@ -141,6 +154,7 @@ def check(
         summary=summary,
         simulated=cohort.simulated,
         deep=deep,
+        phi=found,
         good=good,
         recipe="natural/simclr" if is_images else "tissue_linear" if has_maps else "small",
     )

@@ -80,6 +80,8 @@ def test_nothing_of_the_patient_is_written(export, tmp_path, capsys):
     for secret in SECRETS:
         assert secret.encode() not in everything_in(tmp_path / "bids")
         assert secret not in shown.out + shown.err
+    assert run(["index", str(tmp_path / "bids"), "--out", str(tmp_path / "participants.tsv")]) == 0
+    assert run(["check", str(tmp_path / "participants.tsv"), "--phi"]) == 0
 
 
 def test_a_missing_dcm2niix_is_named(export, tmp_path, monkeypatch):

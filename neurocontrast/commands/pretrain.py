@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.loggers import Logger
 from monai.transforms import Compose, Transform
 
 from neurocontrast.config import Config, as_config
@@ -38,10 +37,6 @@ __all__ = ["Diagnosis", "doctor", "pretrain"]
 
 _MANY_SCANS = 1000
 """Scans from which on a large network is suited."""
-_OF_THE_MACHINE = {
-    *("participants", "images_root", "where", "vectors"),
-    *("cache_dir", "cache_shared", "n_workers"),
-}
 
 
 def pretrain(
@@ -52,7 +47,6 @@ def pretrain(
     resume: bool = False,
     transforms: Compose | Sequence[Transform] | None = None,
     augment: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
-    loggers: Sequence[Logger] = (),
     progress: Progress | bool = SILENT,
 ) -> Path:
     """Pretrain an encoder on a cohort's scans, or images, and metadata, and return the path of the run directory.
@@ -76,9 +70,6 @@ def pretrain(
     augment : Compose or Transform, optional
         Random transforms of ``{"image": Tensor (C, D, H, W)}`` that make the views, in place of the operations in
         `config`. See `neurocontrast.transforms.TwoViews`.
-    loggers : sequence of lightning.fabric.loggers.Logger
-        Loggers of each epoch's figures, next to ``metrics.csv``, such as Fabric's ``TensorBoardLogger`` or Lightning's
-        ``MLFlowLogger`` and ``WandbLogger``.
     progress : Progress or bool
         Receives progress messages; True shows them on standard error.
 
@@ -93,7 +84,7 @@ def pretrain(
     settings, source = _resolve(config, folder, participants, transforms, augment, is_new=is_new)
     with suspending(), joined(**settings.training.of_launch) as engine:
         shown = progress if engine[1].is_first else SILENT
-        _run(settings, source, folder, engine, resume=resume, loggers=loggers, progress=shown)
+        _run(settings, source, folder, engine, resume=resume, progress=shown)
     return folder
 
 
@@ -145,7 +136,6 @@ def _run(
     engine: tuple[Fabric, Processes],
     *,
     resume: bool,
-    loggers: Sequence[Logger],
     progress: Progress,
 ) -> None:
     """Open the run in the first process and then in the others, train, and save the encoder."""
@@ -164,10 +154,6 @@ def _run(
         if parts.objective is None:
             _save(folder, parts, contracts, progress)
             return
-        # What loggers note of a run: what was chosen, and no path of the user's.
-        sections = {"seed", "augment", "augment_2", "encoder", "encoder_2", "objective", "training"}
-        facts = settings.model_dump(mode="json", include=sections, exclude={"training": {"init"}})
-        facts["data"] = settings.data.model_dump(mode="json", exclude=_OF_THE_MACHINE)
         result = fit(
             parts.model,
             parts.objective,
@@ -177,8 +163,6 @@ def _run(
             seed=settings.seed,
             folder=folder,
             resume=not is_new,
-            loggers=loggers,
-            facts=facts,
             progress=progress,
             engine=engine,
         )

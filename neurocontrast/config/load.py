@@ -197,19 +197,17 @@ def _validate(content: dict[str, Any], *, source: str, check_objective: bool = T
         raise problems_of(error, Config, source=source) from None
 
 
-_FLOAT = re.compile(
-    r"""^(?:[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?
-    |[-+]?[0-9]+[eE][-+]?[0-9]+
-    |[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$""",
-    re.VERBOSE,
-)
-_RESOLVERS: dict[str, tuple[re.Pattern[str], str]] = {
-    "tag:yaml.org,2002:bool": (re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF"),
-    "tag:yaml.org,2002:int": (re.compile("^[-+]?(?:0|[1-9][0-9]*)$"), "-+0123456789"),
-    "tag:yaml.org,2002:float": (_FLOAT, "-+.0123456789"),
-    "tag:yaml.org,2002:null": (re.compile("^(?:~|null|Null|NULL|)$"), "~nN\0"),
-    "tag:yaml.org,2002:merge": (re.compile("^(?:<<)$"), "<"),
+_SCALARS = {
+    "bool": re.compile("true|True|TRUE|false|False|FALSE"),
+    "int": re.compile("[-+]?(?:0|[1-9][0-9]*)"),
+    "float": re.compile(
+        r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+    ),
+    "null": re.compile("~|null|Null|NULL|"),
+    "merge": re.compile("<<"),
 }
+"""Tag → the scalars without quotes that are of it; every other one is text."""
 
 
 _FAULTS: tuple[type[Exception], ...] = (yaml.YAMLError, *DAMAGE)  # its types meet wrong texts with nearly any
@@ -223,7 +221,11 @@ class _Problem(Exception):
 class _Loader(yaml.SafeLoader):
     """YAML 1.2's scalars: no sexagesimal or octal numbers, no dates, no yes/no, and floats without a point."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own class attribute
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        """Return the tag of a node."""
+        if kind is not yaml.ScalarNode or not implicit[0]:
+            return str(super().resolve(kind, value, implicit))
+        return f"tag:yaml.org,2002:{next((tag for tag, of in _SCALARS.items() if of.fullmatch(value)), 'str')}"
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Build a mapping; a key that is given twice is refused."""
@@ -239,10 +241,6 @@ class _Loader(yaml.SafeLoader):
                 raise _Problem(f"line {line}: key '{key}' is given twice (first in line {seen[key]}); remove one")
             seen[key] = line
         return super().construct_mapping(node, deep=deep)
-
-
-for _tag, (_pattern, _first) in _RESOLVERS.items():
-    _Loader.add_implicit_resolver(_tag, _pattern, ["" if letter == "\0" else letter for letter in _first])
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

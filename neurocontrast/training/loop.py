@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import pandas as pd
 from lightning_fabric import Fabric
-from lightning_fabric.loggers import Logger
 
 from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.exceptions import TrainingInterrupted, TrainingSuspended
@@ -81,8 +80,6 @@ def fit(
     seed: int,
     folder: Path,
     resume: bool = False,
-    loggers: Sequence[Logger] = (),
-    facts: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
     engine: tuple[Fabric, Processes] | None = None,
 ) -> FitResult:
@@ -105,8 +102,6 @@ def fit(
     resume : bool
         Whether to continue from the newest checkpoint; on a CPU the weights are then bit for bit those of a run that
         was never stopped, given the same number of threads and version of PyTorch.
-    loggers, facts : sequence of lightning.fabric.loggers.Logger, mapping
-        Loggers of your own for each epoch's figures, and what they note of the run.
     progress : Progress
         Receives progress messages.
     engine : optional
@@ -120,8 +115,6 @@ def fit(
         course,
         lambda rows, after_batch: FitResult(rows, reestimate_model(session, after_batch=after_batch)),
         resume=resume,
-        loggers=loggers,
-        facts=facts,
         progress=progress,
     )
 
@@ -133,8 +126,6 @@ def run_epochs(
     finish: Callable[[list[dict[str, Any]], Callable[[], None]], Found],
     *,
     resume: bool,
-    loggers: Sequence[Logger] = (),
-    facts: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
 ) -> Found:
     """Train for as many epochs as a course takes, with checkpoints; return what `finish` makes of the end.
@@ -143,7 +134,7 @@ def run_epochs(
     parameters are those of `fit`.
     """
     settings, processes = session.settings, session.processes
-    progress, loggers = (progress, loggers) if processes.is_first else (SILENT, ())
+    progress = progress if processes.is_first else SILENT
     checkpoints = Checkpoints(session, folder, progress=progress)
     position = checkpoints.restore() if resume else Position()
     done = sum(len(rows) for rows in session.sampler.batches(position.epoch)[: position.batch])
@@ -158,7 +149,6 @@ def run_epochs(
         stop_requests(processes.largest) as check_stop,
         deterministic(),
         keeping_freed_memory(),
-        _logging(loggers, facts or {}) as log,
         progress.task(course.title, n_left, "samples") as task,
     ):
         try:
@@ -166,7 +156,6 @@ def run_epochs(
                 position.close_epoch(_run_epoch(session, course, position, checkpoints, check_stop, task))
                 checkpoints.save(position)
                 write()
-                log(position.metrics[-1])
                 _report(position.metrics, course, progress, settings)
                 check_stop()
             return finish(position.metrics, check_stop)
@@ -236,26 +225,6 @@ def _report(metrics: Sequence[dict[str, Any]], course: Course, progress: Progres
     warning = course.warn(row, previous)
     if warning is not None:
         progress.warning(warning)
-
-
-@contextlib.contextmanager
-def _logging(loggers: Sequence[Logger], facts: Row) -> Iterator[Callable[[Row], None]]:
-    """Give the function that passes an epoch's figures to a user's loggers; they first log the facts of the run."""
-    for logger in loggers:
-        logger.log_hyperparams(dict(facts))
-
-    def log(row: Row) -> None:
-        figures = {name: float(value) for name, value in row.items() if name != "epoch" and value is not None}
-        for logger in loggers:
-            logger.log_metrics(figures, int(row["epoch"]))
-
-    status = "failed"
-    try:
-        yield log
-        status = "success"
-    finally:
-        for logger in loggers:
-            logger.finalize(status)
 
 
 def _write_metrics(path: Path, rows: Sequence[Row]) -> None:

@@ -132,7 +132,6 @@ def run(
     progress=None,
     encoder=LENET,
     save=True,
-    own=(),
     **changes,
 ):
     trained = model(encoder=encoder)
@@ -146,7 +145,6 @@ def run(
         seed=7,
         folder=Path(folder),
         resume=resume,
-        loggers=own,
         **extra,
     )
     if save:  # of several processes the first

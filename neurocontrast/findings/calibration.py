@@ -90,10 +90,11 @@ def _points(rows: pd.DataFrame, column: str, positive: str, curve: str) -> list[
 
 def show_calibration(files: EvaluationFolder) -> Section | None:
     """Return the calibration of each class; None without a table of it."""
-    if files.calibration is None:
+    table = files.table("calibration", "model", "n", "mean_predicted", "observed")
+    if table is None:
         return None
-    known = set(files.calibration["class"].dropna()) if "class" in files.calibration else {files.positive}
-    shown = pictures(*(_draw_calibration(files, files.calibration, name) for name in files.classes if name in known))
+    known = set(table["class"].dropna()) if "class" in table else {files.positive}
+    shown = pictures(*(_draw_calibration(files, table, name) for name in files.classes if name in known))
     lead = (
         "Whether a predicted probability can be read as one: of scans given 0.8, do 8 of 10 belong to the class? "
         "Slope, intercept and scores are in the table of all metrics."

@@ -18,13 +18,18 @@ def show_cohort(files: EvaluationFolder) -> Section:
     facts = [(label, "not recorded" if count is None else f"{count:,}") for label, count in counts.items()]
     facts += [(f"Left out: {_label(reason)}", f"{count:,}") for reason, count in n.excluded.items() if count]
     blocks: list[Block] = [Facts(facts)]
-    if files.flow is None:
+    flow, cohort = _flow(files), files.table("cohort", "site")
+    if flow is None:
         blocks.append(note("flow.tsv is absent: what happened before the embeddings were made is not known here."))
     else:
-        blocks.append(flow_table(files, list_steps(files.flow)))
-    blocks += [note("cohort.tsv is absent: no counts by site can be shown.")] if files.cohort is None else []
-    blocks += [] if files.cohort is None else [_site_table(files, files.cohort)]
+        blocks.append(flow_table(files, list_steps(flow)))
+    absent = note("cohort.tsv is absent: no counts by site can be shown.")
+    blocks.append(absent if cohort is None else _site_table(files, cohort))
     return Section("cohort", "Cohort", blocks)
+
+
+def _flow(files: EvaluationFolder) -> pd.DataFrame | None:
+    return files.table("flow", "step", "n_scans")
 
 
 def list_steps(flow: pd.DataFrame) -> pd.DataFrame:
@@ -74,8 +79,9 @@ def show_images(files: EvaluationFolder) -> Section:
     """Return the data set: its name, parts and size, what pretraining saw of them, and what was left out."""
     blocks: list[Block] = [Facts(_image_facts(files))]
     # With a fixed split, the images that the probe is fitted on leave too, which is no loss.
-    if files.flow is not None:
-        steps = list_steps(files.flow)
+    flow = _flow(files)
+    if flow is not None:
+        steps = list_steps(flow)
         lost = steps["left_out"] & ~steps["step"].str.startswith("Left out: Fitted on")
         blocks += [flow_table(files, steps)] if lost.any() else []
     return Section("cohort", "Images", blocks)

@@ -261,6 +261,11 @@ def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]
     return leave_site_out([str(fold_of[site]) for site in sites], subjects, names=list(subjects))
 
 
+def column_readings(files: EvaluationFolder) -> pd.DataFrame | None:
+    """Return ``confounds.tsv`` of an evaluation; None without it."""
+    return files.table("confounds", "column", "metric", "value")
+
+
 def site_reading(readings: pd.DataFrame | None) -> pd.Series | None:
     """Return the row of ``confounds.tsv`` about the site among all scans; None without one."""
     if readings is None:
@@ -313,7 +318,7 @@ _ABSENT = "Not shown: how well site, age and sex can be read off the embedding. 
 
 def show_confounds(files: EvaluationFolder) -> Section:
     """Return how well site, age and sex are predicted from the embedding, and the OpenBHB score."""
-    about, table = files.summary.part(Confounds) or Confounds(), files.confounds
+    about, table = files.summary.part(Confounds) or Confounds(), column_readings(files)
     blocks = [Facts(_treatment(about)), note(_ABSENT) if table is None else _table(table), *_openbhb(about)]
     lead = (
         "Where the embedding holds the site, and sites differ in the target, a model can look good by recognising "

@@ -17,11 +17,12 @@ _ABOUT = "The two directions of largest spread. Most of the embedding is not in 
 
 def show_map(files: EvaluationFolder) -> Section | None:
     """Return the maps, one small multiple a column; None without points."""
-    if files.points is None:
+    points = files.table("map", *_AXES)
+    if points is None:
         return None
-    names = [name for name in ("target", "age", "sex", "site") if name in files.points and name != files.target]
-    names = [name for name in names if files.points[name].notna().any()]
-    drawn = pictures(*(_draw(files, files.points, name) for name in names))
+    names = [name for name in ("target", "age", "sex", "site") if name in points and name != files.target]
+    names = [name for name in names if points[name].notna().any()]
+    drawn = pictures(*(_draw(files, points, name) for name in names))
     blocks: list[Block] = [Paragraph(_ABOUT, label="PCA."), *drawn] if drawn else []
     lead = f"Each point is one {files.words.item}. What lies apart here differs; what overlaps may differ too."
     if "site" in names:

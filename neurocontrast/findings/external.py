@@ -303,14 +303,15 @@ def show_external(files: EvaluationFolder) -> Section | None:
     if part is None or about is None:
         return None
     blocks: list[Block] = [Facts(_facts(about)), table_metrics(part, caption="Metrics of the external test set.")]
-    if files.external_predictions is None:
+    tested = _tested(files)
+    if tested is None:
         blocks.append(note("external_predictions.tsv is absent: no curve can be drawn."))
     elif part.kind == "continuous":
         blocks += pictures(draw_predicted(part))
     else:
         curves = ("roc", "precision_recall") if part.kind == "binary" else ()
         blocks += pictures(*(draw_curve(part, curve) for curve in curves), draw_confusion(part))
-    if files.external_predictions is not None:
+    if tested is not None:
         blocks += site_blocks(part, file="external_sites.tsv")
     blocks += outlyingness_blocks(part, title="External scans unlike those it learned from")
     lead = "People who had no part in any choice: one probe, fitted on all scans above, applied to them once."
@@ -337,6 +338,10 @@ def _rename(picture: Picture) -> Picture:
     return replace(picture, name=name, alt=start + picture.alt, caption=start + picture.caption)
 
 
+def _tested(files: EvaluationFolder) -> pd.DataFrame | None:
+    return files.table("external_predictions", "y_true", "y_score")
+
+
 def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
     """Return the external test set as an evaluation of its own, for the same figures; None without one."""
     external = files.summary.part(ExternalTest)
@@ -350,14 +355,15 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
     changes = {"n": external.n, "metrics": metrics, "baseline": baseline, "increment": external.increment,
                "threshold": threshold, "outlyingness": external.outlyingness, "permutation": None, "splits": "fixed",
                **dict.fromkeys(each.key for each in rivals(files.summary))}  # fmt: skip
-    tested = files.predictions.iloc[:0] if files.external_predictions is None else files.external_predictions
+    tested, sites = _tested(files), files.table("external_sites", "site", "n")
+    tested = files.predictions.iloc[:0] if tested is None else tested
+    outside = files.table("external_outlyingness")
     return replace(
         files,
         summary=files.summary.model_copy(update=changes),
         predictions=tested.assign(**{name: 0.0 for name in ("repeat", "fold") if name not in tested}),
-        sites=pd.DataFrame() if files.external_sites is None else files.external_sites,
-        cohort=None,
-        outlyingness=files.external_outlyingness,
+        sites=pd.DataFrame() if sites is None else sites,
+        tables={"cohort": None, "outlyingness": outside},
     )
 
 

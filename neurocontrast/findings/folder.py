@@ -1,11 +1,10 @@
 """An evaluation folder, read: every file checked, every wrong cell named."""
 
-# ruff: noqa: RUF009 - the tables are declared by a call that returns a dataclass field
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,12 @@ from neurocontrast.reading import read_json
 from neurocontrast.tables import read_table
 
 KINDS = ("binary", "multiclass", "continuous")
-_REQUIRED_FILES = (FILE, "predictions.tsv", "folds.tsv", "sites.tsv")
+_REQUIRED = {
+    "predictions": ("repeat", "fold", "y_true", "y_score"),
+    "folds": ("repeat", "fold", "n_train", "n_test"),
+    "sites": ("site", "n"),
+}
+"""Tables that every evaluation has, and the columns without which they mean nothing."""
 _REMEDY = "Run 'neurocontrast evaluate' again."
 _LARGEST = 4_000_000
 """Bytes up to which images.json is read."""
@@ -30,10 +34,10 @@ _LARGEST = 4_000_000
 _TEXT = frozenset(
     (
         "participant_id", "subject_id", "session", "site", "sex", "held_out_site", "note", "path", "y_true", "target",
-        "y_pred", "model", "column", "within", "metric", "step", "reason", "class", "reference",
-        "split",
+        "y_pred", "model", "column", "within", "metric", "step", "reason", "class", "reference", "outside", "split",
     )
 )  # fmt: skip
+"""Columns of text, in whichever table; a finding says which further ones its own table has."""
 _LOOSE = {"folds.tsv", "map.tsv", "scans.tsv"}
 """Tables that may hold further columns of any kind."""
 
@@ -68,41 +72,47 @@ class Explanation:
     map_path: Path
 
 
-def _table(file: str, *columns: str) -> Any:
-    """Declare a table that may be absent: its file, and the columns without which it means nothing."""
-    return field(default=None, metadata={"file": file, "columns": columns})
-
-
 @dataclass(frozen=True)
 class EvaluationFolder(Results):
-    """Content of an evaluation folder; a table is None if it is absent or empty.
+    """Content of an evaluation folder; tables of findings are read when they are asked for.
 
     `summary` is ``evaluation.json``, `explanation` comes from the folder of that name,
-    `origin` is the ``images.json`` next to the evaluated images, `show_ids` allows identifiers in the report, and
-    `findings` are those that the report is made of.
+    `origin` is the ``images.json`` next to the evaluated images, `show_ids` allows identifiers in the report,
+    `findings` are those that the report is made of, and `tables` are those that were read, by name.
     """
 
     folder: Path
     summary: Evaluation
-    predictions: pd.DataFrame = _table("predictions.tsv", "repeat", "fold", "y_true", "y_score")
-    folds: pd.DataFrame = _table("folds.tsv", "repeat", "fold", "n_train", "n_test")
-    sites: pd.DataFrame = _table("sites.tsv", "site", "n")
-    cohort: pd.DataFrame | None = _table("cohort.tsv", "site")
-    points: pd.DataFrame | None = _table("map.tsv", "pc1", "pc2")
-    scans: pd.DataFrame | None = _table("scans.tsv", "path")
-    flow: pd.DataFrame | None = _table("flow.tsv", "step", "n_scans")
-    calibration: pd.DataFrame | None = _table("calibration.tsv", "model", "n", "mean_predicted", "observed")
-    confounds: pd.DataFrame | None = _table("confounds.tsv", "column", "metric", "value")
-    external_predictions: pd.DataFrame | None = _table("external_predictions.tsv", "y_true", "y_score")
-    external_sites: pd.DataFrame | None = _table("external_sites.tsv", "site", "n")
-    new_sites: pd.DataFrame | None = _table("new_sites.tsv", "site", "model", "n")
-    outlyingness: pd.DataFrame | None = _table("outlyingness.tsv", "site", "outside")
-    external_outlyingness: pd.DataFrame | None = _table("external_outlyingness.tsv", "site", "outside")
+    predictions: pd.DataFrame
+    folds: pd.DataFrame
+    sites: pd.DataFrame
     explanation: Explanation | None = None
     config_text: str | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
     show_ids: bool = False
     findings: tuple[Any, ...] = ()
+    tables: dict[str, pd.DataFrame | None] = field(default_factory=dict)
+
+    def table(self, name: str, *needed: str, text: Sequence[str] = ()) -> pd.DataFrame | None:
+        """Return a table of the folder by the name of its file; None if it is absent or empty.
+
+        Parameters
+        ----------
+        name : str
+            Name of the file without ``.tsv``.
+        *needed : str
+            Columns without which the table means nothing.
+        text : sequence of str
+            Columns of text, besides those that are text in every table, such as ``site``.
+
+        Raises
+        ------
+        DataError
+            If a column is missing, or a cell is no number; the file, column and row are named.
+        """
+        if name not in self.tables:
+            self.tables[name] = _read(self.folder / f"{name}.tsv", needed, kind=self.kind, text=text)
+        return self.tables[name]
 
     @property
     def target(self) -> str:
@@ -185,16 +195,14 @@ def read_folder(folder: str | os.PathLike[str], *, show_ids: bool = False) -> Ev
     root = Path(folder)
     _check_is_evaluation(root)
     summary = read_evaluation(root)
-    missing = [name for name in _REQUIRED_FILES if not (root / name).is_file()]
+    missing = [f"{name}.tsv" for name in _REQUIRED if not (root / f"{name}.tsv").is_file()]
     if missing:
         raise DataError(
             f"{root}: incomplete evaluation folder; missing: {one_of(missing)}. "
             "Run 'neurocontrast evaluate' again; its files belong together."
         )
     tables: dict[str, Any] = {
-        table.name: _read(root / table.metadata["file"], table.metadata["columns"], kind=summary.kind)
-        for table in fields(EvaluationFolder)
-        if "file" in table.metadata
+        name: _read(root / f"{name}.tsv", needed, kind=summary.kind) for name, needed in _REQUIRED.items()
     }
     if tables["predictions"] is None:
         raise DataError(f"{root / 'predictions.tsv'}: no predictions in it. {_REMEDY}")
@@ -227,31 +235,27 @@ def _check_is_evaluation(root: Path) -> None:
     raise ConfigError(f"evaluation: must be the folder that 'neurocontrast evaluate' wrote, {found}.{hint}")
 
 
-def _read(path: Path, required: Sequence[str], *, kind: str) -> pd.DataFrame | None:
+def _read(path: Path, required: Sequence[str], *, kind: str, text: Sequence[str] = ()) -> pd.DataFrame | None:
     """Read a table as text, then convert what must be a number; None if it is absent or empty."""
     if not path.is_file() or path.stat().st_size < 2:  # a table without columns is one line end
         return None
     table = read_table(path, needed=required, remedy=_REMEDY, dtype=str, na_values=["", "n/a"])
     if table.empty:
         return None
-    text = _TEXT - {"y_true", "target"} if kind == "continuous" else _TEXT
-    return table.apply(lambda column: column if column.name in text else _convert(column, path, required))
+    known = {*text, *(_TEXT - {"y_true", "target"} if kind == "continuous" else _TEXT)}
+    return table.apply(lambda column: column if column.name in known else _convert(column, path, required))
 
 
 def _convert(column: pd.Series, path: Path, required: Sequence[str]) -> pd.Series:
-    """Return flags as such, and all else as numbers; further columns of some tables may stay text."""
-    lower = column.str.lower()
-    if column.name == "outside":
-        wrong, kind = ~lower.fillna("").isin(["true", "false", ""]), "true or false"
-    else:
-        values, kind = pd.to_numeric(column, errors="coerce"), "numbers"
-        wrong = column.notna() & values.isna() & (lower != "nan")
+    """Return a column as numbers; further columns of some tables may stay text."""
+    values = pd.to_numeric(column, errors="coerce")
+    wrong = column.notna() & values.isna() & (column.str.lower() != "nan")
     if not wrong.any():
-        return lower == "true" if column.name == "outside" else values.astype("float64")
+        return values.astype("float64")
     if path.name in _LOOSE and column.name not in required:
         return column
     found = ", ".join(f"row {row + 2}: {shown(column[row])}" for row in wrong[wrong].index[:5])
-    raise DataError(f"{path}, column '{column.name}': must be {kind}, found {found}.")
+    raise DataError(f"{path}, column '{column.name}': must be numbers, found {found}.")
 
 
 def _read_origin(files: EvaluationFolder) -> Mapping[str, Any]:
@@ -259,7 +263,8 @@ def _read_origin(files: EvaluationFolder) -> Mapping[str, Any]:
 
     A store like ``images.npy`` is looked for where it is named, and then in the evaluation folder.
     """
-    tables = [table for table in (files.scans, files.predictions) if table is not None and "path" in table]
+    scans = files.table("scans", "path")
+    tables = [table for table in (scans, files.predictions) if table is not None and "path" in table]
     named = [path for table in tables for path in table["path"].dropna().head(1) if is_image_path(path)]
     store = split_image_path(named[0])[0] if named else Path()
     places = [place.with_name("images.json") for place in (store, files.folder / store) if place.is_file()]

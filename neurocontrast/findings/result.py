@@ -220,6 +220,10 @@ def list_warnings(files: EvaluationFolder) -> list[tuple[str, str]]:
     return [(message, each.explanation) for message, each in zip(hidden, found, strict=True)]
 
 
+_OF_PEOPLE = ("external_predictions", "outlyingness", "external_outlyingness")
+"""Tables that name people besides the predictions."""
+
+
 def _hide_ids(text: str, files: EvaluationFolder, code: str) -> str:
     """Replace identifiers of participants in a message, unless they may appear.
 
@@ -230,7 +234,7 @@ def _hide_ids(text: str, files: EvaluationFolder, code: str) -> str:
         return text
     names = {
         str(name)
-        for table in (files.predictions, files.external_predictions, files.outlyingness, files.external_outlyingness)
+        for table in (files.predictions, *map(files.table, _OF_PEOPLE))
         for column in ("participant_id", "subject_id")
         if table is not None and column in table
         for name in table[column].dropna()

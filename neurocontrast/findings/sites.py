@@ -132,7 +132,7 @@ def _table(files: EvaluationFolder, sites: pd.DataFrame, file: str) -> Table:
     """Return the metrics at each site with their intervals; the note says why one is absent."""
     metrics = leading_metrics(files.kind, [key for key in files.metrics if key in sites])
     # Counts of classes by site are in the cohort table, where there is one.
-    classes = [files.positive] if files.cohort is not None else files.classes
+    classes = [files.positive] if files.table("cohort") is not None else files.classes
     columns = [Column("Site", "site", "heading"), Column("n", "n", "count")]
     columns += [Column(name, f"n_{name}", "count") for name in classes if f"n_{name}" in sites]
     for key in metrics:

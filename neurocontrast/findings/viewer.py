@@ -88,7 +88,7 @@ def _with_findings(table: pd.DataFrame, files: EvaluationFolder) -> pd.DataFrame
     """Add the mean prediction of each scan, and the percentile of its distance to the scans learned from."""
     for found, source, name in (
         (files.predictions, "y_score", "predicted (mean of repeats)"),
-        (files.outlyingness, "mahalanobis_percentile", "percentile of distance"),
+        (files.table("outlyingness"), "mahalanobis_percentile", "percentile of distance"),
     ):
         if found is not None and {"participant_id", "session", source} <= set(found):
             values = found.assign(session=found["session"].fillna("")).groupby(["participant_id", "session"])[source]

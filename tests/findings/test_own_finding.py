@@ -8,7 +8,7 @@ from pydantic import StrictInt
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.record import Notice, Part
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import write_json, write_table
 from neurocontrast.findings import (
     FINDINGS,
@@ -43,14 +43,17 @@ def refuse(study):
 def count(inputs):
     counts = pd.Series(inputs.study.target.labels()).value_counts()
     notice = Notice("headcount", f"{len(counts)} classes of {sorted(inputs.models)}", "Nothing follows from this.")
-    table = counts.rename_axis("class").reset_index(name="n")
+    table = counts.rename_axis("kind").reset_index(name="n")
     recorded = {"n_classes": len(counts), "n_tables": len(inputs.found.tables)}
     return Found({"headcount": recorded}, {"headcount": table}, [notice])
 
 
 def show(files):
-    found = files.summary.part(Headcount)
-    return found and Section("headcount", "Headcount", [Paragraph(f"{found.n_classes} kinds of people.")])
+    found, table = files.summary.part(Headcount), files.table("headcount", "kind", "n", text=["kind"])
+    if found is None or table is None:
+        return None
+    text = f"{found.n_classes} kinds of people, {table['n'].sum():.0f} in all, {' and '.join(sorted(table['kind']))}."
+    return Section("headcount", "Headcount", [Paragraph(text)])
 
 
 MINE = Finding("headcount", show, count, refuse, record=Headcount, methods=METHODS, last=True)
@@ -63,7 +66,7 @@ def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
     asked = (*FINDINGS, MINE)
     result = measure(study, findings=asked)
     assert result.tables["headcount"]["n"].sum() == 60
-    assert result.evaluation.content()["headcount"] == {"n_classes": 2, "n_tables": 2}  # what others found is at hand
+    assert result.evaluation.content()["headcount"] == {"n_classes": 2, "n_tables": 1}  # what others found is at hand
     (warning,) = [each for each in result.evaluation.warnings if each.code == "headcount"]
     assert warning.message == "2 classes of ['baseline', 'embedding']"
     for name, table in result.tables.items():
@@ -72,7 +75,15 @@ def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
     for findings, there in ((asked, True), (FINDINGS, False)):
         files = open_folder(tmp_path, findings=findings)
         page = render_report(files, build_sections(files))
-        assert ("2 kinds of people." in page) == ("2 classes were counted [" in page) == ("Oldfield" in page) == there
+        assert (
+            ("2 kinds of people, 60 in all, control and patient." in page)
+            == ("2 classes were counted [" in page)
+            == ("Oldfield" in page)
+            == there
+        )
+    write_table(tmp_path / "headcount.tsv", pd.DataFrame({"kind": ["control"], "n": ["many"]}))
+    with pytest.raises(DataError, match=r"headcount\.tsv, column 'n': must be numbers, found row 2: 'many'"):
+        build_sections(open_folder(tmp_path, findings=asked))
     numbers = EvaluationSettings(**fast, target="age")
     with pytest.raises(ConfigError, match="headcount: counts classes"):
         check(plan_study(cohort.table, cohort.features, settings=numbers), findings=asked)

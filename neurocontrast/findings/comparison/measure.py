@@ -19,7 +19,7 @@ from neurocontrast.evaluation.significance import fold_p_value, holm, mcnemar_te
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
-from neurocontrast.findings.confounds import site_reading
+from neurocontrast.findings.confounds import column_readings, site_reading
 from neurocontrast.findings.folder import EvaluationFolder, read_folder
 from neurocontrast.findings.learning import LearningCurve
 from neurocontrast.findings.new_site.measure import NewSite
@@ -276,7 +276,7 @@ def tradeoff_table(evaluations: Sequence[Evaluated], models: pd.DataFrame, *, me
 
 
 def _site(evaluated: Evaluated) -> dict[str, float | None]:
-    reading = site_reading(evaluated.files.confounds)
+    reading = site_reading(column_readings(evaluated.files))
     found = {} if reading is None else reading.to_dict()
     names = {"site_balanced_accuracy": "value", "site_low": "low", "site_high": "high", "site_chance": "chance"}
     return {name: finite_or_none(found.get(key, np.nan)) for name, key in names.items()}

@@ -66,9 +66,13 @@ def _why_not(files: EvaluationFolder) -> Paragraph:
     return note(f"Not shown: how the model does at a site that it has not seen. {remark}")
 
 
+def _sites_of(files: EvaluationFolder) -> pd.DataFrame | None:
+    return files.table("new_sites", "site", "model", "n")
+
+
 def new_site_metric(files: EvaluationFolder) -> str | None:
     """Return the metric that the panel leads with, or None without any metric."""
-    block, table = files.summary.part(NewSite), files.new_sites
+    block, table = files.summary.part(NewSite), _sites_of(files)
     if block is None or table is None:
         return None
     metrics = [name for name in table.columns if f"home_{name}" in table]
@@ -136,9 +140,9 @@ def site_rows(files: EvaluationFolder, metric: str) -> pd.DataFrame:
     Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias``, ``spread``, and of each model ``<model>_home``
     and ``<model>_unseen`` with their ends ``…_low`` and ``…_high``; NaN where a value is absent.
     """
-    assert files.new_sites is not None, "needed"
-    table = files.new_sites.assign(site=files.new_sites["site"].fillna("not stated"))
-    table = table.drop_duplicates(["model", "site"])
+    table = _sites_of(files)
+    assert table is not None, "needed"
+    table = table.assign(site=table["site"].fillna("not stated")).drop_duplicates(["model", "site"])
     rows = table[table["model"] == "embedding"].reindex(columns=["site", "n", "n_train", "note", *_BIAS_ASIDE])
     rows["note"] = rows["note"].fillna("").astype(object)
     pooled: dict[str, Any] = {"site": "All left out, pooled", "n": rows["n"].sum(), "note": ""}

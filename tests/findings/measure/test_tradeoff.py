@@ -17,7 +17,9 @@ def evaluated(name: str, confounds: pd.DataFrame | None = None, **summary: objec
     content = {"splits": "stratified", **summary}
     base = {"format": 1, "target": "age", "kind": "continuous", "n": {}, "metrics": {}}
     empty, found = pd.DataFrame(), Evaluation.model_validate(base | content)
-    return Evaluated(name, EvaluationFolder(Path(name), found, empty, empty, empty, confounds=confounds), empty)
+    return Evaluated(
+        name, EvaluationFolder(Path(name), found, empty, empty, empty, tables={"confounds": confounds}), empty
+    )
 
 
 def block(unseen: float) -> dict:

@@ -8,7 +8,6 @@ import shutil
 import pandas as pd
 import pytest
 
-from neurocontrast.exceptions import DataError
 from neurocontrast.findings import open_folder, render_report
 from neurocontrast.findings.external import external_part
 from neurocontrast.findings.result import list_warnings
@@ -62,19 +61,3 @@ def test_a_scan_without_a_score_is_neither_inside_nor_outside(folder, build):
 
     files = open_folder(edit(folder, "outlyingness", change))
     assert not re.search(r"\b(nan|NaN|None|inf)\b", Page(render_report(files, [build("outlyingness", files)])).text)
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (
-            lambda t: t.assign(outside=["True", "far"] + [""] * 118),
-            "'outside': must be true or false, found row 3",
-        ),
-        (lambda t: t.assign(mahalanobis="x"), "column 'mahalanobis': must be numbers, found row 2: 'x'"),
-        (lambda t: t.drop(columns="outside"), r"outlyingness\.tsv: missing columns: 'outside'"),
-    ],
-)
-def test_what_is_no_flag_or_number_is_named(folder, change, says):
-    with pytest.raises(DataError, match=says):
-        open_folder(edit(folder, "outlyingness", change))

@@ -22,7 +22,6 @@ from neurocontrast.cli.command import (
     option,
     print_line,
 )
-from neurocontrast.exceptions import ConfigError
 from neurocontrast.reading import read_json
 from neurocontrast.tables import read_table
 
@@ -148,22 +147,18 @@ def report(
     given: Configured,
     evaluation: Evaluated,
     out: Annotated[Path | None, option("HTML file to write (default: report.html in the directory).")] = None,
-    figures: Annotated[Path | None, option("Folder of the figures as SVG, PNG and TSV (default: by the page).")] = None,
-    no_figures: Annotated[bool, option("Write the page without figures as files.", "--no-figures")] = False,
+    figures: Annotated[bool, option("Write the figures as files too: SVG, PNG and TSV.")] = True,
     show_ids: Annotated[bool | None, option("Show participant identifiers.", "--show-ids/--hide-ids")] = None,
     viewer: Annotated[
         bool, option("Write map.html too, to look into the embedding; do not share it.", "--map")
     ] = False,
 ) -> Result:
     """Make one self-contained HTML report of an evaluation."""
-    if no_figures and figures is not None:
-        raise ConfigError("--figures and --no-figures exclude each other. Give one of them.")
     page = neurocontrast.report(
         evaluation,
         out=out,
         show_ids=given.resolve(report={"show_ids": show_ids}).report.show_ids,
-        figures_dir=figures,
-        figures=not no_figures,
+        figures=figures,
         viewer=viewer,
         progress=given.progress,
     )

@@ -28,7 +28,6 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
-from neurocontrast.reading import read_json
 
 __all__ = ["predict"]
 
@@ -94,7 +93,7 @@ def predict(
     target = Path(out)
     check_output_file(target, ".tsv", overwrite=overwrite)
     about = target.with_suffix(".json")
-    check_output_file(about, ".json", overwrite=overwrite or (not target.exists() and _is_ours(about)))
+    check_output_file(about, ".json", overwrite=overwrite)
     fitted, path = load_probe(probe), Path(embeddings)
     scans = None
     if run is None:
@@ -120,14 +119,6 @@ def predict(
         for record in json.loads(table.to_json(orient="records", double_precision=15)):
             on_scan(record)
     return target
-
-
-def _is_ours(about: Path) -> bool:
-    """Return whether a file is what an earlier call, which was killed before it wrote its table, says of itself."""
-    try:
-        return {"format", "target", "probe", "n_trained_on"} <= set(read_json(about))
-    except DataError:
-        return False
 
 
 def _read_features(

@@ -63,7 +63,7 @@ def pretrain(
         Table of scans, in place of ``data.participants``. A DataFrame must be given again to continue.
     resume : bool
         Continue the run in `out`, or begin it if there is none. On a CPU the weights are bit for bit those of a run
-        that was never stopped. A run that skips scans (``data.skip_unreadable``) must skip the same ones again.
+        that was never stopped. A run that has skipped scans (``data.skip_unreadable``) goes on without them.
     transforms : Compose or sequence of Transform, optional
         Lead from ``{"image": path of a scan}`` to ``{"image": MetaTensor (1, D, H, W)}``, in place of the preprocessing
         in `config`; none of them random. `embed` needs the same ones.

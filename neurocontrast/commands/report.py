@@ -26,7 +26,6 @@ def report(
     *,
     out: str | os.PathLike[str] | None = None,
     show_ids: bool = False,
-    figures_dir: str | os.PathLike[str] | None = None,
     figures: bool = True,
     viewer: bool = False,
     progress: Progress = SILENT,
@@ -41,11 +40,9 @@ def report(
         Page to write; ``report.html`` in the evaluation folder by default.
     show_ids : bool, default=False
         Whether identifiers of participants may appear in the page.
-    figures_dir : path, optional
-        Folder for every figure as SVG and PNG, and its numbers as a table; by default ``figures`` next to
-        ``report.html``, ``NAME_figures`` next to a page ``NAME.html``.
     figures : bool, default=True
-        Whether the figures are written as files too.
+        Whether every figure is written as SVG and PNG too, and its numbers as a table: into ``figures`` next to
+        ``report.html``, ``NAME_figures`` next to a page ``NAME.html``.
     viewer : bool, default=False
         Whether a map of the embedding to look into is written next to the page: ``map.html``, ``NAME_map.html`` next to
         a page ``NAME.html``. It holds participants' data and is not to be shared; it needs the evaluated embeddings
@@ -60,12 +57,9 @@ def report(
     if page.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"out: must end in .html, got '{page}'. Give for instance '{page.with_suffix('.html')}'.")
     check_writable(page)
-    default = page.with_name("figures" if page.stem == "report" else f"{page.stem}_figures")
-    folder = default if figures_dir is None else Path(figures_dir)
-    if figures:
-        if folder.exists() and not folder.is_dir():
-            raise ConfigError(f"figures_dir: must be a folder, but '{folder}' is a file. Give another.")
-        check_writable(folder, parameter="figures_dir")
+    folder = page.with_name("figures" if page.stem == "report" else f"{page.stem}_figures")
+    if figures and folder.exists() and not folder.is_dir():
+        raise ConfigError(f"out: figures are written into '{folder}', which is a file. Give another place.")
     looked_into = render_viewer(files, progress=progress) if viewer else None
     sections = build_sections(files, progress=progress)
     write_text(page, render_report(files, sections))

@@ -195,19 +195,22 @@ def open_run(
             cohort = read_cohort_of(settings, source, check_images=False, skipped=read_skipped(folder))
         check_can_continue(folder, settings, cohort)
         return (False, None), {"is_new": False, "contract": None}
-    cohort = read_cohort_of(settings, source)
+    recorded = [] if is_new else read_skipped(folder)
+    cohort = read_cohort_of(settings, source, skipped=recorded)
     for warning in cohort.warnings:
         progress.warning(warning)
     if not is_new:
-        check_can_continue(folder, settings, without(cohort, read_skipped(folder)))
+        check_can_continue(folder, settings, cohort)
     parts = build_parts(settings, cohort, source, is_new=is_new)
     stack.enter_context(hold(folder, progress))
     if check_new(folder, resume=not is_new) != is_new:
         raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
+    skipped = NONE
     if not is_new:
         source.check_unchanged(cohort, read_provenance(folder), folder)
-    parts, skipped = _without_unusable(settings, parts, source, None if is_new else folder, progress)
-    cohort = parts.cohort
+    elif source.skips:
+        cohort, skipped = leave_out(parts.source, cohort, progress)
+        parts = build_parts(settings, cohort, source) if len(skipped) else parts
     earlier = None if is_new else read_preprocessing(folder, parts.source)
     parts = parts.with_source(earlier or parts.source.fitted(cohort, parts.data.training_rows, progress))
     make_ready(parts.source, cohort, progress)
@@ -227,23 +230,8 @@ def open_run(
     # What a killed process left half-written.
     for path in list(folder.rglob(".tmp-*")):
         path.unlink(missing_ok=True)
-    known = {"is_new": is_new, "contract": parts.source.contract(), "skipped": skipped["scan"].tolist()}
+    known = {"is_new": is_new, "contract": parts.source.contract(), "skipped": [*recorded, *skipped["scan"]]}
     return (is_new, parts), known
-
-
-def _without_unusable(
-    settings: Config, parts: Parts, source: AnySource, earlier: Path | None, progress: Progress
-) -> tuple[Parts, pd.DataFrame]:
-    """Return the parts of a run without scans that cannot be used, where the run skips them, and a table of these.
-
-    `earlier` is the folder of a run that continues, which must skip the same scans again.
-    """
-    if not source.skips:
-        return parts, NONE
-    cohort, skipped = leave_out(parts.source, parts.cohort, progress)
-    if earlier is not None:
-        check_same(earlier, skipped["scan"].tolist())
-    return build_parts(settings, cohort, source, is_new=earlier is None) if len(skipped) else parts, skipped
 
 
 def _facts(parts: Parts) -> dict[str, Any]:
@@ -346,16 +334,3 @@ def read_skipped(folder: Path) -> list[str]:
         return []
     known = read_table(path, needed=["scan"], error=CheckpointError, remedy="Copy the run again.", dtype=str)
     return known["scan"].tolist()
-
-
-def check_same(folder: Path, now: Collection[str]) -> None:
-    """Refuse to continue a run that would leave out other scans than it began without."""
-    before = read_skipped(folder)
-    found = [f"{name} was left out, and can be used now" for name in before if name not in now]
-    found += [f"{name} was used, and cannot be used now" for name in now if name not in before]
-    if found:
-        listed = "\n".join(f"  {line}" for line in found)
-        raise CheckpointError(
-            f"{folder}: the run cannot continue, because other scans would be left out than when it began:\n"
-            f"{listed}\nPut these files back as they were, or start another run in a new directory."
-        )

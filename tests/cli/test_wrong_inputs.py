@@ -26,9 +26,7 @@ def barrier(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(
-    "command", ["simulate", "pretrain", "embed", "evaluate", "predict", "report", "figures", "compare"]
-)
+@pytest.mark.parametrize("command", ["simulate", "pretrain", "embed", "evaluate", "predict", "report", "compare"])
 def test_an_output_that_cannot_be_written_is_refused_before_any_work(study, barrier, capsys, command):
     people, out = study.path("study/participants.tsv"), barrier / "out"
     arguments = {
@@ -38,7 +36,6 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(study, barr
         "evaluate": ["evaluate", study.path("EMB.parquet"), "--out", out],
         "predict": ["predict", study.path("EVAL"), study.path("EMB.parquet"), "--out", f"{out}.tsv"],
         "report": ["report", study.path("EVAL"), "--out", f"{out}.html"],
-        "figures": ["report", study.path("EVAL"), "--figures", out],
         "compare": ["compare", study.path("EVAL"), study.path("AGAIN"), "--out", out],
     }
     refused(arguments[command], capsys, "cannot be written", "barrier' is no folder")

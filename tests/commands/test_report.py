@@ -31,10 +31,10 @@ def test_writes_beside_the_evaluation_and_replaces_an_older_report(folder):
 
 
 def test_out_and_figures(folder, tmp_path):
-    page = report(folder, out=tmp_path / "deep" / "page.html", figures_dir=tmp_path / "figures")
+    page = report(folder, out=tmp_path / "deep" / "page.html")
     assert page == tmp_path / "deep" / "page.html"
     assert not (folder / "report.html").exists()
-    figures = tmp_path / "figures"
+    figures = tmp_path / "deep" / "page_figures"
     listed = pd.read_csv(figures / "figures.tsv", sep="\t")
     for name in listed["name"]:
         assert (figures / f"{name}.svg").read_bytes().startswith(b"<?xml")
@@ -69,7 +69,7 @@ def test_wrong_places_are_refused_before_any_work(folder, tmp_path):
         report(folder, out=tmp_path)
     with pytest.raises(ConfigError, match=r"out: must end in \.html"):
         report(folder, out=tmp_path / "page.pdf")
-    (tmp_path / "taken").write_text("")
-    with pytest.raises(ConfigError, match="figures_dir: must be a folder"):
-        report(folder, figures_dir=tmp_path / "taken")
+    (tmp_path / "page_figures").write_text("")
+    with pytest.raises(ConfigError, match="page_figures', which is a file"):
+        report(folder, out=tmp_path / "page.html")
     assert not (folder / "report.html").exists()

@@ -29,30 +29,6 @@ if TYPE_CHECKING:
     from neurocontrast.commands.weights import export_weights, import_weights, verify_weights
     from neurocontrast.config import load_config
 
-__all__ = [
-    "bundle",
-    "check",
-    "compare",
-    "convert",
-    "doctor",
-    "embed",
-    "evaluate",
-    "explain",
-    "export_weights",
-    "finetune",
-    "import_weights",
-    "index",
-    "join",
-    "load_config",
-    "predict",
-    "prepare_images",
-    "pretrain",
-    "qc",
-    "report",
-    "simulate",
-    "verify_weights",
-]
-
 _MODULES = ["data", "datasets", "embedding", "encoders", "evaluation", "kernels", "losses", "training", "transforms",
             "weights"]  # fmt: skip
 _PLACES = {
@@ -74,6 +50,7 @@ _PLACES = {
     "commands.pretrain": ["doctor", "pretrain"],
     "commands.weights": ["export_weights", "import_weights", "verify_weights"],
 }
+__all__ = sorted(name for names in _PLACES.values() for name in names if name != "version")
 _find = lazy_exports(__name__, _PLACES)
 
 

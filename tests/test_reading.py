@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.data.listing import read_sheet
+from neurocontrast.data.listing import read_parquet, read_sheet, read_table, read_workbook
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.reading import read_array, read_arrays, read_bytes, read_json
-from neurocontrast.tables import read_parquet, read_table, read_workbook
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from neurocontrast.cli.command import (
     option,
     print_line,
 )
+from neurocontrast.data.listing import read_table
 from neurocontrast.reading import read_json
-from neurocontrast.tables import read_table
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation.record import Estimate, Evaluation

@@ -17,6 +17,7 @@ from nibabel.affines import apply_affine
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
+from neurocontrast.data.listing import read_table
 from neurocontrast.data.sources import Brains, BrainVolumes, RegionalMeasures, brains_of_run
 from neurocontrast.display import as_progress
 from neurocontrast.encoders import load_encoder
@@ -33,7 +34,6 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.reading import read_json
 from neurocontrast.seeds import derive_generator
-from neurocontrast.tables import read_table
 from neurocontrast.transforms.grids import Grid
 
 __all__ = ["explain"]

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.columns import matching_columns
-from neurocontrast.data.listing import read_sheet, read_text_table, write_rows
+from neurocontrast.data.listing import read_sheet, read_table, read_text_table, write_rows
 from neurocontrast.data.natural.store import is_image_path
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
@@ -30,7 +30,6 @@ from neurocontrast.prepare.measures import compare_with_others, measure_scan, te
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, version
 from neurocontrast.reading import parse_json, read_arrays
-from neurocontrast.tables import read_table
 
 __all__ = ["Quality", "qc"]
 

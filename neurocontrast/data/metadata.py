@@ -13,11 +13,10 @@ from torch import nn
 
 from neurocontrast.data.cohort import Cohort, Kind
 from neurocontrast.data.columns import is_missing, is_numeric, matching_columns, no_column, number_of, text_of
-from neurocontrast.data.listing import read_text_table
+from neurocontrast.data.listing import read_parquet, read_text_table
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.kernels import ColumnKernel
-from neurocontrast.tables import read_parquet
 
 Vectors = Mapping[str, pd.DataFrame]
 """Vectors that kernels compare, by name: tables (n, p) of float32 with NaN where missing."""

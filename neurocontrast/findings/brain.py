@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from nibabel.filebasedimages import ImageFileError
 
+from neurocontrast.data.listing import read_table
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder, Explanation
 from neurocontrast.page.blocks import Block, Column, Facts, Items, Section, Table, make_table, note, pictures
 from neurocontrast.page.style import WIDTH, Picture, Series, blank_figure, draw_intervals, styled
 from neurocontrast.page.wording import value_text
-from neurocontrast.tables import read_table
 
 # nilearn is imported inside functions: it takes seconds, and only a report with volumes needs it.
 

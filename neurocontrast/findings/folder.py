@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from neurocontrast.data.listing import read_table
 from neurocontrast.data.natural.store import is_image_path, split_image_path
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation.record import FILE, FORMAT, Evaluation, Metric, read_evaluation
@@ -18,7 +19,6 @@ from neurocontrast.files import digest_of_file
 from neurocontrast.page import wording
 from neurocontrast.page.wording import Words
 from neurocontrast.reading import read_json
-from neurocontrast.tables import read_table
 
 KINDS = ("binary", "multiclass", "continuous")
 _REQUIRED = {

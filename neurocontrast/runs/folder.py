@@ -12,13 +12,13 @@ import pandas as pd
 from neurocontrast import reading
 from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.listing import read_table
 from neurocontrast.data.sources import AnySource
 from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import LOCK, check_writable, write_json
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
-from neurocontrast.tables import read_table
 from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
 __all__ = [

@@ -16,6 +16,7 @@ import pandas as pd
 
 from neurocontrast.config import Config, build_objective
 from neurocontrast.data.cohort import Cohort, split_by_subject
+from neurocontrast.data.listing import read_table
 from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vectors
 from neurocontrast.data.sources import AnySource, BrainVolumes, source_of
 from neurocontrast.encoders import ContrastiveModel, TwoEncoders, build_model, check_shape
@@ -35,7 +36,6 @@ from neurocontrast.runs.folder import (
 )
 from neurocontrast.runs.initial import InitialWeights, start_from
 from neurocontrast.seeds import derive_seed
-from neurocontrast.tables import read_table
 from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_components
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 

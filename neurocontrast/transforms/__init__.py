@@ -24,9 +24,8 @@ if TYPE_CHECKING:
         RandNoised,
         RandTissueShiftd,
     )
-    from neurocontrast.transforms.rand_mask import RandMaskEdged, RandTightMaskd
     from neurocontrast.transforms.rand_measures import RandMeasureViewd
-    from neurocontrast.transforms.rand_space import RandCutoutd, RandResizedCropd
+    from neurocontrast.transforms.rand_parts import RandCutoutd, RandMaskEdged, RandResizedCropd, RandTightMaskd
     from neurocontrast.transforms.rand_volume import brain_views
     from neurocontrast.transforms.signal import FromSignald, ToSignald
     from neurocontrast.transforms.views import TwoViews
@@ -47,8 +46,7 @@ _PLACES = {
         "RandTissueShiftd",
     ],
     "rand_measures": ["RandMeasureViewd"],
-    "rand_mask": ["RandMaskEdged", "RandTightMaskd"],
-    "rand_space": ["RandCutoutd", "RandResizedCropd"],
+    "rand_parts": ["RandCutoutd", "RandMaskEdged", "RandResizedCropd", "RandTightMaskd"],
     "rand_volume": ["brain_views"],
     "signal": ["FromSignald", "ToSignald"],
     "views": ["TwoViews"],

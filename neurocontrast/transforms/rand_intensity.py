@@ -37,7 +37,7 @@ class RandBrainBiasFieldd(RandSignald):
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw the polynomial."""
-        strength = random.uniform(*self.settings.strength)
+        (strength,) = super().draw(random).values()
         return {"coefficients": strength * random_polynomial(self.settings.order, random)}
 
     def change(self, s_CDHW: Tensor, *, coefficients: Array) -> Tensor:
@@ -69,11 +69,6 @@ def _legendre(side: int, n: int) -> Tensor:
     return torch.from_numpy(np.polynomial.legendre.legvander(places, n - 1).astype(np.float32))
 
 
-def _draw_noise(sigma: augment.Pair, random: Random) -> dict[str, Any]:
-    """Draw the standard deviation and the seed of the noise."""
-    return {"sigma": random.uniform(*sigma), "seed": int(random.randint(2**63 - 1, dtype=np.int64))}
-
-
 def _noise(shape: tuple[int, ...], x_CDHW: Tensor, seed: int) -> Tensor:
     generator = torch.Generator(device=x_CDHW.device).manual_seed(seed)
     return torch.randn(shape, generator=generator, device=x_CDHW.device, dtype=x_CDHW.dtype)
@@ -97,7 +92,7 @@ class RandNoised(RandVolumed):
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw the standard deviation and the seed of the noise."""
-        return _draw_noise(self.settings.sigma, random)
+        return super().draw(random) | {"seed": int(random.randint(2**63 - 1, dtype=np.int64))}
 
     def change(self, x_CDHW: Tensor, *, sigma: float, seed: int) -> Tensor:
         """Return the volume with noise drawn on its device by a generator seeded with `seed`."""
@@ -122,7 +117,7 @@ class RandBrainRiciand(RandSignald):
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw the standard deviation and the seed of the noise."""
-        return _draw_noise(self.settings.sigma, random)
+        return super().draw(random) | {"seed": int(random.randint(2**63 - 1, dtype=np.int64))}
 
     def change(self, s_CDHW: Tensor, *, sigma: float, seed: int) -> Tensor:
         """Return the magnitude of the signal with noise in both parts."""
@@ -153,10 +148,6 @@ class RandBlurd(RandVolumed):
 
     Settings = augment.Blur
 
-    def draw(self, random: Random) -> dict[str, Any]:
-        """Draw the Gaussian's standard deviation."""
-        return {"sigma_voxels": random.uniform(*self.settings.sigma_voxels)}
-
     def change(self, x_CDHW: Tensor, *, sigma_voxels: float) -> Tensor:
         """Return the blurred volume."""
         return blur(x_CDHW, sigma_voxels=sigma_voxels)
@@ -176,10 +167,6 @@ class RandBrainSharpnessd(RandSignald):
     """
 
     Settings = augment.Sharpness
-
-    def draw(self, random: Random) -> dict[str, Any]:
-        """Draw how many times the difference is added."""
-        return {"amount": random.uniform(*self.settings.amount)}
 
     def change(self, s_CDHW: Tensor, *, amount: float) -> Tensor:
         """Return the signal, sharper or smoother, and nowhere below a quarter: a dim edge stays part of the brain."""
@@ -205,8 +192,7 @@ class RandTissueShiftd(RandVolumed):
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw both strengths, and the seed of the fields."""
-        drawn = {"gain": random.uniform(*self.settings.gain), "shift": random.uniform(*self.settings.shift)}
-        return drawn | {"seed": int(random.randint(2**32, dtype=np.int64))}
+        return super().draw(random) | {"seed": int(random.randint(2**32, dtype=np.int64))}
 
     def change(self, x_CDHW: Tensor, *, gain: float, shift: float, seed: int) -> Tensor:
         """Return y = x·exp(gain·f) + shift·b·h, with fields f and h of a map, and b from 0 outside the brain to 1.

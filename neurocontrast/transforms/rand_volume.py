@@ -16,8 +16,7 @@ from neurocontrast.transforms.rand_intensity import (
     RandNoised,
     RandTissueShiftd,
 )
-from neurocontrast.transforms.rand_mask import RandMaskEdged, RandTightMaskd
-from neurocontrast.transforms.rand_space import RandCutoutd, RandResizedCropd
+from neurocontrast.transforms.rand_parts import RandCutoutd, RandMaskEdged, RandResizedCropd, RandTightMaskd
 from neurocontrast.transforms.signal import FromSignald, RandVolumed, ToSignald, brain_key
 
 _ON_SIGNAL: dict[str, type[RandVolumed]] = {

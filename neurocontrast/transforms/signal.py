@@ -23,7 +23,7 @@ Random = np.random.RandomState
 
 
 class RandVolumed(RandomizableTransform, MapTransform):
-    """Apply a random operation to volumes (channels, D, H, W): a subclass has `Settings`, `draw` and `change`.
+    """Apply a random operation to volumes (channels, D, H, W): a subclass has `Settings`, `change` and perhaps `draw`.
 
     All volumes of a dictionary are changed alike and become float32; none is changed in place. After a call, `drawn`
     holds the arguments that `change` was given.
@@ -49,8 +49,8 @@ class RandVolumed(RandomizableTransform, MapTransform):
         self.drawn: dict[str, Any] = {}
 
     def draw(self, random: Random) -> dict[str, Any]:
-        """Return the random arguments of `change`."""
-        raise NotImplementedError
+        """Return the random arguments of `change`: a uniform number of each range of the settings."""
+        return {name: random.uniform(*limits) for name, limits in self.settings if isinstance(limits, tuple)}
 
     def change(self, x_CDHW: Tensor, /, *_: Any, **drawn: Any) -> Any:
         """Return a changed volume, as a new tensor."""

@@ -24,13 +24,13 @@ from hypothesis import strategies as st
 from neurocontrast.config import load_config
 from neurocontrast.data.cohort import inspect_cohort
 from neurocontrast.data.indexing import index_scans
+from neurocontrast.data.listing import read_parquet
 from neurocontrast.data.measures.tables import read_tables
 from neurocontrast.data.phenotype import read_phenotype
 from neurocontrast.data.problems import Problems
 from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.encoders import EncoderSettings, build_model, load_model, save_encoder
 from neurocontrast.exceptions import NeurocontrastError
-from neurocontrast.tables import read_parquet
 from neurocontrast.transforms.loading import read_scan, read_scan_header
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

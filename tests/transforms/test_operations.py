@@ -20,8 +20,7 @@ from neurocontrast.transforms import (
     RandResizedCropd,
 )
 from neurocontrast.transforms.rand_intensity import blur
-from neurocontrast.transforms.rand_mask import cut_rim, leave_rim
-from neurocontrast.transforms.rand_space import box_of
+from neurocontrast.transforms.rand_parts import box_of, cut_rim, leave_rim
 
 FLAT = np.zeros((2, 2, 2))
 UNEVEN = np.zeros((2, 2, 2))

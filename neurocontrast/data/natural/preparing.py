@@ -19,10 +19,12 @@ from neurocontrast.data.natural.pictures import (
     Pixels,
     open_files,
     paint,
+    read_cifar,
     read_class_folders,
+    read_digits,
+    read_mnist,
     scale,
 )
-from neurocontrast.data.natural.sources import read_cifar, read_digits, read_mnist
 from neurocontrast.data.natural.store import RECORD_NAME, STORE_NAME, ImageStore, doubt_about_copies, write_store
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.settings import SPLITS, ImagesSettings

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.utils.metadata_routing import get_routing_for_object
 
+from neurocontrast.data.listing import read_table
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation.notices import feature_codes
 from neurocontrast.evaluation.record import Notice
@@ -22,7 +23,6 @@ from neurocontrast.evaluation.rows import NO_SITE, Rows, Texts, cell_texts, row_
 from neurocontrast.evaluation.splits.splitters import Split, parts_of
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of, suggestion
-from neurocontrast.tables import read_table
 
 _NEEDED = ("participant_id", "repeat", "fold")
 _NEVER_TESTED = -1

@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from neurocontrast.data.natural.pictures import class_names, open_files, read_class_folders
-from neurocontrast.data.natural.sources import read_cifar, read_digits, read_idx, read_mnist
+from neurocontrast.data.natural.pictures import (
+    class_names,
+    open_files,
+    read_cifar,
+    read_class_folders,
+    read_digits,
+    read_idx,
+    read_mnist,
+)
 from neurocontrast.exceptions import DataError
 
 READERS = {"cifar": read_cifar, "mnist": read_mnist, "fashion-mnist": read_mnist}

@@ -1,22 +1,33 @@
-"""Random brain extractions: a rim that is cut off, or left; MONAI has none."""
+"""Random changes of parts of a volume: rims of the brain that are cut off or left, and boxes."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from monai.transforms import Resize, SpatialCrop
 from torch import Tensor
 
 from neurocontrast.transforms import augment
 from neurocontrast.transforms.rand_intensity import Array, blur, random_polynomial, smooth_field
-from neurocontrast.transforms.signal import Random, RandSignald
+from neurocontrast.transforms.signal import Random, RandSignald, RandVolumed
 
 _DEEPEST = 1.5  # deviations of the Gaussian beyond which a mask under it tells too little of the depth
 _SOFT = 0.1  # range of signal over which a voxel passes from cut to kept
 _ORDER = 5  # degree of the polynomial by which the depth of a rim varies: over some centimetres
 
 
-class RandTightMaskd(RandSignald):
+class _RandRimd(RandSignald):
+    """Base of the operations on a rim whose depth varies over the box."""
+
+    def draw(self, random: Random) -> dict[str, Any]:
+        """Draw the mean depth and the other ranges, then the variation of the depth."""
+        drawn = super().draw(random)
+        return drawn | {"coefficients": self.settings.variation_voxels * random_polynomial(_ORDER, random)}
+
+
+class RandTightMaskd(_RandRimd):
     """Cut off what is as dark as fluid near the brain's surface, as a brain extraction that follows the folds.
 
     Ranges are the fields of `neurocontrast.transforms.augment.TightMask`.
@@ -31,18 +42,12 @@ class RandTightMaskd(RandSignald):
 
     Settings = augment.TightMask
 
-    def draw(self, random: Random) -> dict[str, Any]:
-        """Draw the mean depth of the cut, the signal below which is cut, and the variation of the depth."""
-        ranges = self.settings
-        drawn = {"depth_voxels": random.uniform(*ranges.depth_voxels), "below": random.uniform(*ranges.below)}
-        return drawn | {"coefficients": ranges.variation_voxels * random_polynomial(_ORDER, random)}
-
     def change_brain(self, s_CDHW: Tensor, brain_CDHW: Tensor, **drawn: Any) -> tuple[Tensor, Tensor]:
         """Return signal and brain without the rim."""
         return cut_rim(s_CDHW * brain_CDHW, brain_CDHW, **drawn)
 
 
-class RandMaskEdged(RandSignald):
+class RandMaskEdged(_RandRimd):
     """Cut a rim of uneven depth off the brain, or leave a dark one around the brain.
 
     Ranges are the fields of `neurocontrast.transforms.augment.MaskEdge`.
@@ -56,12 +61,6 @@ class RandMaskEdged(RandSignald):
     """
 
     Settings = augment.MaskEdge
-
-    def draw(self, random: Random) -> dict[str, Any]:
-        """Draw the mean depth, the signal of a rim that is left, and the variation of the depth."""
-        ranges = self.settings
-        drawn = {"depth_voxels": random.uniform(*ranges.depth_voxels), "rim": random.uniform(*ranges.rim)}
-        return drawn | {"coefficients": ranges.variation_voxels * random_polynomial(_ORDER, random)}
 
     def change_brain(
         self, s_CDHW: Tensor, brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array, rim: float
@@ -111,3 +110,70 @@ def _depth_kept(brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array)
 
 def _mask_width(depth_voxels: float) -> float:
     return max(1.0, abs(depth_voxels))
+
+
+class _RandBoxd(RandVolumed):
+    """Base of the operations on a box whose sides are one share of the volume's sides."""
+
+    def draw(self, random: Random) -> dict[str, Any]:
+        """Draw size and place of the box."""
+        return super().draw(random) | {"place": random.random_sample(3)}
+
+
+class RandCutoutd(_RandBoxd):
+    """Set one box, wholly inside the volume, to a constant.
+
+    MONAI's `RandCoarseDropoutd` takes sizes in voxels, not as a share of the volume. Ranges are the fields of
+    `neurocontrast.transforms.augment.Cutout`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import RandCutoutd
+    >>> made = RandCutoutd("image", prob=1.0, fraction=(0.5, 0.5))({"image": torch.ones(1, 8, 8, 8)})["image"]
+    >>> int((made == 0).sum())
+    64
+    """
+
+    Settings = augment.Cutout
+
+    def change(self, x_CDHW: Tensor, *, fraction: float, place: Sequence[float]) -> Tensor:
+        """Return the volume without the box."""
+        cut = x_CDHW.clone()
+        cut[:, *box_of(x_CDHW.shape[1:], fraction=fraction, place=place)] = self.settings.value
+        return cut
+
+
+class RandResizedCropd(_RandBoxd):
+    """Crop a box and resize it to the volume's shape, by trilinear interpolation.
+
+    Ranges are the fields of `neurocontrast.transforms.augment.Crop`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import RandResizedCropd
+    >>> RandResizedCropd("image", prob=1.0)({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    torch.Size([1, 9, 9, 9])
+    """
+
+    Settings = augment.Crop
+
+    def change(self, x_CDHW: Tensor, *, fraction: float, place: Sequence[float]) -> Tensor:
+        """Return the box in the volume's shape."""
+        shape = x_CDHW.shape[1:]
+        box = SpatialCrop(roi_slices=box_of(shape, fraction=fraction, place=place))(x_CDHW)
+        resized: Tensor = Resize(shape, mode="trilinear")(box)
+        return resized
+
+    def change_item(self, d: dict[Any, Any], key: Any) -> None:
+        """Put the crop in the place of the volume, with the affine of the crop."""
+        d[key] = self.change(d[key], **self.drawn)
+
+
+def box_of(shape: Sequence[int], *, fraction: float, place: Sequence[float]) -> tuple[slice, ...]:
+    """Return a box whose sides are `fraction` of `shape`, rounded up; `place` goes from 0 to 1 along each axis."""
+    # The small number takes back what rounding may have added: 0.75 of 4 is 3 voxels, never 4.
+    sizes = [min(side, math.ceil(fraction * side - 1e-9)) for side in shape]
+    corners = [int(p * (side - size + 1)) for p, side, size in zip(place, shape, sizes, strict=True)]
+    return tuple(slice(corner, corner + size) for corner, size in zip(corners, sizes, strict=True))

@@ -52,7 +52,7 @@ def test_a_holder_that_is_just_ending_is_waited_for(holder, tmp_path, monkeypatc
             tries.append(self.is_locked)
             holder.kill()
 
-    monkeypatch.setattr("filelock.FileLock", KillingLock)
+    monkeypatch.setattr(files, "FileLock", KillingLock)
     monkeypatch.setattr(files, "_PATIENCE", 600.0)
     with hold(tmp_path / "run", SILENT):
         holder.join()

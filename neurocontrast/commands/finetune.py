@@ -322,8 +322,7 @@ def _evaluate(folder: Path, plan: _Plan, study: Study, folds: Sequence[_Fold], p
     result = measure(study.with_model(replace(network, predictions=predictions)), progress=progress)
     keys = ("repeat", "fold")
     epochs = [{**{key: fold.about[key] for key in keys}, **row} for fold in folds for row in fold.metrics]
-    tables = {name: table for name, table in result.tables.items() if name != "map"}  # of features, which are not one's
-    result = replace(result, tables={**tables, "finetuning": pd.DataFrame(epochs)})
+    result = replace(result, tables={**result.tables, "finetuning": pd.DataFrame(epochs)})
     n = result.evaluation.n.model_copy(update={"features": plan.encoder.n_features})
     settings = plan.settings.finetune.model_dump(mode="json")
     about = {

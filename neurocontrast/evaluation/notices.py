@@ -20,8 +20,6 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import LeakageError, one_of
 from neurocontrast.provenance import subject_digest
 
-MAX_MAP_SCANS = 2000
-"""Largest number of points on the map: of more tested images a sample is drawn, since more hide one another."""
 FEW_SUBJECTS = 20
 """A class with fewer subjects is warned about."""
 RARE_SHARE = 0.3
@@ -64,7 +62,7 @@ def look_at_missing(target: str, n_missing: int) -> list[Notice]:
     return [Notice("excluded_missing_target", text, "They are in no figure below.")] if n_missing else []
 
 
-def look_at_size(table: pd.DataFrame, splits: Sequence[Split], settings: EvaluationSettings) -> list[Notice]:
+def look_at_size(splits: Sequence[Split], settings: EvaluationSettings) -> list[Notice]:
     """Return what is done otherwise for more scans than a large table has."""
     n_train = max(len(split.train) for split in splits)
     if n_train <= settings.large_table:
@@ -72,8 +70,7 @@ def look_at_size(table: pd.DataFrame, splits: Sequence[Split], settings: Evaluat
     dealt = settings.split_column is None and settings.inner_splits == "stratified"
     text = (
         f"A large table ({n_train:,} training scans a fold, more than large_table={settings.large_table:,}): features "
-        f"are in single precision, {'strengths are chosen on the first of the inner folds, ' if dealt else ''}and the "
-        f"map shows {MAX_MAP_SCANS:,} scans at most, of {len(table):,}, drawn with seed {settings.seed}."
+        f"are in single precision{', and strengths are chosen on the first of the inner folds' if dealt else ''}."
     )
     return [Notice("large_table", text, "Probabilities differ by a few thousandths at most.")]
 

@@ -289,7 +289,7 @@ def _plan(
         *look_at_cohort(table, target, splits, min_site_n=settings.min_site_n),
         *look_at_inner_folds(table, target, splits, settings),
         *look_at_missing(settings.target, excluded.get(f"{settings.target} missing", 0)),
-        *look_at_size(table, splits, settings),
+        *look_at_size(splits, settings),
         *units.notices,
     ]
     facts: dict[str, Any] = {} if cv is None else {"splitter": describe_splitter(cv)}

@@ -244,7 +244,6 @@ class Evaluation(Section):
     objective: Document = None
     environment: Document = None
     embeddings: EmbeddingsOrigin = EmbeddingsOrigin()
-    images: Document = None
     finetuning: Document = None
     """How a network was trained in every fold, in place of a probe on frozen features."""
     software: list[str] = []

@@ -122,7 +122,7 @@ class EvaluationSettings(Settings):
     """Number of processes that fit probes."""
     large_table: int = Field(5000, ge=0)
     """With more training scans, features are in single precision, the strength is chosen on the first inner fold alone
-    (unless these leave sites out), solvers are less exact, and the map shows 2,000 scans."""
+    (unless these leave sites out), and solvers are less exact."""
     n_bootstraps: int = Field(2000, ge=0)
     """Number of resamples of every interval."""
     bootstrap_unit: Literal["auto", "subject", "site"] = "auto"

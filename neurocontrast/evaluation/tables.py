@@ -1,4 +1,4 @@
-"""Tables of an evaluation: who is where, folds, what was predicted, calibration, and a map of the features."""
+"""Tables of an evaluation: who is where, folds, what was predicted, and calibration."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.stats import norm
-from sklearn.decomposition import PCA
 
-from neurocontrast.evaluation.designs import scaler_of
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import POOLED_ONLY, compute_metrics, finite_or_none
-from neurocontrast.evaluation.notices import MAX_MAP_SCANS
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import Floats, Rows, Texts, site_names
 from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.target import Target
-from neurocontrast.seeds import derive_generator
 
 MAX_BINS = 10
 SCANS_PER_BIN = 20
@@ -27,13 +23,12 @@ SCANS_PER_BIN = 20
 
 
 def study_tables(study: Study, models: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
-    """Return the tables of the cohort and of the predictions by file name; maps of the fixed design are of its test."""
+    """Return the tables of the cohort and of the predictions by the name of their file."""
     table, target, level = study.table, study.target, study.settings.confidence_level
     shown = study.splits[0].test if study.fixed else np.arange(len(table))
     tables = {
         "cohort": cohort_table(table, target),
         "flow": study.flow,
-        "map": _map_table(study, shown),
         "splits": split_table(table, study.splits),
         "scans": _example_scans(table.iloc[shown].reset_index(drop=True), target.subset(shown)),
         "predictions": prediction_table(table, target, models, with_paths=study.fixed),
@@ -112,21 +107,6 @@ def prediction_table(
             part = part.join(pd.DataFrame(embedding.scores[repeat, rows], columns=names, index=part.index))
         parts.append(part)
     return pd.concat(parts, ignore_index=True)
-
-
-def _map_table(study: Study, rows: Rows) -> pd.DataFrame:
-    """Return two principal components of the standardised features."""
-    large = any(len(split.train) > study.settings.large_table for split in study.splits)
-    if (study.fixed or large) and len(rows) > MAX_MAP_SCANS:
-        rows = np.sort(derive_generator("map", study.settings.seed).permutation(rows)[:MAX_MAP_SCANS])
-    standard = scaler_of(study.design()).fit_transform(study.features[rows].astype(float))
-    n_components = min(2, *standard.shape)
-    points = np.zeros((len(standard), 2))
-    points[:, :n_components] = PCA(n_components, svd_solver="full").fit_transform(standard)
-    shown = study.table.loc[rows, ["participant_id", "session", "site", "age", "sex"]].reset_index(drop=True)
-    shown["target"] = study.target.labels()[rows]
-    shown["pc1"], shown["pc2"] = points.T
-    return shown
 
 
 def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> pd.DataFrame:

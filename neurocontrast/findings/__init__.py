@@ -15,7 +15,6 @@ from neurocontrast.findings.brain import BRAIN
 from neurocontrast.findings.calibration import CALIBRATION, CURVES
 from neurocontrast.findings.cohort import COHORT, IMAGE_COHORT
 from neurocontrast.findings.confounds import CONFOUNDS
-from neurocontrast.findings.embedding_map import EMBEDDING_MAP
 from neurocontrast.findings.errors import ERRORS, WORST
 from neurocontrast.findings.external import EXTERNAL, External, plan_external
 from neurocontrast.findings.finding import Finding, Found, Inputs
@@ -49,7 +48,6 @@ FINDINGS: tuple[Finding, ...] = (
     EXTERNAL,
     CONFOUNDS,
     BRAIN,
-    EMBEDDING_MAP,
     FOLDS,
     METHODS,
     SILENCES,

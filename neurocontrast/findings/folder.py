@@ -38,7 +38,7 @@ _TEXT = frozenset(
     )
 )  # fmt: skip
 """Columns of text, in whichever table; a finding says which further ones its own table has."""
-_LOOSE = {"folds.tsv", "map.tsv", "scans.tsv"}
+_LOOSE = {"folds.tsv", "scans.tsv"}
 """Tables that may hold further columns of any kind."""
 
 

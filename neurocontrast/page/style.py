@@ -319,10 +319,10 @@ def point_size(n_points: int) -> float:
     return float(np.clip(9000 / max(n_points, 1), 8, 34))
 
 
-def draw_groups(axes: Axes, x: pd.Series, y: pd.Series, values: pd.Series, order: Sequence[str] = ()) -> list[str]:
-    """Draw the rows of each value with its own colour and marker, the rare values together; return the labels."""
+def draw_groups(axes: Axes, x: pd.Series, y: pd.Series, values: pd.Series) -> None:
+    """Draw the rows of each value with its own colour and marker, the rare values together."""
     counts = values.value_counts()
-    names = [name for name in order if name in counts.index] or sorted(counts.index, key=str)
+    names = sorted(counts.index, key=str)
     if len(names) > _MAX_GROUPS:
         names = sorted(counts.index[: _MAX_GROUPS - 1], key=str)
     other = values.notna() & ~values.isin(names)
@@ -342,4 +342,3 @@ def draw_groups(axes: Axes, x: pd.Series, y: pd.Series, values: pd.Series, order
     # Markers of the legend are large enough to be seen, whatever the number of points.
     figure: Any = axes.figure
     legend_below(figure, axes, marker_scale=float(np.sqrt(34 / point_size(len(x)))))
-    return [label for label, *_ in groups]

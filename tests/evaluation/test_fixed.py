@@ -122,7 +122,7 @@ def test_the_summary_says_what_was_done(evaluated):
 def test_every_table_is_of_test_images(evaluated):
     table, _, _, result = evaluated
     tested = set(table["participant_id"][table["split"] == "test"])
-    for name in ("predictions", "map", "outlyingness"):
+    for name in ("predictions", "outlyingness"):
         assert set(result.tables[name]["participant_id"]) == tested, name
     assert set(result.tables["scans"]["participant_id"]) < tested
     splits = result.tables["splits"].set_index("participant_id")

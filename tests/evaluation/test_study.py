@@ -94,7 +94,6 @@ def test_all_tables_have_their_columns(binary):
         "cohort": ["site", "control", "patient", "total"],
         "confounds": ["column", "within", "metric", "value", "low", "high", "chance"],
         "flow": ["step", "n_scans", "n_subjects", "reason"],
-        "map": ["participant_id", "session", "site", "age", "sex", "target", "pc1"],
         "new_sites": ["site", "model", "n", "n_train", "auc", "auc_low", "auc_high"],
         "outlyingness": [*whose, "reference", "mahalanobis", "mahalanobis_percentile"],
         "scans": ["participant_id", "session", "site", "path"],

@@ -46,13 +46,14 @@ def test_batches_are_even_and_lose_nothing(n, size, expected):
 
 
 @pytest.mark.parametrize("n_readers", [1, 3])
-def test_batches_come_in_order_with_their_rows(n_readers):
-    given = [[3, 1], [8, 0, 2], [5]]
-    read = list(read_batches(Images(), given, n_readers=n_readers))
+@pytest.mark.parametrize(("images", "side", "dtype"), [(Images, 2, torch.float32), (ImagesInPlace, 40, torch.float16)])
+def test_batches_come_in_order_with_their_rows_and_stay_while_they_are_held(images, side, dtype, n_readers):
+    given = [[3, 1], [8, 0, 2], [5], [7, 6, 4]]
+    read = list(read_batches(images(), given, n_readers=n_readers))
     assert [rows.tolist() for rows, _ in read] == given
     for rows, volumes in read:
-        assert volumes.shape[1:] == (1, 2, 2, 2)
-        assert volumes[:, 0, 0, 0, 0].tolist() == rows.tolist()
+        assert (volumes.dtype, volumes.shape) == (dtype, (len(rows), 1, side, side, side))
+        assert (volumes == rows[:, None, None, None, None]).all()
 
 
 def test_reading_stays_a_little_ahead_and_ends_when_closed():
@@ -68,14 +69,3 @@ def test_reading_stays_a_little_ahead_and_ends_when_closed():
 def test_an_error_of_reading_reaches_the_caller(images):
     with pytest.raises(OSError, match="no such scan"):
         list(read_batches(images(broken=4), [[1, 2], [3, 4]], n_readers=2))
-
-
-@pytest.mark.parametrize("n_readers", [1, 3])
-def test_batches_read_in_place_keep_their_precision_and_stay_while_they_are_held(n_readers):
-    given = [[3, 1], [8, 0, 2], [5], [7, 6, 4]]
-    read = list(read_batches(ImagesInPlace(), given, n_readers=n_readers))
-    assert [rows.tolist() for rows, _ in read] == given
-    for rows, volumes in read:
-        assert volumes.dtype == torch.float16
-        assert volumes.shape == (len(rows), 1, 40, 40, 40)
-        assert (volumes == rows[:, None, None, None, None]).all()

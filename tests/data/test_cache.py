@@ -83,13 +83,6 @@ def test_worker_processes_make_the_same_entries(scans, tmp_path, brain, write_ni
         np.testing.assert_array_equal(here.read(path), workers.read(path))
 
 
-def test_nothing_is_made_twice(scans, cache, monkeypatch):
-    loads = count_loads(monkeypatch)
-    cache.prepare(scans[:2], n_workers=0)
-    assert VolumeCache(cache.folder.parent, CONTRACT).prepare([*scans, scans[0]], n_workers=0) == 3
-    assert sorted(loads) == sorted(scans)
-
-
 @pytest.mark.parametrize("keep_times", [False, True])
 def test_a_changed_file_is_never_served_stale(brain, write_nifti, cache, keep_times):
     path = write_nifti(brain, "scan.nii")
@@ -221,13 +214,6 @@ def test_an_entry_that_another_may_have_written_is_made_again_unless_the_folder_
     np.testing.assert_array_equal(shared.read(scans[0]), volume)
     assert cache.missing(scans[:1]) == scans[:1]
     np.testing.assert_array_equal(cache.read(scans[0]), good)
-
-
-def test_a_disk_without_owners_is_told_of(scans, cache, monkeypatch):
-    monkeypatch.setattr(VolumeCache, "_trusts", lambda self, status: self.shared)
-    warned = Warnings()
-    assert cache.prepare(scans[:1], n_workers=0, progress=warned) == 1
-    assert "data.cache_shared" in warned.told[0]
 
 
 def test_an_entry_of_another_shape_type_name_or_folder_is_never_used(scans, cache, tmp_path):

@@ -62,23 +62,6 @@ def test_all_bad_rows_are_told_together(write_table):
     assert "line 8, s7, column 'path': found ''; every scan needs an image" in text
 
 
-def test_many_problems_are_counted_and_the_first_shown(write_table):
-    path = write_table(HEADER, *(f"s{i}\ti{i}.nii\t{-i - 1}\tM\tA\tc" for i in range(50)))
-    with pytest.raises(DataError) as caught:
-        read_cohort(path)
-    lines = str(caught.value).splitlines()
-    assert lines[0] == "participants.tsv: 50 problems"
-    assert "… and 30 more" in lines[21]
-
-
-def test_zero_one_sex_is_refused_and_explained_once(write_table):
-    path = write_table(HEADER, "s1\ta.nii\t3\t0\tA\tc", "s2\tb.nii\t3\t1\tA\tc", "s3\tc.nii\t3\t0\tA\tc")
-    with pytest.raises(DataError) as caught:
-        read_cohort(path)
-    assert str(caught.value).count("0/1 is not accepted") == 1
-    assert "2 problems" in str(caught.value)
-
-
 def test_sessions_and_subjects(write_table):
     header = "participant_id\tsession\tsubject_id\tpath"
     cohort = read_cohort(write_table(header, "s1\t01\tA\ta.nii", "s1\t02\tA\tb.nii", "s2\tn/a\tB\tc.nii"))
@@ -169,29 +152,19 @@ def test_the_digest_is_of_the_content_and_not_of_the_place(tmp_path):
     assert cohort_in("one").digest() != cohort_in("one").subset([1, 0]).digest()
 
 
-@pytest.mark.parametrize(
-    ("column", "cell", "simulated"),
-    [
-        ("simulated", "true", True),
-        ("simulated", "1", True),
-        ("simulated", "false", False),
-        ("source", "simulated MNI", True),
-        ("source", "IXI", False),
-    ],
-)
-def test_simulated_scans_are_known(write_table, column, cell, simulated):
-    cohort = read_cohort(write_table(f"participant_id\tpath\t{column}", f"s1\ta.nii\t{cell}"))
-    assert cohort.simulated is simulated
+def test_simulated_scans_are_known(write_table):
+    cells = [
+        ("simulated", "true"),
+        ("simulated", "1"),
+        ("source", "simulated MNI"),
+        ("simulated", "false"),
+        ("source", "IXI"),
+    ]
+    found = [read_cohort(write_table(f"participant_id\tpath\t{name}", f"s1\ta.nii\t{cell}")) for name, cell in cells]
+    assert [cohort.simulated for cohort in found] == [True, True, True, False, False]
 
 
 def test_spellings_that_look_alike_are_warned_of(write_table):
     warnings = read_cohort(write_table(HEADER, "s1\ta.nii\t3\tM\tSite A\tc", "s2\tb.nii\t3\t2\tsite-a\tc")).warnings
     assert any("'Site A', 'site-a' count as different" in warning for warning in warnings)
     assert any("mixes numbers and letters" in warning for warning in warnings)
-
-
-def test_a_large_table_is_read(tmp_path):
-    path = tmp_path / "participants.tsv"
-    rows = (f"sub-{i:06d}\timg/{i}.nii.gz\t{20 + i % 60}\t{'MF'[i % 2]}\tsite{i % 64}\n" for i in range(100_000))
-    path.write_text("participant_id\tpath\tage\tsex\tsite\n" + "".join(rows))
-    assert len(read_cohort(path, check_images=False)) == 100_000

@@ -53,21 +53,6 @@ def test_every_planted_field_is_named_and_no_value_is_shown(planted, capsys):
     assert [secret for secret in SECRETS if secret in text] == []
 
 
-def test_without_the_option_nothing_is_looked_for(planted, capsys):
-    run(["check", str(planted)])
-    assert "identify" not in capsys.readouterr().out
-
-
-def test_a_clean_cohort_passes(tmp_path, capsys):
-    image = nib.Nifti1Image(np.random.default_rng(0).normal(size=(8, 9, 10)).astype(np.float32), np.eye(4))
-    image.header["descrip"] = b"FSL5.0"
-    nib.save(image, tmp_path / "a.nii.gz")
-    (tmp_path / "a.json").write_text(json.dumps({"Manufacturer": "Siemens", "RepetitionTime": 2.3}))
-    (tmp_path / "participants.tsv").write_text("participant_id\tpath\tage\tsex\tsite\na\ta.nii.gz\t89+\tF\tlondon\n")
-    assert run(["check", str(tmp_path / "participants.tsv"), "--phi"]) == 0
-    assert "No problems" in capsys.readouterr().out
-
-
 def _cohort(folder, image, sidecar):
     nib.save(nib.Nifti1Image(np.random.default_rng(0).normal(size=(8, 9, 10)).astype(np.float32), np.eye(4)), image)
     if sidecar is not None:

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from scipy import ndimage
 
 from neurocontrast.data.simulation import (
     Scanner,
@@ -62,16 +61,6 @@ def test_the_grid_covers_the_mni_field_of_view(spacing_mm, shape):
     assert 1.2e6 < (volume > 0).sum() * spacing_mm**3 < 2.4e6  # mm³, a brain's
 
 
-def test_a_person_looks_the_same_at_another_spacing():
-    fine, coarse = scanned(spacing_mm=4.0), scanned(spacing_mm=8.0)
-    other = scanned(dataclasses.replace(plain(), index=1), spacing_mm=8.0)
-    seen = ndimage.gaussian_filter(fine, 0.42 * 3**0.5)[::2, ::2, ::2]
-    inside = ndimage.binary_erosion((coarse > 0) & (other > 0), iterations=2)
-    same, another = (np.corrcoef(seen[inside], volume[inside])[0, 1] for volume in (coarse, other))
-    assert same > 0.97
-    assert another < same - 0.05
-
-
 def test_people_fold_differently_and_share_a_mean():
     scans = np.stack([scanned(plain(index=index), spacing_mm=4.0) for index in range(12)])
     anatomy = load_anatomy(4.0)
@@ -123,18 +112,8 @@ def test_ventricles_grow_with_age():
         assert intensity(old, place, 4.0) < 0.95 * intensity(young, place, 4.0)
 
 
-def test_the_cortex_loses_less_the_older_it_is():
-    early, late = (scanned(plain(age=age)).sum() - scanned(plain(age=age + 20)).sum() for age in (20.0, 65.0))
-    assert early > 1.2 * late > 0
-
-
 def test_a_brain_older_than_its_person_looks_older():
     np.testing.assert_array_equal(scanned(plain(age=60.0)), scanned(plain(age=50.0, brain_age_gap=10.0)))
-
-
-def test_size_scales_the_brain():
-    large, usual = ((scanned(plain(log_size=size)) > 0).sum() for size in (0.04, 0.0))
-    assert large / usual == pytest.approx(np.exp(0.12), rel=0.04)
 
 
 def test_the_focal_part_acts_in_its_region_and_saturates():
@@ -147,11 +126,6 @@ def test_the_focal_part_acts_in_its_region_and_saturates():
     assert lost.max() > 0.03 * control.max()
     assert lost[:, :4].max() < 0.1 * lost.max()  # nothing at the back
     assert (control - twice).sum() < 1.9 * (control - patient).sum()
-
-
-def test_the_focal_part_takes_more_in_the_old():
-    young, old = ((scanned(plain(age=age)) - scanned(plain(age=age, focal_loss=0.3))).sum() for age in (25.0, 75.0))
-    assert old > 1.1 * young > 0
 
 
 def test_only_patients_carry_the_focal_part_and_older_brains():
@@ -179,30 +153,3 @@ def test_scanners_leave_their_mark_where_asked():
 
     assert difference(SETTINGS) > 0.02
     assert difference(SETTINGS.model_copy(update={"site_effects": 0.0})) < 0.01
-
-
-def test_a_site_strips_skulls_tightly_or_loosely():
-    clean, tight, loose = (scanned(stripping_mm=mm) for mm in (0.0, -10.0, 10.0))
-    assert (tight > 0).sum() < 0.9 * (clean > 0).sum()
-    assert (loose > 0).sum() > 1.1 * (clean > 0).sum()
-    assert not (tight > 0)[clean == 0].any()
-    deep = ndimage.binary_erosion(clean > 0, iterations=4)
-    np.testing.assert_array_equal(tight[deep], clean[deep])
-    np.testing.assert_array_equal(loose[deep], clean[deep])
-
-
-def test_a_scanner_shows_fluid_brighter_and_leaves_white_matter():
-    clean, bright = scanned(), scanned(fluid=0.2)
-    white = clean > 0.95 * np.percentile(clean, 99.5)
-    np.testing.assert_array_equal(bright[white], clean[white])
-    dark = (clean > 0) & (clean < 0.5 * np.percentile(clean, 99.5))
-    assert (bright - clean)[dark].min() > 0
-    assert ((bright > 0) == (clean > 0)).all()
-
-
-def test_thick_slices_blur_from_foot_to_head_alone():
-    clean, thick = scanned(), scanned(slice_mm=30.0)
-    middle = tuple(slice(n // 3, -(n // 3)) for n in clean.shape)  # away from the border, which stays sharp
-    roughness = [[np.abs(np.diff(v[middle], axis=axis)).mean() for axis in range(3)] for v in (clean, thick)]
-    kept = np.divide(roughness[1], roughness[0])
-    assert kept[2] < 0.9 * min(kept[:2])

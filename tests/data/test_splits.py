@@ -32,12 +32,6 @@ def test_each_site_gives_its_share():
     assert set(cohort.table["site"][val].value_counts()) == {10}
 
 
-def test_small_sites_share_by_remainder():
-    cohort = cohort_of(40, n_sites=40)
-    _, val = split_by_subject(cohort, 0.1, 0)
-    assert len(val) == 4
-
-
 def test_seed_and_subjects_decide_and_not_the_order_of_rows():
     cohort = cohort_of(50)
     _, val = split_by_subject(cohort, 0.2, 3)

@@ -34,15 +34,6 @@ def linear(values):
     return w
 
 
-def polynomial(values, degree, gamma, coef0):
-    dot = linear(values)
-
-    def w(i, j):
-        return (gamma * dot(i, j) + coef0) ** degree
-
-    return w
-
-
 def cosine(values):
     dot = linear(values)
 

@@ -115,12 +115,3 @@ def test_missing_condition_costs_no_sample(random_batch):
     (gradient,) = torch.autograd.grad(value, z1)
     assert torch.isfinite(value)
     assert (gradient.norm(dim=1) > 0).all()
-
-
-def test_settings_refuse_a_factor_that_is_not_positive_semi_definite():
-    for within in (0.0, 0.5):
-        factor = {"column": "site", "type": "different", "within": within}
-        with pytest.raises(ValueError, match="CCL-K needs a positive semi-definite kernel"):
-            losses.FairCCLK.Settings(loss="fair_cclk", kernel=[factor])
-    for factor in ({"column": "site", "type": "different", "within": 1.0}, {"column": "site", "type": "categorical"}):
-        assert losses.FairCCLK.Settings(loss="fair_cclk", kernel=[factor]).kernel

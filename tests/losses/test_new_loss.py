@@ -1,6 +1,5 @@
 """A loss from outside the package: one class, whose keys a configuration checks, and that trains like any other."""
 
-import json
 import re
 from pathlib import Path
 
@@ -72,33 +71,8 @@ def test_bad_values_are_refused_with_their_dotted_key(keys, message):
         as_config({"objective": {"loss": NAME, **keys}})
 
 
-def test_the_constructor_has_the_same_constraint():
-    with pytest.raises(ConfigError, match="power must be greater than 0, found -1"):
-        Attraction(neurocontrast.kernels.Gaussian("age", sigma=5.0), power=-1)
-
-
 def test_a_file_makes_no_module_be_imported(tmp_path):
     (tmp_path / "untouched.py").write_text("raise SystemExit('imported')")
     (tmp_path / "c.yaml").write_text("objective: {loss: 'untouched:Loss'}")
     with pytest.raises(ConfigError, match=r"objective\.loss: must be one of 'infonce', .*, found 'untouched:Loss'"):
         load_config(tmp_path / "c.yaml")
-
-
-def test_it_trains_and_travels_with_the_encoder(tmp_path):
-    table = neurocontrast.simulate(tmp_path / "scans", n_subjects=8, n_sites=1, spacing_mm=6.0)
-    config = {
-        "data": {
-            "participants": str(table),
-            "spacing_mm": 10.0,
-            "shape": [16, 20, 16],
-            "cache_dir": str(tmp_path / "cache"),
-            "val_fraction": 0.0,
-        },
-        "encoder": {"name": "lenet"},
-        "objective": {"loss": NAME, "kernel": KERNEL},
-        "training": {"epochs": 1, "batch_size": 4, "probe_every": 0},
-    }
-    run = neurocontrast.pretrain(config, out=tmp_path / "run")
-    recorded = json.loads((run / "encoder.json").read_text())["objective"]
-    assert (recorded["title"], recorded["citation"]) == (Attraction.title, Attraction.citation)
-    assert load_config(run / "config.yaml").objective.loss == NAME

@@ -8,8 +8,17 @@ import pytest
 import torch
 
 from neurocontrast.data.simulation import SimulationSettings, draw_person, render_scan
+from neurocontrast.transforms import brain_views
 from neurocontrast.transforms.images import to_image
 from neurocontrast.transforms.preprocessing import Preprocessing
+
+AT_SITE = ("affine", "contrast", "bias_field", "sharpness", "rician", "tight_mask", "mask_edge")
+"""Operations that imitate another site."""
+
+
+def view_of(x, settings, seed=0):
+    """Return a view of a volume (1, D, H, W)."""
+    return brain_views(settings).set_random_state(seed=seed)({"image": x})["image"]
 
 
 @functools.lru_cache(maxsize=4)

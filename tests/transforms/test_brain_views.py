@@ -18,19 +18,11 @@ from neurocontrast.transforms import (
 )
 from neurocontrast.transforms.rand_intensity import smooth_field
 from neurocontrast.transforms.signal import to_signal
+from tests.transforms.conftest import AT_SITE, view_of
 
 SITES = AugmentSettings.sites()
 EVERYTHING = AugmentSettings.reference().model_copy(
     update={name: value for name, value in SITES if value is not None and name != "cutout"}
-)
-AT_SITE = (
-    "affine",
-    "contrast",
-    "bias_field",
-    "sharpness",
-    "rician",
-    "tight_mask",
-    "mask_edge",
 )
 OF_MONAI = ("affine", "contrast")
 DRAWN = (*AT_SITE[2:], "blur", "noise", "cutout", "crop")
@@ -53,10 +45,6 @@ def draws(name: str, n: int = 1500, **changes) -> list[dict]:
         transform.set_random_state(seed=seed).randomize()
         drawn.append(transform.drawn)
     return drawn
-
-
-def view_of(x, settings, seed=0):
-    return brain_views(settings).set_random_state(seed=seed)({"image": x})["image"]
 
 
 @pytest.fixture
@@ -107,20 +95,6 @@ def test_flips_are_as_frequent_as_asked_and_axes_as_likely():
     assert found.count(2) / 400 == pytest.approx(0.3, abs=0.06)
 
 
-def test_operations_are_applied_independently():
-    half = EVERYTHING.model_copy(
-        update={name: getattr(EVERYTHING, name).model_copy(update={"probability": 0.5}) for name in DRAWN}
-    )
-    views, applied = brain_views(half), []
-    ours = [each for each in views.transforms if hasattr(each, "drawn")]
-    for seed in range(1000):
-        views.set_random_state(seed=seed)
-        for each in ours:
-            each.randomize()
-        applied.append([bool(each.drawn) for each in ours])
-    assert np.abs(np.corrcoef(np.array(applied).T) - np.eye(len(DRAWN))).max() < 0.12
-
-
 def uniform(drawn: list[dict], key: str, low: float, high: float, axis: int | None = None) -> None:
     values = np.array([each[key] if axis is None else each[key][axis] for each in drawn])
     assert low <= values.min()
@@ -148,22 +122,6 @@ def test_strengths_fill_their_ranges():
     uniform(cuts, "below", 0.2, 0.3)
 
 
-def test_positions_and_exponents_fill_their_ranges():
-    changes = {"rotation_degrees": (-5, 10), "translation_voxels": (-2, 1), "scale": (0.9, 1.2)}
-    views = brain_views(only("affine", **changes))
-    moving, drawn = views.transforms[1].rand_affine.rand_affine_grid, []
-    for seed in range(300):
-        views.set_random_state(seed=seed)
-        moving.randomize()
-        names = {"rotate": moving.rotate_params, "translate": moving.translate_params, "scale": moving.scale_params}
-        drawn.append({name: list(values) for name, values in names.items()})
-    for axis in range(3):
-        uniform(drawn, "rotate", np.deg2rad(-5), np.deg2rad(10), axis)
-        uniform(drawn, "translate", -2, 1, axis)
-        uniform(drawn, "scale", 1 / 1.2, 1 / 0.9, axis)  # of the grid, on which lengths become larger by 0.9 to 1.2
-    assert brain_views(only("contrast", gamma=(0.5, 1.5))).transforms[1].adjuster.gamma == (0.5, 1.5)
-
-
 @pytest.mark.parametrize("scale", [0.8, 1.2])
 def test_scale_is_a_factor_on_lengths_of_the_brain(normalised_brain, scale):
     x = normalised_brain("zscore-brain", 0)
@@ -171,16 +129,6 @@ def test_scale_is_a_factor_on_lengths_of_the_brain(normalised_brain, scale):
     places = [torch.nonzero(each[0]).float() for each in (x, torch.as_tensor(view))]
     found = places[1].std(0) / places[0].std(0)
     torch.testing.assert_close(found, torch.full((3,), scale), rtol=0.04, atol=0.0)
-
-
-def test_moving_takes_signal_and_brain_along(normalised_brain):
-    x = normalised_brain("zscore-brain", 0)
-    settings = only("affine", rotation_degrees=(0, 0), translation_voxels=(2, 2))
-    view = view_of(x, settings)
-    kept = (slice(None), *(slice(4, -4),) * 3)
-    shifted = torch.roll(x, (-2, -2, -2), (1, 2, 3))
-    assert np.corrcoef(view[kept].ravel(), shifted[kept].ravel())[0, 1] > 0.999
-    assert int((view != 0).sum()) == pytest.approx(int((x != 0).sum()), rel=0.02)
 
 
 @pytest.mark.parametrize("order", [1, 3, 6])

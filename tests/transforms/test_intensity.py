@@ -10,20 +10,9 @@ from neurocontrast.transforms import Preprocessing, load_volume
 from neurocontrast.transforms.brain import erode, fill_largest
 from neurocontrast.transforms.images import apply, to_image
 
-SHAPE = (40, 44, 40)
-
-
-def head(seed=0, *, white=200.0, grey=140.0, fluid=40.0, noise=8.0):
-    """A ball of grey matter around one of white, with fluid at the edge, 4 mm: sizes as in a brain."""
-    generator = np.random.default_rng(seed)
-    grid = np.indices(SHAPE) - (np.array(SHAPE)[:, None, None, None] - 1) / 2
-    radius = np.sqrt((grid**2).sum(axis=0)) * 4
-    voxels = np.select([radius < 48, radius < 66, radius < 70], [white, grey, fluid], 0.0)
-    return np.where(voxels > 0, np.clip(voxels + generator.normal(0, noise, SHAPE), 1, None), 0).astype(np.float32)
-
 
 def settings(**keys):
-    return Preprocessing(**{"spacing_mm": 4.0, "shape": SHAPE} | keys)
+    return Preprocessing(**{"spacing_mm": 4.0, "shape": (40, 44, 40)} | keys)
 
 
 def done(voxels, contract):
@@ -34,33 +23,30 @@ def done(voxels, contract):
 PERCENTILE = settings(normalise="percentile", percentiles=(2, 98))
 
 
-def test_percentiles_of_the_brain_become_0_and_1():
-    voxels = head()
-    low, high = np.percentile(voxels[voxels > 0], [2, 98])
-    expected = np.where(voxels > 0, np.clip((voxels - low) / (high - low), 0, 1), 0)
-    np.testing.assert_allclose(done(voxels, PERCENTILE), expected, atol=1e-6)
+def test_percentiles_of_the_brain_become_0_and_1(voxels_of_head):
+    low, high = np.percentile(voxels_of_head[voxels_of_head > 0], [2, 98])
+    expected = np.where(voxels_of_head > 0, np.clip((voxels_of_head - low) / (high - low), 0, 1), 0)
+    np.testing.assert_allclose(done(voxels_of_head, PERCENTILE), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("gain", [1e-6, 37.0])
-def test_a_gain_changes_nothing(gain):
-    np.testing.assert_allclose(done(head() * gain, PERCENTILE), done(head(), PERCENTILE), atol=2e-5)
+def test_a_gain_changes_nothing(voxels_of_head, gain):
+    np.testing.assert_allclose(done(voxels_of_head * gain, PERCENTILE), done(voxels_of_head, PERCENTILE), atol=2e-5)
 
 
-def test_what_is_not_brain_is_0_and_changes_nothing():
-    voxels = head()
-    speckled = voxels.copy()
+def test_what_is_not_brain_is_0_and_changes_nothing(voxels_of_head):
+    speckled = voxels_of_head.copy()
     speckled[1, 1, 1:5] = 5000
-    np.testing.assert_array_equal(done(speckled, PERCENTILE), done(voxels, PERCENTILE))
-    assert done(voxels, PERCENTILE)[voxels == 0].max() == 0
+    np.testing.assert_array_equal(done(speckled, PERCENTILE), done(voxels_of_head, PERCENTILE))
+    assert done(voxels_of_head, PERCENTILE)[voxels_of_head == 0].max() == 0
 
 
 @pytest.mark.parametrize("normalise", ["zscore", "zscore-brain", "none", "percentile"])
-def test_erosion_takes_the_edge_before_intensities_are_looked_at(normalise):
-    voxels = head()
-    inside = erode(fill_largest(voxels != 0), 8.0, (4.0, 4.0, 4.0))
-    assert 0 < inside.sum() < (voxels > 0).sum()
-    expected = done(np.where(inside, voxels, 0), settings(normalise=normalise))
-    np.testing.assert_array_equal(done(voxels, settings(normalise=normalise, erode_mm=8)), expected)
+def test_erosion_takes_the_edge_before_intensities_are_looked_at(voxels_of_head, normalise):
+    inside = erode(fill_largest(voxels_of_head != 0), 8.0, (4.0, 4.0, 4.0))
+    assert 0 < inside.sum() < (voxels_of_head > 0).sum()
+    expected = done(np.where(inside, voxels_of_head, 0), settings(normalise=normalise))
+    np.testing.assert_array_equal(done(voxels_of_head, settings(normalise=normalise, erode_mm=8)), expected)
 
 
 def refused(voxels, contract, words):
@@ -68,17 +54,21 @@ def refused(voxels, contract, words):
         done(voxels, contract)
 
 
-def test_scans_that_have_no_such_brain_are_refused_by_name():
-    whole = head() + 1
+def test_scans_that_have_no_such_brain_are_refused_by_name(voxels_of_head):
+    whole = voxels_of_head + 1
     for contract in (PERCENTILE, settings(erode_mm=4)):
         refused(whole, contract, r"x\.nii: 4\.5 litres of it are not 0.*strip the skulls")
-    tiny = np.zeros(SHAPE)
+    tiny = np.zeros((40, 44, 40))
     tiny[18:22, 18:22, 18:22] = np.random.default_rng(0).uniform(1, 2, (4, 4, 4))
     refused(tiny, PERCENTILE, "x.nii: 64 voxels of its brain .* at least 500 are needed")
-    small = np.where(erode(fill_largest(head() != 0), 32.0, (4.0, 4.0, 4.0)), head(), 0)
+    small = np.where(erode(fill_largest(voxels_of_head != 0), 32.0, (4.0, 4.0, 4.0)), voxels_of_head, 0)
     refused(small, settings(erode_mm=30), r"voxels of its brain .* before data.erode_mm: 30")
-    refused(head(), settings(spacing_mm=None, erode_mm=3), r"x\.nii: data\.erode_mm must be .* spacing \(4 mm\), got 3")
-    flat = np.where(head() > 0, 3, 0)
+    refused(
+        voxels_of_head,
+        settings(spacing_mm=None, erode_mm=3),
+        r"x\.nii: data\.erode_mm must be .* spacing \(4 mm\), got 3",
+    )
+    flat = np.where(voxels_of_head > 0, 3, 0)
     flat[20, 20, 20] = 4
     refused(flat, PERCENTILE, "nothing varies")
 

@@ -46,15 +46,6 @@ def test_erosion_is_by_euclidean_distance(lumps, spacing, radius):
     np.testing.assert_array_equal(erode(lumps, radius, spacing), whole > radius + 1e-4)
 
 
-def test_erosion_is_binary_erosion_by_a_ball_and_the_end_of_the_box_is_no_edge(lumps):
-    ball = np.linalg.norm(np.indices((5, 5, 5)) - 2, axis=0) <= 2
-    expected = scipy.ndimage.binary_erosion(lumps, ball, border_value=1)
-    np.testing.assert_array_equal(erode(lumps, 3.0, (1.5, 1.5, 1.5)), expected)
-    assert erode(np.ones((9, 9, 9), bool), 3.0, (1.0, 1.0, 1.0)).all()
-    np.testing.assert_array_equal(erode(lumps, 0.0, (1.0, 1.0, 1.0)), lumps)
-    assert not erode(lumps, 30.0, (1.0, 1.0, 1.0)).any()
-
-
 def brain_of(voxels, spacing, shape=None, target=None):
     """The brain of a scan on a grid with the same centre."""
     item = MarkBraind("image")({"image": to_image(voxels[np.newaxis], np.diag([spacing] * 3 + [1.0]))})

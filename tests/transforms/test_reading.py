@@ -73,37 +73,25 @@ def test_nifti2_and_a_plain_file_named_gz_are_read(brain, tmp_path):
     assert read_scan_header(tmp_path / "plain.nii.gz").shape == brain.shape
 
 
-def damage(path, how):
-    content = path.read_bytes()
-    if how == "truncated":
-        path.write_bytes(content[: len(content) // 2])
-    elif how == "flipped":
-        middle = len(content) // 2
-        path.write_bytes(content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :])
-    elif how == "no end":
-        path.write_bytes(content[:-8])
-    elif how == "empty":
-        path.write_bytes(b"")
-    elif how == "text":
-        path.write_bytes(b"this is a note\n" * 100)
-    elif how == "inner":
-        path.write_bytes(gzip.compress(gzip.decompress(content)[:-5000]))
+def damage(path, change=lambda content: content[: len(content) // 2]):
+    path.write_bytes(change(path.read_bytes()))
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
+    ("change", "message"),
     [
-        ("truncated", "truncated"),
-        ("no end", "truncated"),
-        ("flipped", "damaged|truncated"),
-        ("empty", r"empty \(0 bytes\)"),
-        ("text", "not a NIfTI image, though its name says so"),
-        ("inner", "truncated"),
+        (lambda content: content[: len(content) // 2], "truncated"),
+        (lambda content: content[:-8], "truncated"),
+        (lambda content: content[:5000] + bytes([content[5000] ^ 0xFF]) + content[5001:], "damaged|truncated"),
+        (lambda content: b"", r"empty \(0 bytes\)"),
+        (lambda content: b"this is a note\n" * 100, "not a NIfTI image, though its name says so"),
+        (lambda content: gzip.compress(gzip.decompress(content)[:-5000]), "truncated"),
     ],
+    ids=["truncated", "no end", "flipped", "empty", "text", "inner"],
 )
-def test_damaged_files_are_named_with_the_reason(brain, write_nifti, how, message):
+def test_damaged_files_are_named_with_the_reason(brain, write_nifti, change, message):
     path = write_nifti(brain)
-    damage(path, how)
+    damage(path, change)
     with pytest.raises(DataError, match=message) as caught:
         read_scan(path)
     assert str(path) in str(caught.value)
@@ -111,12 +99,12 @@ def test_damaged_files_are_named_with_the_reason(brain, write_nifti, how, messag
 
 def test_a_truncated_plain_file_and_a_truncated_array(brain, write_nifti, tmp_path):
     path = write_nifti(brain, "scan.nii")
-    damage(path, "truncated")
+    damage(path)
     for read in (read_scan, read_scan_header):
         with pytest.raises(DataError, match="truncated"):
             read(path)
     np.save(tmp_path / "a.npy", brain)
-    damage(tmp_path / "a.npy", "truncated")
+    damage(tmp_path / "a.npy")
     with pytest.raises(DataError, match="array"):
         read_scan(tmp_path / "a.npy")
 
@@ -189,10 +177,10 @@ def test_a_freesurfer_image_is_read_as_its_nifti_copy(brain, write_nifti, tmp_pa
     header = read_scan_header(tmp_path / "brainmask.mgz")
     assert header.shape == brain.shape
     assert header.warnings == ()
-    damage(tmp_path / "brainmask.mgz", "truncated")
+    damage(tmp_path / "brainmask.mgz")
     with pytest.raises(DataError, match=r"brainmask.mgz: (the image is truncated|this is not a readable FreeSurfer)"):
         read_scan(tmp_path / "brainmask.mgz")
-    damage(tmp_path / "brainmask.mgz", "empty")
+    damage(tmp_path / "brainmask.mgz", lambda content: b"")
     for read in (read_scan, read_scan_header):
         with pytest.raises(DataError, match=r"brainmask.mgz: the file is empty|not a readable FreeSurfer image"):
             read(tmp_path / "brainmask.mgz")

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.transforms import AugmentSettings, Preprocessing
+from tests.transforms.conftest import AT_SITE
 
 
 def test_the_reference_protocol_is_the_published_one():
@@ -22,22 +23,11 @@ def test_the_reference_protocol_is_the_published_one():
     }
 
 
-SITE_OPERATIONS = {
-    "affine",
-    "contrast",
-    "bias_field",
-    "sharpness",
-    "rician",
-    "tight_mask",
-    "mask_edge",
-}
-
-
 def test_sites_is_all_that_imitates_sites_and_the_cutout():
     on = {name for name, value in AugmentSettings.sites() if value is not None}
-    assert on == SITE_OPERATIONS | {"cutout"}
+    assert on == {*AT_SITE, "cutout"}
     assert AugmentSettings.sites() == AugmentSettings.model_validate(
-        {"blur": None, "noise": None, **{name: {} for name in SITE_OPERATIONS}}
+        {"blur": None, "noise": None, **{name: {} for name in AT_SITE}}
     )
 
 
@@ -45,10 +35,10 @@ def test_the_settings_that_the_documentation_gives_are_settings():
     text = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
     (block,) = (part for part in text.split("```yaml\n")[1:] if part.startswith("augment:"))
     settings = AugmentSettings.model_validate(yaml.safe_load(block.split("```")[0])["augment"])
-    assert {name for name, value in settings if value is not None} == SITE_OPERATIONS | {"cutout"}
+    assert {name for name, value in settings if value is not None} == {*AT_SITE, "cutout"}
 
 
-@pytest.mark.parametrize("name", sorted(SITE_OPERATIONS))
+@pytest.mark.parametrize("name", AT_SITE)
 def test_the_defaults_that_the_documentation_gives_are_the_defaults(name):
     text = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
     (row,) = (line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
@@ -59,25 +49,13 @@ def test_the_defaults_that_the_documentation_gives_are_the_defaults(name):
     assert set(documented) == set(operation.model_fields) - {"probability"}
 
 
-def test_settings_travel_through_json():
-    for settings in (AugmentSettings(), AugmentSettings.reference(), AugmentSettings.off(), AugmentSettings.sites()):
-        assert AugmentSettings.model_validate(settings.model_dump(mode="json")) == settings
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"blur": {"probability": 1.5}}, r"(?s)blur\.probability.*less than or equal to 1"),
         ({"blur": {"sigma_voxels": [1.0, 0.1]}}, r"(?s)blur\.sigma_voxels.*\[lowest, highest\]\. Got \[1, 0\.1\]"),
-        ({"noise": {"sigma": [0.1, float("nan")]}}, r"(?s)noise\.sigma.*finite"),
-        ({"cutout": {"fraction": [0.0, 0.5]}}, r"(?s)cutout\.fraction.*greater than 0"),
-        ({"flip": {"axes": []}}, r"(?s)flip\.axes.*at least 1 item"),
         ({"flip": {"axes": [0, 0]}}, r"(?s)flip\.axes.*distinct. Got \[0, 0\]"),
         ({"flip": {"axes": [3]}}, r"(?s)flip\.axes.*0, 1 or 2"),
         ({"blurr": {}}, "Extra inputs"),
-        ({"bias_field": {"order": 0}}, r"(?s)bias_field\.order.*greater than or equal to 1"),
-        ({"rician": {"sigma": 0.1}}, r"(?s)rician\.sigma.*tuple"),
-        ({"mask_edge": {"variation": 1.0}}, "Extra inputs"),
     ],
 )
 def test_wrong_settings_are_named(given, message):

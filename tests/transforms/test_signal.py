@@ -19,6 +19,7 @@ from neurocontrast.transforms import (
     brain_views,
 )
 from neurocontrast.transforms.signal import from_signal, to_signal
+from tests.transforms.conftest import view_of
 
 NORMALISATIONS = ("zscore", "zscore-brain", "percentile", "none")
 INTENSITIES = ("contrast", "bias_field", "sharpness", "rician")
@@ -29,11 +30,6 @@ def only(*names: str) -> AugmentSettings:
     sites = AugmentSettings.sites()
     chosen = {name: getattr(sites, name).model_copy(update={"probability": 1.0}) for name in names}
     return AugmentSettings.off().model_copy(update=chosen)
-
-
-def view_of(x, settings, seed=0):
-    """Return a view of a volume (1, D, H, W)."""
-    return brain_views(settings).set_random_state(seed=seed)({"image": x})["image"]
 
 
 def corner(x) -> float:

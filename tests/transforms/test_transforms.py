@@ -31,7 +31,7 @@ def test_a_missing_key_is_an_error_unless_it_is_allowed(name, brain):
     assert made("image", **ALL[name], allow_missing_keys=True)(item) == item
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if "Check" not in name and "Brain" not in name[:9]])
+@pytest.mark.parametrize("name", ["ResampleByAread", "ScaleByBrainPercentilesd"])
 def test_channels_are_treated_one_by_one(name, voxels_of_head):
     transform = getattr(transforms, name)("image", **ALL[name])
     affine = np.diag([4.0, 4.0, 4.0, 1.0])
@@ -44,13 +44,10 @@ def test_channels_are_treated_one_by_one(name, voxels_of_head):
 
 def test_those_with_a_counterpart_in_monai_give_its_results(brain):
     item = {"image": MetaTensor(torch.from_numpy(brain)[None], affine=torch.diag(torch.tensor([2.0, 2.0, 2.0, 1.0])))}
-    pairs = [
-        (transforms.ResampleByAread("image", shape=(20, 31, 21)), ResizeWithPadOrCropd("image", (20, 31, 21))),
-    ]
-    for ours, monais in pairs:
-        one, other = ours(item)["image"], monais(item)["image"]
-        np.testing.assert_allclose(one, other, atol=2e-5)
-        np.testing.assert_allclose(one.affine, other.affine)
+    one = transforms.ResampleByAread("image", shape=(20, 31, 21))(item)["image"]
+    other = ResizeWithPadOrCropd("image", (20, 31, 21))(item)["image"]
+    np.testing.assert_allclose(one, other, atol=2e-5)
+    np.testing.assert_allclose(one.affine, other.affine)
     whole = {"image": item["image"] + 1}  # no background: the brain is the whole image
     one = transforms.ScaleByBrainPercentilesd("image", percentiles=(2, 98))(whole)["image"]
     other = ScaleIntensityRangePercentilesd("image", 2, 98, 0, 1, clip=True)(whole)["image"]

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from neurocontrast.data.measures import read_tables
@@ -153,17 +152,6 @@ def test_openbhbs_arrays_are_named_by_its_resources(openbhb):
     add_json()
     found = read_tables(folder, atlas="neuromorphometrics")
     assert found.values["lHip_Vcsf"].tolist() == [500, 1500]
-
-
-@pytest.mark.parametrize("ending", ["xlsx", "parquet"])
-def test_workbooks_and_parquet_are_tables(tmp_path, ending):
-    path = tmp_path / f"measures.{ending}"
-    table = pd.DataFrame({"ID": ["0001", "0002"], "Lhippo": [4000.5, 3900], "Rhippo": [4100, None]})
-    table.to_excel(path, index=False) if ending == "xlsx" else table.to_parquet(path)
-    found = read_tables(path)
-    assert found.values.index.get_level_values(0).tolist() == ["0001", "0002"]
-    assert found.values["Left-Hippocampus"].tolist() == [4000.5, 3900]
-    assert found.values["Right-Hippocampus"].isna().tolist() == [False, True]
 
 
 def test_freesurfers_own_tables_of_226_people_are_read_whole():

@@ -7,7 +7,7 @@ import pytest
 
 from neurocontrast import index
 from neurocontrast.data.measures import read_tables
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import DataError
 from neurocontrast.files import digest_of_file
 
 PEOPLE = "participant_id\tage\tsex\tsite\tsession\nsub-01\t30\tF\tparis\tn/a\nsub-02\t41\tM\tlondon\t1\n"
@@ -51,12 +51,6 @@ def test_people_and_measures_become_two_tables_that_join(subjects):
     assert (again.kinds, again.atlas, again.software) == (raw.kinds, raw.atlas, raw.software)
 
 
-def test_another_atlas_and_measure_are_chosen(subjects):
-    _, measures, _ = made(subjects, choose=["atlas=aparc.DKTatlas", "measure=area"])
-    assert [name for name in measures if "cuneus" in name] == ["lh_cuneus_area", "rh_cuneus_area"]
-    assert read_tables(subjects / "out" / "measures.tsv").atlas == "aparc.DKTatlas+aseg"
-
-
 def test_measures_without_a_person_are_problems_and_may_be_left_out(subjects, subject):
     subject("sub-03")
     with open(subjects / "participants.tsv", "a") as stream:
@@ -97,11 +91,3 @@ def test_images_get_their_measures_beside_them(subjects):
     found = index(subjects, subjects / "out" / "participants.tsv", overwrite=True)
     assert found.measures_path is None  # images can be indexed where measures cannot be read, and it is said
     assert any("no line '# ColHeaders'" in reason for what, reason in found.left_out if what == "measures")
-
-
-def test_a_table_that_was_read_is_never_replaced(subjects):
-    made(subjects)
-    with pytest.raises(ConfigError, match=r"measures\.tsv exists already"):
-        index(subjects, subjects / "out" / "other.tsv")
-    with pytest.raises(ConfigError, match="is one of the tables that were read"):
-        index(subjects / "out", subjects / "out" / "participants.tsv", layout="measures", overwrite=True)

@@ -34,14 +34,6 @@ def test_a_plain_table_is_read_by_region_and_scan(table):
     assert read_tables(path, keep=["score"]).values["score"].tolist() == [2, 1]
 
 
-def test_two_columns_of_one_region_are_refused_by_name(table):
-    path = table("participant_id\tlh_G&S_paracentral_thickness\tlh_G_and_S_paracentral_thick\nsub-01\t2\t2\n")
-    with pytest.raises(
-        DataError, match="'lh_G&S_paracentral_thickness' and 'lh_G_and_S_paracentral_thick' are both of"
-    ):
-        read_tables(path)
-
-
 def test_equal_values_of_two_tables_merge_and_others_are_refused(table):
     one = table("participant_id\teTIV\tLeft-Caudate\nsub-01\t1560838.764\t3500\n", "one.tsv")
     two = table("participant_id,EstimatedTotalIntraCranialVol,BrainSegVol\nsub-01,1.56084e+06,1200000\n", "two.csv")
@@ -134,11 +126,6 @@ def test_a_thickness_of_zero_is_missing_and_said(table):
 def test_damaged_and_foreign_files_are_refused_by_name(table, name, content, said):
     with pytest.raises(DataError, match=rf"{name}: (?s:.*){said}"):
         read_tables(table(content, name))
-
-
-def test_a_column_to_keep_must_be_there(table):
-    with pytest.raises(DataError, match=r"keep: no table of measures has a column 'scor'\. Did you mean 'score'"):
-        read_tables(table("participant_id\tLhippo\tscore\nsub-1\t4000\t1\n"), keep=["scor"])
 
 
 def test_a_proportion_without_logarithms_is_refused_by_the_settings():

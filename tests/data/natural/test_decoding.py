@@ -51,13 +51,6 @@ def test_palettes_are_looked_up_and_their_transparency_is_white():
     np.testing.assert_array_equal(image[:, 1:], expected[:, 1:])
 
 
-def test_cmyk_is_converted():
-    image = decode(saved(Image.new("CMYK", (16, 16), (0, 255, 255, 0)), "JPEG"))
-    assert image.shape == (3, 16, 16)
-    assert image[0].min() > 200
-    assert image[1:].max() < 60
-
-
 def test_a_picture_is_turned_as_its_exif_data_say():
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by 90 degrees

@@ -2,7 +2,6 @@ import gzip
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from neurocontrast.data.natural.pictures import (
     class_names,
@@ -51,20 +50,10 @@ def test_folders_above_the_classes_are_taken_off(write_folder):
     assert (pictures.files, pictures.splits) == (["train/cat/1.png"], ["train"])
 
 
-def test_one_class_stays_a_class(write_folder):
-    assert folders(write_folder("cat/1.png", "cat/2.png")).labels == ["cat", "cat"]
-
-
 def test_classes_that_are_numbers_become_text(write_folder):
     assert folders(write_folder("0/1.png", "10/1.png")).labels == ["class 0", "class 10"]
     assert class_names(["nan", "cat"]) == ["class nan", "class cat"]
     assert class_names(["001.Albatross", "002.Finch"]) == ["001.Albatross", "002.Finch"]
-
-
-def test_pictures_are_decoded_by_number(write_folder):
-    source = write_folder("a/1.png", "b/1.png")
-    expected = np.asarray(Image.open(source / "b/1.png")).transpose(2, 0, 1)
-    np.testing.assert_array_equal(read("folder", source)[1][1], expected)
 
 
 @pytest.mark.parametrize(

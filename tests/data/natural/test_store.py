@@ -5,13 +5,11 @@ import pytest
 
 from neurocontrast.data.natural.store import (
     ImageStore,
-    Located,
     is_image_path,
     split_image_path,
     statistics_of,
     write_store,
 )
-from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 
 
@@ -33,22 +31,10 @@ def test_a_path_names_a_store_and_an_index():
         split_image_path("images.npy")
 
 
-def test_what_was_written_is_read(store, pixels):
-    assert (store.shape, len(store.array)) == ((3, 5, 7), 6)
-    np.testing.assert_array_equal(np.load(store.path, allow_pickle=False), pixels)
-
-
 def test_another_process_maps_the_file_and_copies_no_pixels(store):
     content = pickle.dumps(store)
     assert len(content) < 500
     np.testing.assert_array_equal(pickle.loads(content).array, store.array)
-
-
-def test_an_index_beyond_is_refused(store):
-    problems = Problems("table")
-    Located.of([f"{store.path}#6", f"{store.path}#5"], ["a", "b"], problems)
-    assert "there is no image 6" in problems.to_text()
-    assert "which holds 6, counted from 0" in problems.to_text()
 
 
 def test_statistics_are_those_of_numpy(store, pixels):

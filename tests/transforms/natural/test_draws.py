@@ -13,21 +13,9 @@ from neurocontrast.transforms import ImageAugmentSettings
 from neurocontrast.transforms.natural.settings import (
     ColourJitterSettings,
     ImageAffineSettings,
-    ImageBlurSettings,
     ResizedCropSettings,
 )
 from neurocontrast.transforms.natural.views import draw_affine, draw_boxes, draw_jitter
-
-
-def test_what_is_drawn_does_not_depend_on_the_batch_and_every_seed_draws_anew():
-    for draw in (
-        lambda seeds: np.concatenate(draw_boxes(ResizedCropSettings(), seeds, (32, 32)), axis=1),
-        lambda seeds: draw_affine(ImageAffineSettings(), seeds, (32, 32)).reshape(len(seeds), -1),
-        lambda seeds: np.concatenate(draw_jitter(ColourJitterSettings(), seeds)[1:], axis=1),
-    ):
-        whole = draw(range(50))
-        assert np.array_equal(draw([40, 3]), whole[[40, 3]])
-        assert not np.array_equal(whole, draw(range(2**62, 2**62 + 50)))
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
@@ -78,19 +66,6 @@ def test_areas_are_uniform_and_ratios_even_on_a_logarithmic_scale():
     assert (area > 0.9).mean() < 0.6 * ((area > 0.4) & (area < 0.5)).mean()
 
 
-def test_orders_of_colour_steps_are_as_likely_and_factors_lie_where_they_should():
-    settings = ColourJitterSettings(brightness=0.2, contrast=1.0, saturation=0.0, hue=0.3)
-    _, factors, order = draw_jitter(settings, range(4800))
-    orders, counts = np.unique(order, axis=0, return_counts=True)
-    assert len(orders) == 24
-    assert stats.chisquare(counts).pvalue > 1e-3
-    low, high = [0.8, 0.0, 1.0, -0.3], [1.2, 2.0, 1.0, 0.3]
-    assert (factors >= low).all()
-    assert (factors <= high).all()
-    assert np.allclose(factors.min(axis=0), low, atol=0.01)
-    assert np.allclose(factors.max(axis=0), high, atol=0.01)
-
-
 def test_affine_numbers_lie_where_they_should():
     settings = ImageAffineSettings(degrees=20.0, translate=0.1, scale=(0.5, 2.0))
     back = draw_affine(settings, range(3000), (20, 40))
@@ -105,10 +80,6 @@ def test_affine_numbers_lie_where_they_should():
     ("make", "named"),
     [
         (lambda: ResizedCropSettings(scale=(0.9, 0.2)), "swap the two numbers"),
-        (lambda: ResizedCropSettings(scale=(0.0, 1.0)), "greater than 0"),
-        (lambda: ResizedCropSettings(ratio=(0.0, 1.0)), "greater than or equal to 0.1"),
-        (lambda: ColourJitterSettings(hue=0.6), "less than or equal to 0.5"),
-        (lambda: ImageBlurSettings(sigma_pixels=(0.0, 1.0)), "greater than 0"),
         (lambda: ImageAugmentSettings(color_jitter=None), "color_jitter"),
         (lambda: ImageAugmentSettings(kind="volumes"), "'images'"),
     ],

@@ -41,7 +41,7 @@ __all__ = [
     "report",
 ]
 
-_PROBES = "auto|logistic|ridge|knn|MODULE:OBJECT"
+_PROBES = "auto|logistic|ridge|MODULE:OBJECT"
 
 
 def join(

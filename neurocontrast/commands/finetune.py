@@ -52,8 +52,7 @@ __all__ = ["finetune"]
 _FINISHED = "finished.json"
 _FREE_TO_DIFFER = {"accelerator", "checkpoint_minutes"}
 """Settings of fine-tuning with which an interrupted call may be continued."""
-_OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "harmonise", "residualise",
-                "n_components")  # fmt: skip
+_OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "harmonise", "residualise")
 """Settings of an evaluation that frozen features alone can have."""
 _OFF = {"confounds": False, "new_site": False, "outlyingness": False}
 """What an evaluation asks of one table of features, where every fold has a network of its own."""

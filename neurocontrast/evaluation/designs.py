@@ -172,24 +172,16 @@ class Matrices(NamedTuple):
     scaler: StandardScaler
     axes: Floats | None = None
 
-    def components(self, number: int | None) -> Matrices:
-        """Return the features along their first principal components; with None, as they are."""
-        if number is None or self.axes is None:
-            return self
-        first = slice(-number, None)  # the variances of axes rise
-        return self._replace(train=self.train[:, first], test=self.test[:, first], axes=self.axes[:, first])
 
-
-def standardised(design: Design, train: Rows, test: Rows, *, rotate: bool = False, wide: bool = False) -> Matrices:
+def standardised(design: Design, train: Rows, test: Rows, *, rotate: bool = False) -> Matrices:
     """Return standardised features of training and test rows; everything is estimated on the training rows.
 
-    With `rotate`, they are along the principal axes of the training rows; with `wide`, only where features outnumber
-    these.
+    With `rotate`, features that outnumber the training rows are turned to the principal axes of these.
     """
     x_train, x_test = design(train, test)
     scaler, axes = scaler_of(design).set_params(copy=False), None
     x_train, x_test = scaler.fit_transform(x_train), scaler.transform(x_test)
-    if rotate or (wide and x_train.shape[1] > x_train.shape[0]):
+    if rotate and x_train.shape[1] > x_train.shape[0]:
         axes, x_train = principal_axes(x_train)
         x_test = x_test @ axes
     return Matrices(x_train, x_test, scaler, axes)

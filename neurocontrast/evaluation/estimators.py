@@ -45,7 +45,6 @@ class FittedModel(NamedTuple):
     x_test: Floats
     n_not_converged: int
     strength: float = float("nan")
-    n_components: float = float("nan")
     scaler: StandardScaler | None = None
     axes: Floats | None = None
 
@@ -55,11 +54,8 @@ def describe_built_in(
 ) -> str:
     """Return a built-in probe as the scikit-learn expression it amounts to."""
     model = probe.make(continuous, n_train > settings.large_table)
-    grid: dict[str, Any] = {probe.parameter: probe.strengths(settings)}
-    steps = repr(scaler_of(design))
-    if settings.n_components:
-        grid, steps = {"pca__n_components": list(settings.n_components)} | grid, f"{steps}, PCA()"
-    return " ".join(f"GridSearchCV(make_pipeline({steps}, {model!r}), {grid})".split())
+    grid = {probe.parameter: probe.strengths(settings)}
+    return " ".join(f"GridSearchCV(make_pipeline({scaler_of(design)!r}, {model!r}), {grid})".split())
 
 
 def fit_built_in(
@@ -76,35 +72,26 @@ def fit_built_in(
     """Choose the strength on inner folds, of equals the strongest penalty, and fit it to all training rows.
 
     This is scikit-learn's `GridSearchCV` of a pipeline, except that each inner fold is standardised and rotated once
-    for the whole grid; principal components are chosen of an embedding only.
+    for the whole grid.
     """
     model, grid = probe.make(continuous, len(rows) > settings.large_table), probe.strengths(settings)
-    numbers: Sequence[int | None] = (None,)
     if isinstance(design, FeatureDesign):
-        design, numbers = replace(design, single=len(rows) > settings.large_table), settings.n_components or numbers
-    if probe.strength == "k":  # more neighbours than training rows are as many as there are
-        least = min([len(fit) for fit, _ in pairs], default=len(rows))
-        grid = list(dict.fromkeys(min(k, least) for k in grid))
-    prepare = partial(standardised, design, rotate=numbers != (None,), wide=probe.rotates)
-    strength, number = sorted(grid)[len(grid) // 2], numbers[len(numbers) // 2]
+        design = replace(design, single=len(rows) > settings.large_table)
+    prepare = partial(standardised, design, rotate=probe.rotates)
+    strength = sorted(grid)[len(grid) // 2]
     with _counting() as failed:
-        if pairs and len(grid) * len(numbers) > 1:
+        if pairs and len(grid) > 1:
             folds = [(prepare(*pair), values[pair[0]], values[pair[1]]) for pair in pairs]
-            found = []
-            for each in numbers:
-                reduced = [(x.components(each), fit, tried) for x, fit, tried in folds]
-                found.append((*_best(model, probe, grid, reduced), each))
-            _, strength, number = min(found, key=lambda each: each[0])
-        x = prepare(rows, test).components(number)
+            strength = _best(model, probe, grid, folds)
+        x = prepare(rows, test)
         fitted = clone(model).set_params(**{probe.parameter: strength}).fit(x.train, values[rows])
-    n_components = float("nan") if number is None else number
-    return FittedModel(fitted, x.test, len(failed), float(strength), n_components, x.scaler, x.axes)
+    return FittedModel(fitted, x.test, len(failed), float(strength), x.scaler, x.axes)
 
 
 def _best(
     model: BaseEstimator, probe: Probe, grid: Sequence[float], folds: Sequence[tuple[Matrices, Labels, Labels]]
-) -> tuple[float, float]:
-    """Return the least mean loss of the folds, and its strength, the first of equals.
+) -> float:
+    """Return the strength with the least mean loss of the folds, the first of equals.
 
     The rest of the grid is left out after `N_RISES` rises, if the probe `gives_up`.
     """
@@ -114,8 +101,7 @@ def _best(
         losses.append(float(np.mean([_loss(set_up.fit(x.train, fit), x.test, tried) for x, fit, tried in folds])))
         if probe.gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
             break
-    best = int(np.argmin(losses))
-    return losses[best], grid[best]
+    return grid[int(np.argmin(losses))]
 
 
 def _loss(model: Any, x: Floats, y: Labels) -> float:

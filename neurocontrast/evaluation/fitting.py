@@ -32,8 +32,7 @@ from neurocontrast.evaluation.target import Target
 class Prediction:
     """The scores and decisions of a probe on its test rows, and what was chosen; the fields are those of `OutOfFold`.
 
-    The threshold is None unless the target is binary and has probabilities; the strength is NaN for a user's estimator,
-    the number of components where none is chosen.
+    The threshold is None unless the target is binary and has probabilities; the strength is NaN for a user's estimator.
     """
 
     scores: Floats
@@ -41,7 +40,6 @@ class Prediction:
     threshold: float | None = None
     strength: float = float("nan")
     n_not_converged: int = 0
-    n_components: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,6 @@ class OutOfFold:
     strengths: list[float]
     n_not_converged: int
     thresholds: list[float | None] = field(default_factory=list)
-    n_components: list[float] = field(default_factory=list)
 
     @property
     def tested(self) -> Rows:
@@ -94,7 +91,7 @@ def fit_probe(
             decisions, threshold = model.estimator.predict(model.x_test).astype(np.int64), None
         else:
             scores, decisions, threshold = decide_scores(scores, target, train, settings)
-    found = Prediction(scores, decisions, threshold, model.strength, model.n_not_converged, model.n_components)
+    found = Prediction(scores, decisions, threshold, model.strength, model.n_not_converged)
     return found, model
 
 
@@ -166,5 +163,4 @@ def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Predic
         scores[place], decisions[place], folds[place] = each.scores, each.decisions, split.fold
     failed = sum(each.n_not_converged for each in predictions)
     thresholds = [each.threshold for each in predictions]
-    strengths, n_components = ([getattr(each, name) for each in predictions] for name in ("strength", "n_components"))
-    return OutOfFold(scores, decisions, folds, strengths, failed, thresholds, n_components)
+    return OutOfFold(scores, decisions, folds, [each.strength for each in predictions], failed, thresholds)

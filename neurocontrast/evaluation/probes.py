@@ -6,10 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation.settings import EvaluationSettings
@@ -51,34 +48,6 @@ class Probe:
         return list(grid[::-1] if self.descending else grid)
 
 
-class SmoothedNeighbours(KNeighborsClassifier):
-    """Classify by nearest neighbours with probabilities (k · share of the neighbours + share in training) / (k + 1).
-
-    They are never 0 or 1, so that a log-loss is finite.
-
-    Examples
-    --------
-    >>> model = SmoothedNeighbours(n_neighbors=1).fit([[0.0], [1.0]], [0, 1])
-    >>> model.predict_proba([[0.1]]).tolist()
-    [[0.75, 0.25]]
-    """
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = tags.classifier_tags.multi_label = False
-        return tags
-
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> SmoothedNeighbours:
-        """Remember the training rows (n, p), their classes (n,) and the shares of these."""
-        super().fit(X, y)
-        self.shares_ = np.bincount(np.unique(np.asarray(y), return_inverse=True)[1].ravel()) / len(np.asarray(y))
-        return self
-
-    def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Return probabilities (n, k) in the order of ``classes_``."""
-        return (self.n_neighbors * super().predict_proba(X) + self.shares_) / (self.n_neighbors + 1)
-
-
 def _logistic(continuous: bool, large: bool) -> LogisticRegression:  # noqa: ARG001
     """Return a tight optimum; of very many scans one to single precision, by the fewest passes over them."""
     solver, tolerance = ("lbfgs", 1e-5) if large else ("newton-cg", 1e-8)
@@ -86,15 +55,6 @@ def _logistic(continuous: bool, large: bool) -> LogisticRegression:  # noqa: ARG
 
 
 PROBES: dict[str, Probe] = {
-    "knn": Probe(
-        "k nearest neighbours",
-        "Cover T, Hart P. Nearest neighbor pattern classification. IEEE Trans Inf Theory 1967;13:21-27.",
-        lambda continuous, _: (KNeighborsRegressor if continuous else SmoothedNeighbours)(weights="distance"),
-        strength="k",
-        parameter="n_neighbors",
-        descending=True,
-        why_not_stored="nearest neighbours are the training scans themselves, and features of people are not stored",
-    ),
     "logistic": Probe(
         "L2-penalised logistic regression",
         "Cox DR. The regression analysis of binary sequences. J R Stat Soc B 1958;20:215-242.",

@@ -144,7 +144,6 @@ class Probe(Section):
     why_not_stored: str | None = None
     inner_splits: str | None = None
     blocks: str | None = None
-    n_components: StrictFloat | None = None
 
 
 class Threshold(Section):

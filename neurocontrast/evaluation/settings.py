@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from neurocontrast.data.selection import Where
 from neurocontrast.evaluation.probes import PROBES
@@ -81,10 +81,6 @@ class EvaluationSettings(Settings):
     """Grid of the inverse penalty of logistic regression."""
     alpha: Grid = tuple(10.0 ** (power / 2) for power in range(-2, 13))
     """Grid of the penalty of ridge regression."""
-    k: tuple[int, ...] = (3, 5, 10, 20, 50)
-    """Grid of the number of neighbours."""
-    n_components: tuple[int, ...] = ()
-    """Numbers of principal components of the standardised features, chosen with the penalty. Empty: all features."""
     threshold: Annotated[float | str, AfterValidator(_parse_threshold)] = "half"
     """Probability from which a scan is positive: ``half``, ``prevalence`` (the share in training), or a number. Of
     several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest relative to its share."""
@@ -150,10 +146,10 @@ class EvaluationSettings(Settings):
     def _check_voxels(cls, voxels: object) -> object:
         return {True: "on", False: "off"}.get(voxels, voxels) if isinstance(voxels, bool) else voxels  # YAML's on, off
 
-    @field_validator("k", "n_components", "train_sizes")
+    @field_validator("train_sizes")
     @classmethod
-    def _check_counts(cls, counts: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
-        if any(count < 1 for count in counts) or (info.field_name == "k" and not counts):
+    def _check_counts(cls, counts: tuple[int, ...]) -> tuple[int, ...]:
+        if any(count < 1 for count in counts):
             raise ValueError("must be a list of whole numbers from 1 on")
         return tuple(sorted(set(counts)))
 

@@ -233,7 +233,7 @@ def _find(path: Path) -> Path:
         why = None
     raise CheckpointError(
         f"{path}: this evaluation holds no probe: {why or 'its folder has been removed'}. Evaluate again with --probe "
-        "logistic or ridge, on features that are not adjusted; nearest neighbours can be tested on another table "
+        "logistic or ridge, on features that are not adjusted; any other estimator can be tested on another table "
         "with --test."
     )
 

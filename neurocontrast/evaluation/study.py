@@ -92,8 +92,7 @@ def run_study(study: Study, *, encoder: str | None = None, progress: Progress = 
     notices += chain.from_iterable(rivals)
     probe, inside = None, reference.distribution if isinstance(reference, Reference) else None
     if study.why_not_stored is None:
-        alone = study.fixed and not study.settings.n_components
-        chosen = _keep_strength(study, models["embedding"].strengths[0]) if alone else study
+        chosen = _keep_strength(study, models["embedding"].strengths[0]) if study.fixed else study
         probe = fit_on_all(chosen, encoder=encoder, distribution=inside)[1]
     return StudyResult(_compose(study, models, figures, notices), tables, models, reference, probe)
 
@@ -299,7 +298,6 @@ def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
         "why_not_stored": study.why_not_stored,
         "inner_splits": settings.inner_splits,
         **({"blocks": "joined"} if study.blocks else {}),
-        **({"n_components": finite_or_none(float(np.median(model.n_components)))} if settings.n_components else {}),
     }
 
 

@@ -71,8 +71,6 @@ def fold_table(study: Study, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
             row |= {model_prefix(name) + metric: finite_or_none(values[metric][0]) for metric in names}
         if strength is not None:
             row[strength] = models["embedding"].strengths[number]
-        if study.settings.n_components:
-            row["n_components"] = models["embedding"].n_components[number]
         rows.append(row | {"held_out_site": split.held_out_site})
     return pd.DataFrame(rows)
 

@@ -79,7 +79,6 @@ STRONG_SHARE = 0.5
 _SETTINGS: dict[str, Any] = {
     "C": (1e-4, 1e-2, 1.0), "alpha": (1e0, 1e2, 1e4), "n_inner_folds": 3, "n_folds": N_FOLDS, "probe": "auto",
     "threshold": "prevalence", "inner_splits": "stratified", "n_jobs": 1,
-    "n_components": (),
 }  # fmt: skip
 _COLUMNS = ("column", "within", "metric", "value", "low", "high", "chance", "n", "n_levels", "note")
 

@@ -21,7 +21,7 @@ COMMANDS = {
         "evaluate",
         ["e.parquet", "--out", "E"],
         "evaluation",
-        {**NUMBERS, **WORDS, "n_permutations": 11, "n_jobs": 2, "probe": "knn", "n_draws": 4},
+        {**NUMBERS, **WORDS, "n_permutations": 11, "n_jobs": 2, "probe": "ridge", "n_draws": 4},
     ),
     "finetune": ("finetune", ["RUN", "--participants", "p.tsv", "--out", "E"], "evaluation", NUMBERS | WORDS),
     "explain": (

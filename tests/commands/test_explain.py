@@ -240,7 +240,11 @@ def test_scans_that_are_lacking_are_named(study, tmp_path):
 
 def test_nearest_neighbours_have_no_map(study, tmp_path):
     evaluation = nc.evaluate(
-        study.evaluation.parent / "emb.parquet", target="diagnosis", out=tmp_path / "knn", probe="knn", **FAST
+        study.evaluation.parent / "emb.parquet",
+        target="diagnosis",
+        out=tmp_path / "knn",
+        probe="sklearn.neighbors:KNeighborsClassifier",
+        **FAST,
     )
     with pytest.raises(CheckpointError):
         nc.explain(evaluation, run=study.run, participants=study.table, config=study.config)

@@ -135,11 +135,11 @@ def test_a_full_disk_leaves_neither_or_what_the_next_call_replaces(evaluation, t
     assert (tmp_path / "p.json").read_text() == '{"mine": 1}'
 
 
-def test_neighbours_have_no_probe_and_the_message_says_what_to_do(tables, tmp_path):
-    out = nc.evaluate(tables[0], out=tmp_path / "e", probe="knn", **FAST)
+def test_neighbours_are_not_stored_and_the_message_says_what_to_do(tables, tmp_path):
+    out = nc.evaluate(tables[0], out=tmp_path / "e", probe="sklearn.neighbors:KNeighborsClassifier", **FAST)
     assert not (out / "probe").exists()
-    assert "nearest neighbours" in json.loads((out / "evaluation.json").read_text())["probe"]["why_not_stored"]
-    with pytest.raises(CheckpointError, match=r"nearest neighbours are the training scans themselves.*--test"):
+    assert "would need pickle" in json.loads((out / "evaluation.json").read_text())["probe"]["why_not_stored"]
+    with pytest.raises(CheckpointError, match=r"would need pickle.*--test"):
         nc.predict(out, tables[1], out=tmp_path / "p.tsv")
     out = nc.evaluate(tables[0], out=tmp_path / "adjusted", residualise=["age"], **FAST)
     with pytest.raises(CheckpointError, match="harmonised or residualised features need"):

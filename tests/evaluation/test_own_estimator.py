@@ -117,7 +117,7 @@ def test_chance_in_an_estimator_is_keyed_so_that_processes_do_not_matter(make_co
         (Raises(), {}, r"Raises could not be fitted: ValueError: no such thing \(fold 0 of repeat 0\)"),
         (SaysNothing(), {}, "SaysNothing predicts no finite number for"),
         (RidgeClassifier(), {"threshold": "prevalence"}, "RidgeClassifier has decision values only"),
-        (LogisticRegression(), {"probe": "knn"}, "'knn' and an estimator are given"),
+        (LogisticRegression(), {"probe": "logistic"}, "'logistic' and an estimator are given"),
         (None, {"probe": "a.b:C"}, "'a.b:C' is an import path"),
     ],
 )

@@ -83,14 +83,6 @@ def test_what_is_tested_externally_changes_nothing_of_the_cross_validation(make_
     pd.testing.assert_frame_equal(result.tables["predictions"], alone.tables["predictions"])
 
 
-def test_neighbours_are_tested_too(make_cohort):
-    training, test = pair(make_cohort)
-    summary = run(training, test, probe="knn", n_bootstraps=0)[0]
-    metrics = summary["metrics"]
-    assert metrics["auc"]["value"] > 0.75
-    assert metrics["brier"]["interval"] is None
-
-
 def test_several_scans_of_a_subject_are_resampled_together(make_cohort):
     training, (table, features) = pair(make_cohort)
     twice = pd.concat([table.assign(session="1"), table.assign(session="2")], ignore_index=True)

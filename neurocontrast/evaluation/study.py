@@ -22,11 +22,10 @@ from neurocontrast.evaluation.metrics import (
     finite_or_none,
 )
 from neurocontrast.evaluation.models import Model, ProbeModel, cross_validate
-from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.rows import NO_SITE
-from neurocontrast.evaluation.significance import fold_p_value
+from neurocontrast.evaluation.significance import fold_p_value, permutation_test
 from neurocontrast.evaluation.splits import Split, stratified
 from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.stored_probe import FittedProbe, fit_on_all

@@ -12,10 +12,8 @@ from dataclasses import replace
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.study import StudyResult, run_study
 from neurocontrast.findings.brain import BRAIN
-from neurocontrast.findings.calibration import CALIBRATION, CURVES
 from neurocontrast.findings.cohort import COHORT, IMAGE_COHORT
 from neurocontrast.findings.confounds import CONFOUNDS
-from neurocontrast.findings.errors import ERRORS, WORST
 from neurocontrast.findings.external import EXTERNAL, External, plan_external
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder, read_folder
@@ -23,6 +21,7 @@ from neurocontrast.findings.learning import LEARNING
 from neurocontrast.findings.methods import METHODS, PROVENANCE, SILENCES
 from neurocontrast.findings.new_site import NEW_SITE
 from neurocontrast.findings.outside import OUTSIDE
+from neurocontrast.findings.predictions import CALIBRATION, CURVES, ERRORS, WORST
 from neurocontrast.findings.prose import head_facts, target_text
 from neurocontrast.findings.result import RESULT, WARNINGS, say_result
 from neurocontrast.findings.sites import FOLDS, SITES

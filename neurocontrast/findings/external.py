@@ -39,11 +39,10 @@ from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target, encode_target
 from neurocontrast.evaluation.uncertainty import Resamples, Units, bootstrap_metrics, count_resamples
 from neurocontrast.exceptions import DataError, LeakageError, one_of
-from neurocontrast.findings.calibration import draw_curve
-from neurocontrast.findings.errors import draw_confusion, draw_predicted
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.outside import Outlyingness, measure_rows, outlyingness_blocks
+from neurocontrast.findings.predictions import draw_confusion, draw_curve, draw_predicted
 from neurocontrast.findings.prose import count_texts
 from neurocontrast.findings.result import rivals, table_metrics
 from neurocontrast.findings.sites import site_blocks, site_table

@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from neurocontrast.evaluation import EvaluationSettings, permutation, plan_study, run_study
+from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study, significance
 from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.models import ProbeModel, cross_validate
-from neurocontrast.evaluation.permutation import permutation_test, permuted_labels
+from neurocontrast.evaluation.significance import permutation_test, permuted_labels
 from neurocontrast.evaluation.splits import stratified
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import pooled_metrics
@@ -95,9 +95,9 @@ def run(features, target, sites, subjects, *, n_repeats=1, redeal=False, **optio
 def test_labels_stay_in_their_site_and_given_folds_in_theirs(monkeypatch, redeal):
     features, target, sites, subjects = arrays("binary", n_sites=3)
     seen = []
-    original = permutation.pooled_metrics
+    original = significance.pooled_metrics
     monkeypatch.setattr(
-        permutation,
+        significance,
         "pooled_metrics",
         lambda labels, *rest, **more: seen.append(labels) or original(labels, *rest, **more),
     )

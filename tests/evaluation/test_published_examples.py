@@ -13,9 +13,8 @@ from sklearn.svm import SVC
 
 from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.models import ProbeModel, cross_validate
-from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.settings import EvaluationSettings
-from neurocontrast.evaluation.significance import corrected_resampled_t
+from neurocontrast.evaluation.significance import corrected_resampled_t, permutation_test
 from neurocontrast.evaluation.splits import stratified
 from neurocontrast.evaluation.target import Target
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.findings import open_folder
-from neurocontrast.findings.errors import list_errors, name_scans
+from neurocontrast.findings.predictions import list_errors, name_scans
 from tests.findings.show.folders import edit
 
 

@@ -12,7 +12,7 @@ import matplotlib
 import pytest
 
 from neurocontrast.findings import open_folder
-from neurocontrast.findings.calibration import draw_curve
+from neurocontrast.findings.predictions import draw_curve
 from neurocontrast.page.style import distinct_labels, plain_label, shorten
 from tests.findings.show.folders import rewrite
 from tests.findings.show.page import Page
@@ -129,7 +129,7 @@ def test_figures_leave_matplotlib_as_it_was(binary_folder):
 
 def test_figures_do_not_import_pyplot():
     code = (
-        "import sys, neurocontrast.findings; import neurocontrast.findings.calibration; "
+        "import sys, neurocontrast.findings; import neurocontrast.findings.predictions; "
         "sys.exit('matplotlib.pyplot' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from neurocontrast.findings import build_sections, open_folder, render_report
-from neurocontrast.findings.errors import count_confusion
+from neurocontrast.findings.predictions import count_confusion
 from neurocontrast.page.blocks import list_pictures
 from tests.findings.show.folders import edit, rewrite
 from tests.findings.show.page import Page

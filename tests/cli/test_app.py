@@ -8,11 +8,12 @@ import sys
 import pytest
 
 from neurocontrast.cli import run
-from neurocontrast.cli.app import _explain
 from neurocontrast.exceptions import DataError, TrainingError
 
 
 def test_help_lists_every_command(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("neurocontrast ")
     assert run(["--help"]) == 0
     shown = capsys.readouterr().out
     commands = "simulate check doctor pretrain embed evaluate predict explain report compare"
@@ -20,18 +21,9 @@ def test_help_lists_every_command(capsys):
         assert command in shown
 
 
-def test_version(capsys):
-    assert run(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("neurocontrast ")
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        (["pretrian"], "pretrain"),
-        (["pretrain", "--ou", "x"], "--out"),
-        (["simulate"], "Missing argument"),
-    ],
+    [(["pretrian"], "pretrain"), (["pretrain", "--ou", "x"], "--out"), (["simulate"], "Missing argument")],
 )
 def test_wrong_usage_ends_with_2_and_says_why(arguments, said, capsys):
     assert run(arguments) == 2
@@ -59,10 +51,6 @@ def test_errors_become_one_message_and_an_exit_code(error, code, said, capsys, m
     assert said in shown.err.replace("\n", " ")
     assert "Traceback" not in shown.err
     assert shown.out == ""
-
-
-def test_operating_system_errors_without_a_file_are_explained_too():
-    assert _explain(OSError("mount vanished")) == "mount vanished"
 
 
 IMPORTING = """

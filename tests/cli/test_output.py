@@ -10,13 +10,9 @@ from rich.console import Console
 from neurocontrast import display as module
 
 
-def _console(*, terminal):
-    return Console(file=io.StringIO(), force_terminal=terminal, width=160, highlight=False)
-
-
 def test_plain_lines_say_where_the_work_is(monkeypatch):
     monkeypatch.setattr(module, "_SECONDS_BETWEEN_LINES", 0.0)
-    console = _console(terminal=False)
+    console = Console(file=io.StringIO(), force_terminal=False, width=160, highlight=False)
     with module._Lines(console).task("epoch 1", 4, "batches") as task:
         for _ in range(4):
             task.advance(loss=0.123456)
@@ -30,20 +26,13 @@ def test_plain_lines_say_where_the_work_is(monkeypatch):
 
 
 def test_plain_lines_stay_few_when_the_work_is_quick():
-    console = _console(terminal=False)
+    console = Console(file=io.StringIO(), force_terminal=False, width=160, highlight=False)
     lines = module._Lines(console)
     for _ in range(2):
         with lines.task("scans", 1000, "scans") as task:
             for _ in range(1000):
                 task.advance()
     assert len(console.file.getvalue().splitlines()) == 3  # the first says before it begins that there is work
-
-
-def test_work_without_units_says_nothing():
-    console = _console(terminal=False)
-    with module._Lines(console).task("scans", 0, "scans"):
-        pass
-    assert console.file.getvalue() == ""
 
 
 def test_each_silence_ends_with_a_sign_of_life(monkeypatch, capsys):
@@ -55,7 +44,10 @@ def test_each_silence_ends_with_a_sign_of_life(monkeypatch, capsys):
         module.console_progress().message("begun")
         time.sleep(0.7)
     assert capsys.readouterr().err.split() == ["Working", "…", "begun", "Working", "…"]
-    with module.sign_of_life(), module._Bars(_console(terminal=True)).task("scans", 1, "scans"):
+    with (
+        module.sign_of_life(),
+        module._Bars(Console(file=io.StringIO(), force_terminal=True)).task("scans", 1, "scans"),
+    ):
         time.sleep(0.7)
     assert capsys.readouterr().err == ""
 
@@ -65,32 +57,6 @@ def test_warnings_are_marked_and_quiet_shows_nothing(capsys):
     assert capsys.readouterr().err.strip() == "warning: few patients"
     module.console_progress(quiet=True).warning("few patients")
     assert capsys.readouterr().err == ""
-
-
-def test_a_task_within_a_task_shares_its_display():
-    console = _console(terminal=True)
-    bars = module._Bars(console)
-    with bars.task("outer", 2, "folds") as outer:
-        with bars.task("inner", 3, "fits") as inner:
-            inner.advance(3)
-        outer.advance(2)
-    shown = console.file.getvalue()
-    assert "outer" in shown
-    assert "inner" in shown
-    assert "2/2" in shown
-
-
-def test_speed_and_time_left_survive_steps_longer_than_half_a_minute():
-    now = iter(range(0, 10_000, 45))
-    console = Console(
-        file=io.StringIO(), force_terminal=True, width=120, highlight=False, get_time=lambda: float(next(now))
-    )
-    with module._Bars(console).task("Pretraining", 100, "volumes") as task:
-        for _ in range(5):
-            task.advance(4)
-    last = [line for line in console.file.getvalue().splitlines() if "Pretraining" in line][-1]
-    assert "volumes/s" in last
-    assert "-:--:--" not in last
 
 
 @pytest.mark.parametrize(("total", "width"), [(4, 60), (4, 160), (None, 160)])

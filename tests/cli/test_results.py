@@ -21,14 +21,9 @@ def test_an_evaluation_ends_with_its_metric_beside_the_baselines(study):
     assert found.facts["n_warnings"] == len(summary["warnings"])
     low, high = summary["metrics"]["auc"]["interval"]
     assert f"[{low:.3g}, {high:.3g}]" in found.table.to_string()
-    assert ("voxels" in found.facts["models"]) == ("voxels" in summary)
-
-
-def test_a_comparison_ends_with_differences_in_three_digits(study):
-    found = comparison_result(study.folder / "BOTH")
-    assert list(found.table.columns) == ["metric", "model", "difference [95% interval]", "p (Holm)"]
-    assert found.table.iloc[0, 2] == "0"
-    assert found.path == study.folder / "BOTH" / "comparison.html"
+    table = comparison_result(study.folder / "BOTH").table
+    assert list(table.columns) == ["metric", "model", "difference [95% interval]", "p (Holm)"]
+    assert table.iloc[0, 2] == "0"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import subprocess
 import sys
 from pathlib import Path
 
@@ -45,61 +44,3 @@ def brain_run(tmp_path_factory, settings):
     """A run whose preprocessing is not the default: what embeds scans must take it from the run."""
     other = settings("data.normalise=zscore-brain", "data.cache_dtype=float32", "training.epochs=1")
     return neurocontrast.pretrain(other, out=tmp_path_factory.mktemp("runs") / "run")
-
-
-PROGRAM = """
-import os, signal, sys
-import torch, neurocontrast, neurocontrast.training.checkpoints as checkpoints
-from neurocontrast import pretrain
-from neurocontrast.runs import folder as run_folder
-
-torch.set_num_threads(1)
-
-
-def act(config, out, then):
-    if then == "die":
-        save = checkpoints.save_checkpoint
-
-        def save_and_die(*given, **options):
-            save(*given, **options)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        checkpoints.save_checkpoint = save_and_die
-    elif then != "finish":
-        left = int(then)
-
-        def die_at_a_file(event, given):
-            nonlocal left
-            if event in ("open", "os.rename", "os.mkdir", "os.remove") and str(given[0]).startswith(out):
-                left -= 1
-                if not left:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.addaudithook(die_at_a_file)
-    neurocontrast.pretrain(config, out=out, resume=True)
-
-
-for line in sys.stdin:
-    if not (child := os.fork()):
-        act(*line.rstrip("\\n").split("\\t"))
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-@pytest.fixture(scope="module")
-def pretrain_apart():
-    """``pretrain_apart(config, out, then)``: the exit code of a process that begins or continues a run.
-
-    Each is a copy of one that has done nothing but import.
-    """
-    command = [sys.executable, "-c", PROGRAM]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-
-        def act(config, out, then="finish"):
-            server.stdin.write(f"{config}\t{out}\t{then}\n")
-            server.stdin.flush()
-            return int(server.stdout.readline())
-
-        yield act
-        server.stdin.close()

@@ -9,7 +9,7 @@ import pytest
 
 from neurocontrast.cli import run
 from neurocontrast.commands.check import check
-from neurocontrast.data.cohort import Cohort, read_cohort
+from neurocontrast.data.cohort import read_cohort
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.transforms import Preprocessing
 
@@ -48,21 +48,20 @@ def test_the_recipe_to_begin_with_is_that_of_the_table(table, capsys):
 
 
 def test_problems_of_table_and_images_are_told_together(table):
+    assert len(check(table, preprocessing=Preprocessing(), n_workers=0).problems.found) == 6
+    nib.save(nib.Nifti1Image(np.zeros((16, 16, 16), dtype=np.float32), np.eye(4)), table.parent / "3.nii.gz")
+    shallow = check(table, deep=False, n_workers=0)
+    assert shallow.passed
+    assert "not the voxels" in shallow.to_text()
     (table.parent / "1.nii.gz").write_bytes(b"")
     (table.parent / "2.nii.gz").unlink()
-    nib.save(nib.Nifti1Image(np.zeros((16, 16, 16), dtype=np.float32), np.eye(4)), table.parent / "3.nii.gz")
     table.write_text(table.read_text().replace("\t34\t", "\t-34\t"))
     report = check(table, n_workers=0)
     assert not report.passed
     text = report.to_text()
     assert "participants.tsv: 4 problems" in text
-    for part in (
-        "line 3, s1: ",
-        "0 bytes",
-        "line 4, s2, column 'path'",
-        "every voxel is 0",
-        "line 6, s4, column 'age'",
-    ):
+    lines = ("line 3, s1: ", "0 bytes", "line 4, s2, column 'path'", "every voxel is 0", "line 6, s4, column 'age'")
+    for part in lines:
         assert part in text
 
 
@@ -98,41 +97,7 @@ def test_paths_of_a_table_in_a_linked_folder_lead_to_the_same_files(table, tmp_p
     assert len(read_cohort(good)) == 6
 
 
-def test_scans_are_named_once_however_many_problems_there_are(table, monkeypatch):
-    named, names = [], Cohort.names
-    monkeypatch.setattr(Cohort, "names", lambda cohort: named.append(1) or names(cohort))
-    for row in range(5):
-        (table.parent / f"{row}.nii.gz").write_bytes(b"")
-    assert len(check(table, n_workers=0).problems.found) == 5
-    assert len(named) == 1
-
-
-def test_shallow_reads_headers_alone(table):
-    nib.save(nib.Nifti1Image(np.zeros((16, 16, 16), dtype=np.float32), np.eye(4)), table.parent / "3.nii.gz")
-    report = check(table, deep=False, n_workers=0)
-    assert report.passed
-    assert "not the voxels" in report.to_text()
-
-
-def test_scans_that_do_not_fit_are_problems(table):
-    report = check(table, preprocessing=Preprocessing(), n_workers=0)
-    assert len(report.problems.found) == 6
-
-
-def test_what_is_no_table_raises(tmp_path):
-    with pytest.raises(DataError, match="no such file"):
-        check(tmp_path / "participants.tsv")
-
-
 def test_the_real_cohort_passes_by_its_headers(shared_folder):
     report = check(shared_folder / "data" / "brains" / "participants.tsv", deep=False, n_workers=0)
     assert report.passed
     assert (report.n_scans, report.n_subjects) == (209, 209)
-
-
-def test_a_report_holds_no_escape_codes(tmp_path):
-    text = "participant_id\tpath\tage\nsub-\x1b[31m1\tabsent.nii\t30\n"
-    (tmp_path / "participants.tsv").write_text(text)
-    report = check(tmp_path / "participants.tsv", deep=False).to_text()
-    assert "\x1b" not in report
-    assert "sub-\\x1b[31m1" in report

@@ -96,7 +96,6 @@ def test_the_variance_within_subjects_is_the_same_for_every_component(scanned):
         ("once", {}, "lda needs several scans of a subject; each of the 12 training subjects has one"),
         ("trained", {"n_components": 12}, "must be below the number of training subjects, 12, found 12"),
         ("trained", {"name": "pca", "shrinkage": 0.1}, "shrinkage belongs to lda"),
-        ("trained", {"shrinkage": 0.0}, "encoder.shrinkage"),
     ],
 )
 def test_what_discriminants_cannot_be_fitted_to_is_refused(scanned, tmp_path, table, encoder, message):

@@ -17,21 +17,6 @@ MODULE = importlib.import_module("neurocontrast.commands.pretrain")
 NO_TABLE = "data.participants=null"
 
 
-def test_a_machine_is_described_without_a_table(settings):
-    found = nc.doctor(settings(NO_TABLE))
-    assert (found.run["shape"], "n_training_scans" in found.run) == ([16, 20, 16], False)
-    assert found.machine["processor"]["n_usable"] >= 1
-    assert found.machine["packages"]["torch"]
-
-
-def test_what_pretrain_refuses_here_is_a_problem(settings, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    found = nc.doctor(settings(NO_TABLE, "training.precision=bf16-mixed"))
-    assert len(found.problems) == 1
-    assert found.problems[0].startswith("training.precision: 'bf16-mixed' is for GPUs")
-    assert found.run is None
-
-
 @pytest.mark.parametrize(("many", "said"), [(1000, "lda, pca or densenet_small"), (5, "densenet121")])
 def test_it_says_which_network_suits_so_many_scans(settings, monkeypatch, many, said):
     monkeypatch.setattr(MODULE, "_MANY_SCANS", many)
@@ -43,8 +28,6 @@ def test_it_says_which_network_suits_so_many_scans(settings, monkeypatch, many, 
     [
         (["data.participants=nowhere.tsv"], DataError, "there is no such file"),
         ([NO_TABLE, "encoder.name=densenet121"], ConfigError, "needs at least 32 voxels"),
-        (["objective={loss: supcon, label: handedness}"], DataError, "handedness"),
-        (["training.probe_every=1", "training.probe_columns=[agee]"], DataError, "probe_columns: .* no column 'agee'"),
     ],
 )
 def test_a_wrong_table_or_shape_is_refused_as_by_pretrain(settings, overrides, error, message):

@@ -80,14 +80,6 @@ def other_weights(run, table, config, folder):
     return other, table, config
 
 
-def other_layer(run, table, config, folder):
-    return run, table, {**config, "embedding": {**config["embedding"], "layer": "head"}}
-
-
-def other_batches(run, table, config, folder):
-    return run, table, {**config, "embedding": {**config["embedding"], "batch_size": 3}}
-
-
 def other_table(run, table, config, folder):
     rows = pd.read_csv(table, sep="\t", dtype=str, keep_default_na=False)[::-1]
     rows["path"] = [str(table.parent / path) for path in rows["path"]]
@@ -101,7 +93,14 @@ def another_scan(run, table, config, folder):
     return run, table, config
 
 
-@pytest.mark.parametrize("change", [other_weights, other_layer, other_batches, other_table, another_scan])
+def embedding(**changed):
+    """Return what changes keys of the section `embedding`."""
+    return lambda run, table, config, _: (run, table, {**config, "embedding": {**config["embedding"], **changed}})
+
+
+@pytest.mark.parametrize(
+    "change", [other_weights, embedding(layer="head"), embedding(batch_size=3), other_table, another_scan]
+)
 def test_batches_of_something_else_are_not_used(study, killed, embedded, tmp_path, change):
     run, table, config = change(*study, tmp_path)
     neurocontrast.embed(run, participants=table, out=killed, config=config)

@@ -50,10 +50,7 @@ def test_frozen_tuned_and_from_scratch_are_compared_on_the_same_folds(tune, whol
     assert "trained end to end" in neurocontrast.report(tuned, figures=False).read_text()
 
 
-def test_numbers_and_several_classes_are_predicted(tune, cohort, tmp_path):
-    found = read(tune("age", target="age"))
-    assert found["kind"] == "continuous"
-    assert 0 < found["metrics"]["mae"]["pooled"] < 60
+def test_several_classes_are_predicted(tune, cohort, tmp_path):
     table = pd.read_csv(cohort, sep="\t")
     table["path"] = [str(cohort.parent / path) for path in table["path"]]
     table["diagnosis"] = np.resize(["a", "b", "c"], len(table))

@@ -120,29 +120,11 @@ def test_all_that_differs_is_named_and_nothing_is_written(whole, settings, tmp_p
         neurocontrast.pretrain(settings(*other, f"training.init={whole}"), out=tmp_path / "run")
     assert "encoder.name: is lenet there, densenet_small here" in str(caught.value)
     assert "encoder.norm: is batch there, group here" in str(caught.value)
+    torch.save({"a": 1}, tmp_path / "w.pt")
+    for name, said in (("none", r"none' is no run"), ("w.pt", "is no run.*`neurocontrast weights import`")):
+        with pytest.raises(CheckpointError, match=said):
+            neurocontrast.pretrain(settings(f"training.init={tmp_path / name}"), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def no_file(folder, whole):
-    return folder / "none"
-
-
-def a_pickle(folder, whole):
-    torch.save({"a": 1}, folder / "w.pt")
-    return folder / "w.pt"
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (no_file, r"none' is no run"),
-        (a_pickle, "is no run.*`neurocontrast weights import`"),
-    ],
-)
-def test_what_are_no_weights_is_refused(whole, settings, tmp_path, make, said):
-    with pytest.raises(CheckpointError, match=said):
-        neurocontrast.pretrain(settings(f"training.init={make(tmp_path, whole)}"), out=tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_linear_encoder_starts_from_nothing(whole, settings):

@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from small_run import FAST as FASTEST
+from small_run import embedded_people
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run
@@ -126,3 +128,52 @@ def test_a_joined_table_and_an_encoder_that_is_there_already_are_refused(pair, t
 def test_the_command_joins_and_says_which_blocks(pair, tmp_path, capsys):
     assert run(["join", *map(str, pair), "--out", str(tmp_path / "both.parquet"), "--names", "net, linear"]) == 0
     assert "40 scans, 6 features each: net 3, linear 3" in capsys.readouterr().out
+
+
+FAST = FASTEST | {"n_bootstraps": 20}
+RUNS = {
+    "net": {"encoder": {"name": "lenet"}, "weights": {"sha256": "a" * 64}, "preprocessing": {"kind": "volumes"}},
+    "linear": {"encoder": {"name": "pca"}, "weights": {"sha256": "b" * 64}, "preprocessing": {"kind": "volumes"}},
+}
+OBJECTIVES = {
+    "net": {"loss": "ntxent", "title": "NT-Xent", "citation": "Chen T. SimCLR.", "temperature": 0.1},
+    "linear": {"loss": "none", "title": "principal components of voxels", "citation": "Jolliffe I. PCA."},
+}
+SIZES = {"net": 30, "linear": 6}
+
+
+def embed(folder: Path, name: str, *, n: int, first: int = 0) -> Path:
+    """Write features in which the class is seen."""
+    about = {"run": {"name": name, **RUNS[name]}, "objective": OBJECTIVES[name], "pretraining_subjects": []}
+    return embedded_people(
+        folder / f"{name}-{first}.parquet", n=n, first=first, n_features=SIZES[name], strength=0.8, **about
+    )
+
+
+def join(folder: Path, *, n: int, first: int = 0, order: tuple[str, ...] = ("net", "linear")) -> Path:
+    paths = [embed(folder, name, n=n, first=first) for name in order]
+    return nc.join(paths, out=folder / f"{'-'.join(order)}-{first}.parquet", names=order, overwrite=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("joined")
+    nc.evaluate(join(root, n=80), out=root / "EVAL", **FAST)
+    return root
+
+
+def test_scans_that_are_joined_alike_are_predicted_as_the_external_test_predicts_them(folder):
+    others = join(folder, n=30, first=500)
+    nc.evaluate(folder / "net-linear-0.parquet", out=folder / "TESTED", test=str(others), **FAST)
+    tested = pd.read_csv(folder / "TESTED" / "external_predictions.tsv", sep="\t")
+    found = pd.read_csv(nc.predict(folder / "EVAL", others, out=folder / "p.tsv"), sep="\t")
+    np.testing.assert_allclose(found["y_score"], tested["y_score"], atol=1e-9)
+
+
+def test_the_report_names_the_blocks_and_how_they_are_balanced(folder):
+    page = nc.report(folder / "EVAL", figures=False).read_text(encoding="utf-8")
+    assert "“net” (LeNet (3D), 30 features) and “linear” (principal components of voxels, 6 features)" in page
+    assert "“net”: NT-Xent, no metadata and “linear”: principal components of voxels" in page
+    assert "features of each encoder were given the same total variance" in page
+    assert "Chen T. SimCLR." in page
+    assert "Jolliffe I. PCA." in page

@@ -10,7 +10,6 @@ from small_run import FAST
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
-from neurocontrast.config import load_config
 from neurocontrast.data import read_measures
 from neurocontrast.data.measures import MeasuresContract
 from neurocontrast.data.sources import RegionalMeasures
@@ -87,20 +86,6 @@ def test_who_lacks_too_much_is_named_and_another_atlas_is_refused(people):
         applied(contract, people, others)
 
 
-def test_people_without_measures_are_named(people, tmp_path):
-    table = pd.read_csv(DATA["participants"], sep="\t", dtype=str, keep_default_na=False)
-    table.loc[len(table)] = ["sub-nobody"] + ["n/a"] * (table.shape[1] - 1)
-    table.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
-    with pytest.raises(DataError, match="sub-nobody"):
-        read_measures(tmp_path / "participants.tsv", TABLES)
-
-
-def test_the_kind_follows_from_the_tables():
-    config = load_config(None, [f"data.measures={TABLES[0]}"])
-    assert (config.data.kind, config.augment.kind, config.encoder.name) == ("measures", "measures", "mlp")
-    assert (config.training.batch_size, config.objective.temperature) == (256, 1.0)
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     return nc.pretrain(CONFIG, out=tmp_path_factory.mktemp("measures") / "run")
@@ -154,9 +139,6 @@ def test_rows_of_other_measures_are_refused_by_name(run, people):
         embedder.transform(measures.where(measures < 1000, measures / 1000))
     with pytest.raises(DataError, match=r"row 3, column 'lh_G_.*': found 'thick'"):
         embedder.transform(measures.astype(object).where(measures != measures.iloc[3], "thick"))
-    twice = pd.concat([measures, measures[["Left-Hippocampus"]]], axis=1)
-    with pytest.raises(DataError, match="several columns 'Left-Hippocampus'"):
-        embedder.transform(twice)
     with pytest.raises(DataError, match=r"DataFrame with one row a person .*, got ndarray"):
         embedder.transform(measures.to_numpy())
 
@@ -215,6 +197,29 @@ def test_tables_of_another_atlas_or_version_are_refused_or_warned_about(run, peo
     assert "these measures are of aparc.DKTatlas+aseg, and the encoder learned from" in capsys.readouterr().err
 
 
+def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measures(embeddings, probe, tmp_path):
+    read = read_embeddings(embeddings)
+    listed = pd.read_csv(TABLES[-1], sep="\t").set_index("Measure:volume")["Left-Hippocampus"]
+    carried = read.table.set_index("participant_id")["Left-Hippocampus"]
+    assert carried.to_dict() == listed.loc[carried.index].to_dict()
+    found = json.loads((probe / "evaluation.json").read_text())
+    assert found["regional_columns"] == read.info["run"]["preprocessing"]["columns"]
+    assert found["regional"]["auc"]["pooled"] > 0.7
+    assert not found.get("voxels_about")
+    page = nc.report(probe, figures=False).read_text()
+    assert f"reads {len(found['regional_columns'])} regional measures (atlas aparc.a2009s+aseg" in page
+    assert "Images." not in page
+    for options, expected in (
+        ({"voxels": "off"}, []),
+        ({"regional": ("Left-Hippocampus", "Right-H*s")}, ["Left-Hippocampus", "Right-Hippocampus"]),
+    ):
+        out = tmp_path / f"{len(expected)}"
+        nc.evaluate(embeddings, out=out, target="sex", **THREE_FOLDS, **options)
+        assert json.loads((out / "evaluation.json").read_text()).get("regional_columns", []) == expected
+    with pytest.raises(DataError, match="this baseline is for scans of brains"):
+        nc.evaluate(embeddings, out=tmp_path / "on", target="sex", **THREE_FOLDS, voxels="on")
+
+
 @pytest.fixture
 def tune(run, tmp_path):
     def tuned(name="tuned", *, finetune=None, **options):
@@ -239,9 +244,6 @@ def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(tune, embeddings, tm
     assert sizes == [fold["n_fitted"] for fold in found["finetuning"]["folds"]]  # values of nobody else enter views
     frozen = nc.evaluate(embeddings, target="age", n_folds=2, n_bootstraps=20, allow_overlap=True, out=tmp_path / "e")
     assert (frozen / "splits.tsv").read_text() == (tuned / "splits.tsv").read_text()
-    nc.compare([frozen, tuned], out=tmp_path / "compared")
-    page = nc.report(tuned, figures=False).read_text()
-    assert "trained end to end" in page
     other = tune("scratch", from_scratch=True, finetune={"augment": False})
     scratch = json.loads((other / "evaluation.json").read_text())
     assert scratch["finetuning"]["begins_with"] == "random weights"

@@ -68,22 +68,6 @@ def test_what_an_external_test_says_and_what_predict_says_are_the_same(tables, t
     assert str(tmp_path) not in (out / "config.yaml").read_text()
 
 
-@pytest.mark.parametrize("target", ["age", "diagnosis"])
-def test_numbers_and_several_classes(tmp_path, target):
-    classes = ("hc", "bd", "sz")
-    embeddings = embedded_people(tmp_path / "emb.parquet", n=90, classes=classes)
-    out = nc.evaluate(embeddings, target=target, out=tmp_path / "e", **FAST)
-    found = pd.read_csv(nc.predict(out, embeddings, out=tmp_path / "p.tsv"), sep="\t")
-    if target == "age":
-        assert list(found.columns)[3:] == ["y_score", "y_pred", "trained_on"]
-        np.testing.assert_array_equal(found["y_score"], found["y_pred"])
-    else:
-        scores = found[[f"score_{name}" for name in classes]]
-        np.testing.assert_allclose(scores.sum(axis=1), 1)
-        assert (scores.idxmax(axis=1) == "score_" + found["y_pred"]).all()
-    assert found["trained_on"].all()
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -92,8 +76,6 @@ def test_numbers_and_several_classes(tmp_path, target):
         (lambda f: embedded_people(f, run={}), "one that is not recorded"),
         (lambda f: embedded_people(f, n=0), "wrong.parquet: the table has no rows"),
         (lambda f: pd.read_parquet(embedded_people(f)).assign(feature_0002=np.nan).to_parquet(f), "finite for sub-000"),
-        (lambda f: None, "no such file. Give an embeddings table"),
-        (lambda f: f.write_text("hello"), "not a readable Parquet file"),
     ],
 )
 def test_wrong_embeddings_are_refused_and_nothing_is_written(evaluation, tmp_path, make, message):

@@ -94,52 +94,25 @@ def test_a_site_with_few_labels_keeps_its_predictions_and_says_so(of_age, folder
     assert any("ucla (4)" in message for message in heard)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"participant_id": "nobody"}, "line 3, nobody, column participant_id: no scan belongs to this participant"),
-        ({"age": "old"}, "found 'old'; must be a number"),
-    ],
-)
-def test_wrong_labels_are_named_and_nothing_is_written(of_age, folder, new, tmp_path, change, message):
-    given = labels(new, tmp_path / "labels.tsv", range(6), "age")
-    table = pd.read_csv(given, sep="\t", dtype=str)
-    for column, value in change.items():
-        table.loc[1, column] = value
-    table.to_csv(given, sep="\t", index=False)
-    with pytest.raises(DataError, match=message.split(": ")[-1]):
-        nc.predict(of_age, folder / "new.parquet", out=tmp_path / "p.tsv", calibrate=given)
-    assert not (tmp_path / "p.tsv").exists()
-
-
-def test_two_truths_of_one_scan_are_refused_with_both_lines(of_age, of_diagnosis, folder, new, tmp_path):
-    for model, column, other in ((of_age, "age", "33"), (of_diagnosis, "diagnosis", None)):
-        given = labels(new, tmp_path / f"{column}.tsv", range(6), column)
-        table = pd.read_csv(given, sep="\t", dtype=str)
-        again = table.iloc[[1]].copy()
-        first = again[column].iloc[0]
-        again[column] = other or ("patient" if first == "control" else "control")
-        pd.concat([table, table.iloc[[0]], again]).to_csv(given, sep="\t", index=False)
-        with pytest.raises(DataError, match=rf"line 9, .*: is '{first}' in line 3, and '{again[column].iloc[0]}' here"):
-            nc.predict(model, folder / "new.parquet", out=tmp_path / "p.tsv", calibrate=given)
-        assert not (tmp_path / "p.tsv").exists()
-
-
-def test_subjects_of_the_probe_and_a_missing_column_are_refused(of_age, folder, known, new, tmp_path):
-    given = labels(known, tmp_path / "labels.tsv", range(6), "age")
-    with pytest.raises(DataError, match="the probe was fitted on this subject"):
-        nc.predict(of_age, folder / "known.parquet", out=tmp_path / "p.tsv", calibrate=given)
-    given = labels(new, tmp_path / "others.tsv", range(6), "diagnosis")
-    with pytest.raises(DataError, match="age"):
-        nc.predict(of_age, folder / "new.parquet", out=tmp_path / "p.tsv", calibrate=given)
-
-
-def test_several_classes_are_refused(tmp_path):
-    table = embedded_people(tmp_path / "three.parquet", classes=("a", "b", "c"))
-    evaluation = nc.evaluate(table, out=tmp_path / "e", target="diagnosis", **FAST)
-    given = labels(pd.read_parquet(table), tmp_path / "labels.tsv", range(6), "diagnosis")
+def test_wrong_labels_are_named_and_nothing_is_written(of_age, folder, known, new, tmp_path):
+    table, given = new.iloc[:6][["participant_id", "age"]].astype(str), tmp_path / "labels.tsv"
+    nobody, word = table.copy(), table.copy()
+    nobody.loc[1, "participant_id"], word.loc[1, "age"] = "nobody", "old"
+    for wrong, scans, said in (
+        (nobody, "new", "line 3, nobody, column 'participant_id': no scan belongs to this participant"),
+        (word, "new", "found 'old'; must be a number"),
+        (pd.concat([table, table[:1], table[1:2].assign(age="33")]), "new", "line 9, .* in line 3, and '33' here"),
+        (known.iloc[:6][["participant_id", "age"]], "known", "the probe was fitted on this subject"),
+        (table[["participant_id"]].assign(diagnosis="patient"), "new", "age"),
+    ):
+        wrong.to_csv(given, sep="\t", index=False)
+        with pytest.raises(DataError, match=said):
+            nc.predict(of_age, folder / f"{scans}.parquet", out=tmp_path / "p.tsv", calibrate=given)
+    three = embedded_people(tmp_path / "three.parquet", classes=("a", "b", "c"))
+    evaluation = nc.evaluate(three, out=tmp_path / "e", target="diagnosis", **FAST)
     with pytest.raises(ConfigError, match="several classes"):
-        nc.predict(evaluation, table, out=tmp_path / "p.tsv", calibrate=given)
+        nc.predict(evaluation, three, out=tmp_path / "p.tsv", calibrate=given)
+    assert not (tmp_path / "p.tsv").exists()
 
 
 def test_shifts_count_subjects_not_scans():

@@ -1,4 +1,3 @@
-import random
 import shutil
 import signal
 
@@ -12,26 +11,7 @@ from neurocontrast.cli import run
 from neurocontrast.config import load_config
 from neurocontrast.exceptions import CheckpointError, ConfigError, TrainingInterrupted
 from neurocontrast.progress import SILENT
-from neurocontrast.runs.folder import check_can_continue, read_metrics
-
-
-@pytest.fixture(scope="module")
-def whole_apart(whole, tmp_path_factory, pretrain_apart):
-    """The run that was never killed, made by a process of its own as those that are."""
-    out = tmp_path_factory.mktemp("apart") / "whole"
-    assert pretrain_apart(whole / "config.yaml", out) == 0
-    return out
-
-
-def test_killed_run_resumes_to_the_same_bytes(whole_apart, tmp_path, pretrain_apart):
-    out, config = tmp_path / "run", whole_apart / "config.yaml"
-    assert pretrain_apart(config, out, "die") == -signal.SIGKILL
-    assert not (out / "encoder.json").exists()
-    (out / "checkpoints/.tmp-left-epoch-0002.pt").write_text("half")
-    assert pretrain_apart(config, out) == 0
-    assert weights(out) == weights(whole_apart)
-    assert metrics(out) == metrics(whole_apart)
-    assert not list(out.rglob(".tmp-*"))
+from neurocontrast.runs.folder import check_can_continue
 
 
 @pytest.mark.parametrize("lost", [["encoder.json"], ["encoder.json", "encoder.safetensors"], ["metrics.csv"]])
@@ -39,9 +19,11 @@ def test_killed_while_the_last_files_were_written(whole, settings, tmp_path, los
     shutil.copytree(whole, tmp_path / "run")
     for name in {*lost, "encoder.json"}:
         (tmp_path / "run" / name).unlink()
+    (tmp_path / "run/checkpoints/.tmp-left-epoch-0002.pt").write_text("half")
     neurocontrast.pretrain(settings(), out=tmp_path / "run", resume=True)
     assert weights(tmp_path / "run") == weights(whole)
     assert metrics(tmp_path / "run") == metrics(whole)
+    assert not list((tmp_path / "run").rglob(".tmp-*"))
 
 
 def test_a_run_can_become_longer(whole, settings, tmp_path):
@@ -64,12 +46,13 @@ def test_a_run_can_become_longer(whole, settings, tmp_path):
         (["training.epochs=5", "training.schedule=cosine"], r"training\.epochs: was 2, is 5, and a cosine schedule"),
         (["training.devices=2", "training.sync_batchnorm=false"], r"num_nodes: was 1, is 2, and each"),
         (["training.devices=2", "training.micro_batch_size=2"], r"num_nodes: was 1, is 2, and each"),
+        (["training.learning_rate=0.02"], r"^(?!.*n_workers: was).*training\.learning_rate: was 0\.01, is 0\.02"),
         (["data.val_fraction=0.2"], r"data\.val_fraction: was 0\.3, is 0\.2\n.*What may change: .*training\.devices"),
     ],
 )
 def test_what_would_change_the_weights_is_refused(whole, settings, changes, told):
     with pytest.raises(CheckpointError, match=f"(?s){told}"):
-        check_can_continue(whole, settings(*changes), None)
+        check_can_continue(whole, settings(*changes, "data.n_workers=2"), None)
 
 
 def test_what_changes_no_weight_may_change(whole, settings):
@@ -79,10 +62,7 @@ def test_what_changes_no_weight_may_change(whole, settings):
 
 def test_a_run_in_use_is_refused(whole, settings, monkeypatch):
     monkeypatch.setattr(files, "_PATIENCE", 0.1)
-    with (
-        files.hold(whole, SILENT),
-        pytest.raises(ConfigError, match="another process is training in"),
-    ):
+    with files.hold(whole, SILENT), pytest.raises(ConfigError, match="another process is training in"):
         neurocontrast.pretrain(settings("training.epochs=3"), out=whole, resume=True)
     assert load_config(whole / "config.yaml").training.epochs == 2
 
@@ -104,31 +84,12 @@ def test_the_command_resumes_without_a_configuration_below_its_own_keys(settings
     assert load_config(out / "config.yaml").training.epochs == 2
 
 
-def test_metrics_of_a_run_are_numbers_or_none(tmp_path):
-    (tmp_path / "metrics.csv").write_text("epoch,val_loss,probe_age_r2\n1,0.25,\n2,nan,inf\n")
-    assert read_metrics(tmp_path) == [
-        {"epoch": 1, "val_loss": 0.25, "probe_age_r2": None},
-        {"epoch": 2, "val_loss": None, "probe_age_r2": None},
-    ]
-    assert read_metrics(tmp_path / "absent") == []
-
-
 def test_resume_of_a_finished_run_says_so(whole, settings):
     before = weights(whole), (whole / "encoder.json").stat().st_mtime_ns
     progress = Listening()
     assert neurocontrast.pretrain(settings(), out=whole, resume=True, progress=progress) == whole
     assert progress.said == [f"{whole}: this run is finished; there is nothing to continue."]
     assert (weights(whole), (whole / "encoder.json").stat().st_mtime_ns) == before
-
-
-def test_another_configuration_is_refused_with_the_differences(whole, settings):
-    changed = settings("training.learning_rate=0.02", "objective.temperature=0.2", "data.n_workers=2")
-    with pytest.raises(CheckpointError) as caught:
-        neurocontrast.pretrain(changed, out=whole, resume=True)
-    message = str(caught.value)
-    assert "training.learning_rate: was 0.01, is 0.02" in message
-    assert "objective.temperature: was 0.1, is 0.2" in message
-    assert "n_workers: was" not in message
 
 
 def test_another_cohort_is_refused(settings, cohort, tmp_path):
@@ -150,15 +111,3 @@ def test_resume_where_nothing_began_begins(whole, settings, tmp_path):
     (tmp_path / "run/.tmp-x-config.yaml").write_text("half")
     neurocontrast.pretrain(settings(), out=tmp_path / "run", resume=True)
     assert weights(tmp_path / "run") == weights(whole)
-
-
-@pytest.mark.slow
-def test_killed_at_random_files_resumes_to_the_same_bytes(whole_apart, tmp_path, pretrain_apart):
-    moments, out, codes = random.Random(0), tmp_path / "run", []
-    for _ in range(8):
-        number = str(moments.randint(1, 25))
-        codes.append(pretrain_apart(whole_apart / "config.yaml", out, number))
-    assert codes.count(-signal.SIGKILL) > 3
-    assert pretrain_apart(whole_apart / "config.yaml", out) == 0
-    assert metrics(out) == metrics(whole_apart)
-    assert weights(out) == weights(whole_apart)

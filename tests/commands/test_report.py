@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import json
 import shutil
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from small_run import FAST, embedded_people
 
+import neurocontrast
 from neurocontrast.commands.report import report
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.exceptions import CheckpointError, ConfigError
 from tests.findings.show.folders import evaluate_scans
 
 
@@ -33,6 +37,8 @@ def test_writes_beside_the_evaluation_and_replaces_an_older_report(folder):
 def test_out_and_figures(folder, tmp_path):
     page = report(folder, out=tmp_path / "deep" / "page.html")
     assert page == tmp_path / "deep" / "page.html"
+    report(folder, out=tmp_path / "here" / "mine.html")
+    assert (tmp_path / "here" / "mine_figures" / "roc.tsv").is_file()
     assert not (folder / "report.html").exists()
     figures = tmp_path / "deep" / "page_figures"
     listed = pd.read_csv(figures / "figures.tsv", sep="\t")
@@ -42,24 +48,6 @@ def test_out_and_figures(folder, tmp_path):
     assert listed["alt"].notna().all()
     assert {"curve", "repeat", "x", "y"} == set(pd.read_csv(figures / "roc.tsv", sep="\t"))
     assert not any("sub-0" in path.read_text() for path in figures.glob("*.tsv"))
-
-
-def test_figures_have_a_folder_beside_the_page_named_after_it(folder, tmp_path):
-    report(folder)
-    assert (folder / "figures" / "roc.tsv").is_file()
-    report(folder, out=tmp_path / "here" / "mine.html")
-    assert (tmp_path / "here" / "mine_figures" / "roc.tsv").is_file()
-    report(folder, out=tmp_path / "alone" / "report.html", figures=False)
-    assert [path.name for path in (tmp_path / "alone").iterdir()] == ["report.html"]
-
-
-def test_a_failure_leaves_the_older_report(folder, monkeypatch):
-    (folder / "report.html").write_text("old")
-    monkeypatch.setattr("os.fsync", lambda stream: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        report(folder, figures=False)
-    assert (folder / "report.html").read_text() == "old"
-    assert not list(folder.glob(".tmp*"))
 
 
 def test_wrong_places_are_refused_before_any_work(folder, tmp_path):
@@ -73,3 +61,29 @@ def test_wrong_places_are_refused_before_any_work(folder, tmp_path):
     with pytest.raises(ConfigError, match="page_figures', which is a file"):
         report(folder, out=tmp_path / "page.html")
     assert not (folder / "report.html").exists()
+
+
+@pytest.fixture
+def embeddings(tmp_path):
+    return embedded_people(tmp_path / "embeddings.parquet")
+
+
+def test_a_path_is_imported_by_evaluate_and_by_nothing_else(embeddings, tmp_path, monkeypatch):
+    (tmp_path / "probe_of_mine.py").write_text(
+        "from sklearn.svm import SVC\nfrom sklearn.pipeline import make_pipeline\n"
+        "from sklearn.decomposition import PCA\nestimator = make_pipeline(PCA(4), SVC())\n"
+    )
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        out = neurocontrast.evaluate(embeddings, probe="probe_of_mine:estimator", out=tmp_path / "EVAL", **FAST)
+    sys.modules.pop("probe_of_mine")
+    probe = json.loads((out / "evaluation.json").read_text())["probe"]
+    assert (probe["name"], probe["own"]) == ("PCA + SVC", True)
+    (tmp_path / "probe_of_mine.py").write_text("raise SystemExit('imported from a folder')\n")
+    text = neurocontrast.report(out).read_text()
+    assert "PCA + SVC" in text
+    assert "Brier score, log-loss and calibration are left out" in text
+    with pytest.raises(CheckpointError, match="pickle"):
+        neurocontrast.predict(out, embeddings, out=tmp_path / "predictions.tsv")
+    neurocontrast.compare([out, out], out=tmp_path / "comparison", names=["a", "b"])
+    assert "probe_of_mine" not in sys.modules

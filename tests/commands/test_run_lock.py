@@ -31,13 +31,11 @@ def holder(tmp_path):
     process.join()
 
 
-def test_a_second_process_is_refused(holder, tmp_path, monkeypatch):
+def test_a_second_process_is_refused_and_a_killed_one_leaves_no_lock(holder, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_PATIENCE", 0.2)
     with pytest.raises(ConfigError, match="another process is training in"):
         hold(tmp_path / "run", SILENT).__enter__()
-
-
-def test_a_killed_holder_leaves_no_lock(holder, tmp_path):
+    monkeypatch.undo()
     holder.kill()
     with hold(tmp_path / "run", SILENT):
         assert (tmp_path / "run/.lock").is_file()

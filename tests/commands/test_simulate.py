@@ -53,35 +53,17 @@ def test_images_say_where_they_are_and_that_they_are_simulated(cohort):
 def test_the_same_settings_write_the_same_bytes(cohort, tmp_path):
     simulate(tmp_path / "again", SMALL)
     assert contents(tmp_path / "again") == contents(cohort)
-
-
-def test_a_larger_cohort_begins_with_the_same_people(cohort, tmp_path):
-    simulate(tmp_path / "larger", SMALL, n_subjects=8)
-    larger, smaller = contents(tmp_path / "larger"), contents(cohort)
-    images = {name: content for name, content in smaller.items() if name.startswith("images/")}
-    assert images.items() <= larger.items()
-    assert larger["participants.tsv"].startswith(smaller["participants.tsv"])
+    with pytest.raises(ConfigError, match=r"not empty.*overwrite=True"):
+        simulate(tmp_path / "again", SMALL)
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(ConfigError, match=r"not a simulated cohort"):
+        simulate(tmp_path, SMALL, overwrite=True)
 
 
 @pytest.mark.slow
 def test_workers_change_nothing(cohort, tmp_path):
     simulate(tmp_path / "parallel", SMALL, n_workers=2)
     assert contents(tmp_path / "parallel") == contents(cohort)
-
-
-def test_a_cohort_alone_is_replaced_and_only_on_request(tmp_path):
-    out = tmp_path / "cohort"
-    out.mkdir()
-    simulate(out, SMALL, n_subjects=3)
-    with pytest.raises(ConfigError, match=r"not empty.*overwrite=True"):
-        simulate(out, SMALL)
-    simulate(out, SMALL, n_subjects=2, overwrite=True)
-    assert len(list((out / "images").iterdir())) == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["cohort"]
-    (tmp_path / "mine.txt").write_text("precious")
-    with pytest.raises(ConfigError, match=r"not a simulated cohort"):
-        simulate(tmp_path, SMALL, overwrite=True)
-    assert (tmp_path / "mine.txt").read_text() == "precious"
 
 
 @pytest.mark.parametrize(

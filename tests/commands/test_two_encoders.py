@@ -18,7 +18,6 @@ from neurocontrast.data.sources import source_of
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.encoders import build_model, load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingInterrupted
-from neurocontrast.runs.folder import _differences_in_training
 from neurocontrast.runs.parts import build_parts, read_cohort_of
 from neurocontrast.seeds import derive_seed
 from neurocontrast.training.checkpoints import load_checkpoint
@@ -133,20 +132,8 @@ def test_a_stopped_run_continues_to_the_same_numbers(settings, tmp_path, changes
     assert metrics(tmp_path / "whole") == metrics(tmp_path / "stopped")
 
 
-def test_micro_batches_have_the_gradient_of_whole_batches(settings, tmp_path):
-    exact = ("encoder.norm=group", "encoder_2.norm=group", "encoder_2.widths=[64,32]", "training.optimizer=sgd")
-    for name, changes in (("whole", ()), ("parts", ("training.micro_batch_size=2",))):
-        nc.pretrain(settings(*exact, *changes), out=tmp_path / name)
-    for half in (".", "encoder_2"):
-        whole, parts = (load_encoder(tmp_path / name / half)[0].state_dict() for name in ("whole", "parts"))
-        for name, tensor in whole.items():
-            torch.testing.assert_close(parts[name], tensor, rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.parametrize("loss", ["yaware", "conditional", "ntxent"])
-def test_other_losses_and_probes_of_either_encoder(settings, tmp_path, loss):
-    kernel = {} if loss == "ntxent" else {"kernel": [{"type": "gaussian", "column": "age", "sigma": 5.0}]}
-    objective = json.dumps({"loss": loss, "temperature": 0.5, **kernel})
+def test_another_loss_and_probes_of_either_encoder(settings, tmp_path):
+    objective = json.dumps({"loss": "yaware", "kernel": [{"type": "gaussian", "column": "age", "sigma": 5.0}]})
     chosen = settings(f"objective={objective}", "training.probe_every=1", "training.epochs=1")
     row = metrics(nc.pretrain(chosen, out=tmp_path / "run"))[0]
     assert row["val_loss"]
@@ -201,7 +188,6 @@ def test_who_has_no_measures_is_refused_or_left_out(settings, measures, tmp_path
     ("changes", "told"),
     [
         (["encoder_2.projection=[8]"], r"encoder\.projection \[8, 4\] and encoder_2\.projection \[8\] must end in the"),
-        (["encoder.projection=[]", "encoder_2.projection=[]"], "must end in the same size"),
         (["encoder_2={name: lenet}"], r"encoder_2\.name must be mlp, found 'lenet'"),
         (["encoder={name: pca}", "objective.loss=infonce"], r"encoder\.name: 'pca' has no loss to share"),
         (
@@ -209,10 +195,8 @@ def test_who_has_no_measures_is_refused_or_left_out(settings, measures, tmp_path
             r"next to scans \(data\.kind: volumes\), found 'images'",
         ),
         (["data_2.participants=p.tsv"], r"data_2\.participants"),
-        (["data_2.max_missing=2"], r"data_2\.max_missing"),
         (["data_2.measures=nowhere.tsv"], r"nowhere\.tsv"),
         (["data_2.head_size=residual"], r"data_2\.head_size: 'residual' needs the measure"),
-        (["augment_2={kind: volumes}"], r"augment_2"),
         (["objective={loss: supervised, column: age}"], "this one predicts, and two encoders need one that contrasts"),
     ],
 )
@@ -233,9 +217,3 @@ def test_the_scans_may_start_from_weights(pair, settings, tmp_path):
     before, now = (dict(load_encoder(run)[0].named_parameters()) for run in (pair, tmp_path / "run"))
     assert all(torch.equal(now[name], before[name]) for name in before)
     assert both(tmp_path / "run")[1] != both(pair)[1]
-
-
-def test_a_run_whose_second_encoder_alone_has_batch_statistics_keeps_its_number_of_processes(settings, tmp_path):
-    first = "encoder={name: lenet, norm: group, projection: [4], projection_norm: none}"
-    before, now = (settings(first, f"training.devices={n}", "training.sync_batchnorm=false") for n in (1, 2))
-    assert "normalises its own part" in " ".join(_differences_in_training(tmp_path, before, now))

@@ -84,14 +84,6 @@ def test_all_that_a_kernel_cannot_compare_is_one_message(chosen, volumes, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
-def test_marginal_keeps_scans_without_volumes(chosen, volumes, tmp_path):
-    grey = volumes["vol_grey"].copy()
-    grey[[2, 5]] = np.nan
-    kernel = KERNEL.replace("true}", "true, missing: marginal}")
-    run = neurocontrast.pretrain(chosen(vol_grey=grey, kernel=kernel), out=tmp_path / "run")
-    assert float(metrics(run)[0]["train_loss"]) > 0
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

@@ -3,19 +3,16 @@ from __future__ import annotations
 import importlib
 import json
 
-import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
 from small_run import FAST
 
 import neurocontrast
-from neurocontrast.cli import run
 from neurocontrast.data import read_cohort
 from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.evaluation.models.voxels import ComponentsDesign
 from neurocontrast.exceptions import DataError
-from neurocontrast.transforms import Preprocessing
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +57,6 @@ def test_scans_are_found_by_a_table_and_its_folder_is_written_nowhere(table, par
     assert str(participants.parent) not in json.dumps({**summary, "environment": None})
 
 
-@pytest.mark.slow  # two processes start
-def test_results_do_not_depend_on_the_number_of_processes(table, tmp_path):
-    source = embeddings(tmp_path / "e.parquet", table)
-    assert evaluate(source, tmp_path / "a")["voxels"] == evaluate(source, tmp_path / "b", n_jobs=2)["voxels"]
-
-
 def test_a_few_absent_scans_are_said_and_refused_where_voxels_are_asked_for(table, tmp_path):
     paths = list(table["path"])
     source = embeddings(tmp_path / "e.parquet", table.assign(path=["/nowhere/x.nii.gz", *paths[1:]]))
@@ -100,28 +91,6 @@ def test_too_many_voxels_are_refused_with_what_to_do(table, tmp_path, monkeypatc
     monkeypatch.setattr(importlib.import_module("neurocontrast.runs.voxels"), "MAX_BYTES", 1000)
     with pytest.raises(DataError, match=r"voxels: 40 scans of \d+ voxels take .* set voxels=off"):
         evaluate(embeddings(tmp_path / "e.parquet", table), tmp_path / "out", voxels="on")
-
-
-def test_arrays_are_read_as_their_run_read_them(table, tmp_path):
-    def as_array(path, row):
-        np.save(tmp_path / f"{row}.npy", nib.load(path).get_fdata(dtype=np.float32))
-        return str(tmp_path / f"{row}.npy")
-
-    arrays = table.assign(path=[as_array(path, row) for row, path in enumerate(table["path"])])
-    contract = Preprocessing(spacing_mm=8.0, shape=(24, 28, 24)).contract()
-    source = embeddings(tmp_path / "e.parquet", arrays, run={"preprocessing": contract})
-    summary = evaluate(source, tmp_path / "out", voxels="on")
-    assert summary["voxels_about"]["n_voxels"] == 24 * 28 * 24
-    with pytest.raises(DataError, match="an array has no voxel size"):
-        evaluate(embeddings(tmp_path / "f.parquet", arrays), tmp_path / "none", voxels="on")
-
-
-def test_yaml_s_off_is_off(table, tmp_path):
-    source = embeddings(tmp_path / "e.parquet", table)
-    keys = ("voxels=off", "n_bootstraps=0", "confounds=false", "new_site=false", "outlyingness=false", "C=[1.0]")
-    settings = [part for key in keys for part in ("--set", f"evaluation.{key}")]
-    assert run(["evaluate", str(source), "--out", str(tmp_path / "o"), "--quiet", *settings]) == 0
-    assert "voxels" not in json.loads((tmp_path / "o" / "evaluation.json").read_text())
 
 
 def test_the_components_of_the_encoder_s_input_are_those_of_the_linear_encoder(

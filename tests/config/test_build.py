@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from neurocontrast import kernels, losses
 from neurocontrast.config import build_objective, load_config
 from neurocontrast.kernels.factors import build_kernel
 from neurocontrast.losses.registry import LOSSES
@@ -53,19 +52,6 @@ def test_every_loss_can_be_built_and_used(name):
     assert set(built.columns) <= set(METADATA)
 
 
-def test_settings_reach_the_loss():
-    built = objective(f"loss: conditional, temperature: 0.3, uniformity_weight: 2.5, {KERNEL}")
-    assert isinstance(built, losses.ConditionalAlignmentUniformity)
-    assert (built.temperature, built.uniformity_weight) == (0.3, 2.5)
-    assert built.columns == {"age": "continuous", "sex": "categorical"}
-
-
-def test_kernel_is_the_product_of_its_factors():
-    settings = load_config(overrides=[f"objective={{loss: yaware, {KERNEL}}}"]).objective
-    expected = kernels.Gaussian("age", sigma=5.0) * kernels.Categorical("sex")
-    torch.testing.assert_close(build_kernel(settings.kernel)(METADATA), expected(METADATA))
-
-
 def test_missing_rule_and_bandwidths_reach_the_kernel():
     text = "{column: age, type: gaussian, sigma: silverman, missing: marginal}"
     kernel = build_kernel(load_config(overrides=[f"objective={{loss: yaware, kernel: [{text}]}}"]).objective.kernel)
@@ -74,11 +60,3 @@ def test_missing_rule_and_bandwidths_reach_the_kernel():
     several = "{column: age, type: laplacian, sigma: [1, 2.5]}"
     kernel = build_kernel(load_config(overrides=[f"objective={{loss: yaware, kernel: [{several}]}}"]).objective.kernel)
     assert kernel.sigma.tolist() == [1.0, 2.5]
-
-
-def test_sum_of_objectives_has_names_and_weights():
-    parts = f"learn: {{loss: yaware, {KERNEL}}}, forget: {{loss: fair_infonce, cluster: site}}"
-    built = objective(f"loss: sum, objectives: {{{parts}}}, weights: {{forget: 0.5}}")
-    assert isinstance(built, losses.SumOfObjectives)
-    assert built.weights == {"learn": 1.0, "forget": 0.5}
-    assert built.columns == {"age": "continuous", "sex": "categorical", "site": "categorical"}

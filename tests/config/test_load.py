@@ -1,4 +1,3 @@
-import os
 import re
 from pathlib import Path
 
@@ -43,12 +42,9 @@ def test_file_then_overrides(tmp_path):
     assert config.augment.flip.probability == 0.25
 
 
-@pytest.mark.parametrize("text", ["1e-4", "0.0001", "+1E-4", ".1e-3", "1.e-4"])
-def test_every_way_to_write_a_float_is_a_float(text):
-    assert load_config(overrides=[f"training.learning_rate={text}"]).training.learning_rate == 1e-4
-
-
-def test_words_stay_words():
+def test_words_stay_words_and_floats_are_floats():
+    rates = ("1e-4", "0.0001", "+1E-4", ".1e-3", "1.e-4")
+    assert {load_config(None, [f"training.learning_rate={each}"]).training.learning_rate for each in rates} == {1e-4}
     where = load_config(overrides=["data.where={site: [no, 01, 1_0, 12:30, 2020-01-01, on, 0x1]}"]).data.where
     assert where == {"site": ("no", "01", "1_0", "12:30", "2020-01-01", "on", "0x1")}
 
@@ -58,13 +54,9 @@ def test_list_items_and_whole_sections_can_be_overridden(tmp_path):
     path.write_text(text)
     assert load_config(path, ["objective.kernel.0.sigma=scott"]).objective.kernel[0].sigma == "scott"
     assert load_config(path, ["objective={loss: ntxent}"]).objective.loss == "ntxent"
+    assert load_config(None, ["objective.kernel.0.sigma=3"]).objective.kernel[0].sigma == 3.0
     said = refusal("objective.kernel.2.sigma=3", text=text, tmp_path=tmp_path)
     assert "must be a position in a list of 2" in said
-
-
-def test_one_key_of_the_default_objective_can_be_overridden():
-    objective = load_config(overrides=["objective.temperature=0.5", "objective.kernel.0.sigma=3"]).objective
-    assert (objective.loss, objective.temperature, objective.kernel[0].sigma) == ("yaware", 0.5, 3.0)
 
 
 def test_changing_the_loss_alone_says_how():
@@ -80,18 +72,11 @@ def test_empty_file_and_empty_section_are_the_defaults(tmp_path):
     assert load_config(tmp_path / "d.yaml") == Config()
 
 
-def test_missing_file_names_its_neighbours(tmp_path):
-    (tmp_path / "yaware.yaml").write_text("")
-    with pytest.raises(ConfigError, match=r"yawre\.yaml: there is no such configuration file\. .*: yaware\.yaml\."):
-        load_config(tmp_path / "yawre.yaml")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("seed: 1\ntraining: {epochs: 2\n", r"not valid YAML: line 3, column 1: .*expected ',' or '}'"),
         ("seed: 1\nseed: 2\n", r"line 2: key 'seed' is given twice \(first in line 1\)"),
-        ("- 1\n", r"must hold sections .*, found a list"),
         ("hello\n", r"must hold sections .*, found 'hello'"),
         ("1: 2\n", r"line 1: a key must be text, found 1"),
         (
@@ -114,22 +99,17 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path, text, message):
             "training.epoch: unknown key. Did you mean 'epochs'? Allowed keys: 'epochs', 'batch_size'",
         ),
         ("trainig.epochs=1", "trainig: unknown key. Did you mean 'training'? Allowed keys: 'seed', 'data'"),
-        ("training.epochs=true", "training.epochs: must be a valid integer, found true."),
         ("training.epochs=-1", "training.epochs: must be greater than or equal to 0, found -1."),
         ("training.learning_rate=.inf", "training.learning_rate: must be a finite number, found inf."),
         (
             "training.optimizer=adma",
             "optimizer: must be 'adam', 'adamw', 'sgd' or 'lars', found 'adma'. Did you mean 'adam'",
         ),
-        ("training.epochs.many=1", "training.epochs: must be a valid integer, found {'many': 1}."),
         ("data=5", "a section with the key 'kind', which is one of 'volumes', 'images', 'measures', found 5"),
         ("data.shape=[1,2]", "data.shape.0: must be greater than or equal to 8, found 1."),
-        ("data.shape=[32,36]", "data.shape: more values are needed, found [32, 36]."),
-        ("data.shape=32", "data.shape: must be a list, found 32."),
         ("augment.blur.sigma_voxels=[1,0.5]", "augment.blur.sigma_voxels: a range is [lowest, highest]."),
         ("encoder.name=resnt18", "'lenet5' or 'mlp', found 'resnt18'. Did you mean 'resnet18'?"),
         ("=3", "--set =3: must be dotted.key=value"),
-        ("seed", "--set seed: must be dotted.key=value"),
         ("seed=[", "--set seed=[: not valid YAML"),
     ],
 )
@@ -142,9 +122,6 @@ def test_each_mistake_is_named(override, message):
     [
         ("{temperature: 1}", "objective: must be a section with the key 'loss', which is one of 'infonce', 'ntxent'"),
         ("{loss: ntxnt}", "found 'ntxnt'. Did you mean 'ntxent'?"),
-        ("{loss: yaware}", "objective.kernel: missing."),
-        ("{loss: yaware, kernel: []}", "objective.kernel: must have at least 1 item"),
-        ("{loss: yaware, kernel: {column: age}}", "objective.kernel: must be a list"),
         ("{loss: yaware, kernel: [{column: age, type: gausian}]}", "found 'gausian'. Did you mean 'gaussian'?"),
         ("{loss: yaware, kernel: [{column: age, type: gaussian}]}", "objective.kernel.0.sigma: missing."),
         (
@@ -183,13 +160,6 @@ def test_resolved_configuration_is_read_back_as_it_was(tmp_path, monkeypatch):
     again = load_config(tmp_path / "config.yaml")
     assert again.data.participants == tmp_path / "a/b.tsv"
     assert differences(config, again) == []
-
-
-def test_a_relative_path_is_the_one_that_was_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    config = as_config({"data": {"measures": ["thickness.tsv"], "kind": "measures"}, "encoder": {"name": "mlp"}})
-    write_config(tmp_path / "config.yaml", config)
-    assert differences(load_config(tmp_path / "config.yaml"), config) == []
 
 
 def test_differences_are_named_by_dotted_key():
@@ -232,11 +202,8 @@ def test_what_follows_from_images_need_not_be_said(tmp_path):
     ("overrides", "said"),
     [
         (["data.kind=imags"], "must be one of 'volumes', 'images', 'measures', found 'imags'. Did you mean 'images'?"),
-        (["data.standardise=none"], "data.standardise: unknown key."),
         (["augment.kind=images"], "augment.kind: must be that of the images, 'volumes' (data.kind), found 'images'."),
         (["data.kind=images", "augment.rician={}"], "augment.rician: unknown key."),
-        (["data.kind=images", "data.shape=[8,8,8]"], "data.shape: unknown key"),
-        (["data.kind=images", "data.vectors={a: []}"], "data.vectors.a.columns: must have at least 1 item"),
         (["data.where={site: {nto: [a]}}"], "data.where.site: the only operator is not, as in {not: [...]}, got"),
         (["evaluation.where={site: null}"], "evaluation.where.site: must be a value, a list of values, or {not"),
         (["data.kind=images", "data.vectors={a: 3}"], "data.vectors.a: must be a list of columns, or the path of"),
@@ -253,12 +220,3 @@ def test_yaml_that_cannot_be_read_is_one_sentence(tmp_path, text):
     (tmp_path / "x.yaml").write_text(text)
     with pytest.raises(ConfigError, match=r"x\.yaml: not valid YAML: [^\n]*\.$"):
         load_config(tmp_path / "x.yaml")
-
-
-def test_what_is_no_file_is_refused(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "zero").symlink_to("/dev/zero")
-    (tmp_path / "large").write_text("#" * 2**21)
-    for name, found in {"pipe": "a named pipe", "zero": "a device", "large": "more than 1,048,576 bytes"}.items():
-        with pytest.raises(ConfigError, match=found):
-            load_config(tmp_path / name)

@@ -17,8 +17,6 @@ def test_every_recipe_has_a_name_and_says_what_it_is():
     said = {name: describe_recipe(file) for name, file in recipes.items()}
     assert all(10 < len(each) < 300 for each in said.values())
     assert said["tissue_linear"] == "Principal components of smoothed maps of grey and white matter"
-    assert all(each.count("(") == each.count(")") for each in said.values())
-    assert said["yaware_plain"].startswith("y-Aware contrastive pretraining (Dufumier et al. 2021) with little")
 
 
 @pytest.mark.parametrize("name", list_recipes())
@@ -49,15 +47,6 @@ def test_an_unknown_name_is_refused_with_the_nearest(name, said, tmp_path, monke
         neurocontrast.load_config(name)
     assert run(["config", "show", name]) == 2
     assert said in capsys.readouterr().err.replace("\n", " ")
-
-
-def test_recipes_are_listed_and_shown(capsys):
-    assert run(["config", "list", "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)["recipes"]) == set(list_recipes())
-    assert run(["config", "list"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(list_recipes()) + 1
-    assert run(["config", "show", "natural/simclr"]) == 0
-    assert capsys.readouterr().out.rstrip() == list_recipes()["natural/simclr"].read_text(encoding="utf-8").rstrip()
 
 
 def test_a_copy_is_the_recipe_beside_its_schema_and_replaces_nothing(tmp_path, monkeypatch, capsys):

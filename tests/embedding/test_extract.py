@@ -50,22 +50,6 @@ def test_weights_lie_as_before_afterwards(encoder):
     encoder(Images(2, 8).volumes).sum().backward()  # and can be trained on
 
 
-def test_volumes_in_the_cache_s_precision_are_widened(encoder):
-    class Halves(Images):
-        def __init__(self, n, side):
-            super().__init__(n, side)
-            self.image_shape, self.image_dtype = (1, side, side, side), np.dtype(np.float16)
-
-        def read_into(self, out, index):
-            out[:] = self.volumes[index].half().numpy()
-
-    images = Halves(5, 8)
-    features = extract_features(encoder, images, settings=EmbeddingSettings(batch_size=2))
-    images.volumes = images.volumes.half().float()
-    with torch.no_grad():
-        np.testing.assert_allclose(features, encoder(images.volumes).numpy(), rtol=1e-5, atol=1e-6)
-
-
 def test_bfloat16_is_an_option_and_not_the_default():
     encoder, images = build_encoder(EncoderSettings(name="densenet_small")), Images(2, 32)
     exact, default, half = (

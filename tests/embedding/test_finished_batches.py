@@ -41,9 +41,3 @@ def test_a_damaged_batch_is_computed_again(target, content):
     there, features = read(target)
     assert there == [0]
     np.testing.assert_array_equal(features[4:], 0)
-
-
-def test_what_an_earlier_version_left_is_removed_too(target):
-    (target.parent / f".{target.name}.{'c' * 16}.12345678.partial").write_bytes(b"its own format")
-    FinishedBatches(target, "a" * 32).remove()
-    assert list(target.parent.iterdir()) == []

@@ -41,15 +41,6 @@ def test_table_features_and_description_survive(tmp_path):
     assert names[-4:] == ["feature_0000", "feature_0001", "feature_0002", "feature_0003"]
 
 
-def test_a_foreign_table_with_features_can_be_read(tmp_path):
-    frame = pd.DataFrame({"participant_id": ["a", "b"], "age": [1.0, 2.0], "feature_0000": [0.5, 1.5]})
-    frame.to_parquet(tmp_path / "e.parquet")
-    read = read_embeddings(tmp_path / "e.parquet")
-    assert read.info == {}
-    assert read.table["subject_id"].tolist() == ["a", "b"]
-    assert read.table["session"].tolist() == ["", ""]
-
-
 def test_what_is_no_embeddings_table_is_refused(tmp_path):
     with pytest.raises(DataError, match="Give an embeddings table"):
         read_embeddings(tmp_path / "absent.parquet")

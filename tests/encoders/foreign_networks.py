@@ -1,53 +1,13 @@
-"""Networks of other programs, written anew from what is published of them: their layers, names and sizes.
+"""Networks of other programs by what is published of them: their layers, names and sizes.
 
-The DenseNet is that of the y-Aware authors (`yAwareContrastiveLearning`, `models/densenet.py`) and of nidl 0.0.2, the
-ResNet that of MedicalNet (`models/resnet.py`).
+The DenseNet is that of the y-Aware authors (`yAwareContrastiveLearning`, `models/densenet.py`) and of nidl 0.0.2, whose
+layers are MONAI's under other names; the ResNet is that of MedicalNet (`models/resnet.py`), written anew.
 """
 
 import torch
+from monai.networks.nets import DenseNet121
 from torch import nn
 from torch.nn import functional
-
-
-class DenseLayer(nn.Module):
-    def __init__(self, n_in, growth):
-        super().__init__()
-        self.norm1, self.conv1 = nn.BatchNorm3d(n_in), nn.Conv3d(n_in, 4 * growth, 1, bias=False)
-        self.norm2, self.conv2 = nn.BatchNorm3d(4 * growth), nn.Conv3d(4 * growth, growth, 3, padding=1, bias=False)
-
-    def forward(self, maps):
-        narrow = self.conv1(functional.relu(self.norm1(maps)))
-        return torch.cat([maps, self.conv2(functional.relu(self.norm2(narrow)))], dim=1)
-
-
-class Transition(nn.Module):
-    def __init__(self, n_in):
-        super().__init__()
-        self.norm, self.conv = nn.BatchNorm3d(n_in), nn.Conv3d(n_in, n_in // 2, 1, bias=False)
-
-    def forward(self, maps):
-        return functional.avg_pool3d(self.conv(functional.relu(self.norm(maps))), 2)
-
-
-def dense_features(n_channels=1, *, final_norm):
-    layers = nn.Sequential()
-    layers.add_module("conv0", nn.Conv3d(n_channels, 64, 7, stride=2, padding=3, bias=False))
-    layers.add_module("norm0", nn.BatchNorm3d(64))
-    layers.add_module("relu0", nn.ReLU())
-    layers.add_module("pool0", nn.MaxPool3d(3, stride=2, padding=1))
-    width = 64
-    for number, n_layers in enumerate((6, 12, 24, 16), start=1):
-        block = nn.Sequential()
-        for layer in range(n_layers):
-            block.add_module(f"denselayer{layer + 1}", DenseLayer(width + 32 * layer, 32))
-        layers.add_module(f"denseblock{number}", block)
-        width += 32 * n_layers
-        if number < 4:
-            layers.add_module(f"transition{number}", Transition(width))
-            width //= 2
-    if final_norm:
-        layers.add_module("norm5", nn.BatchNorm3d(width))
-    return layers
 
 
 class DenseNet(nn.Module):
@@ -55,13 +15,18 @@ class DenseNet(nn.Module):
 
     def __init__(self, kind, n_channels=1):
         super().__init__()
-        self.features = dense_features(n_channels, final_norm=kind == "classifier")
+        self.features = DenseNet121(spatial_dims=3, in_channels=n_channels, out_channels=2).features
+        if kind != "classifier":
+            self.features.norm5 = nn.Identity()
         if kind == "encoder":
             self.hidden_representation, self.head_projection = nn.Linear(1024, 512), nn.Linear(512, 128)
         elif kind == "classifier":
             self.classifier = nn.Linear(1024, 2)
         else:
             self.embedding = nn.Linear(1024, 64)
+
+    def state_dict(self, **options):
+        return {name.replace(".layers.", "."): each for name, each in super().state_dict(**options).items()}
 
     def pooled(self, volumes):
         return functional.relu(self.features(volumes)).mean(dim=(2, 3, 4))

@@ -1,6 +1,4 @@
-import io
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -168,20 +166,8 @@ def test_what_is_not_one_state_dict_is_refused(tmp_path, content, said):
         imported(tmp_path / "w.pt", "yaware")
 
 
-@pytest.mark.parametrize("norm", ["batch", "group"])
-def test_a_3d_resnet_reads_out_its_stages_and_takes_its_smallest_shape(norm):
-    settings = EncoderSettings(name="resnet10_3d", norm=norm, read_out={"blocks": (2, 4), "grid": (1, 2, 1)})
+def test_a_3d_resnet_reads_out_its_stages_and_takes_its_smallest_shape():
+    settings = EncoderSettings(name="resnet10_3d", norm="group", read_out={"blocks": (2, 4), "grid": (1, 2, 1)})
     encoder = build_encoder(settings, n_channels=2)
     shape = [encoder.smallest_shape] * 3
     assert encoder(torch.rand(2, 2, *shape)).shape == (2, (128 + 512) * 2) == (2, encoder.n_features)
-
-
-def test_a_pickle_whose_parts_do_not_fit_is_one_sentence(tmp_path):
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("a/data.pkl", b"\x80\x02..")
-        archive.writestr("a/version", b"3")
-        archive.writestr("a/byteorder", b"little")
-    (tmp_path / "w.pt").write_bytes(stream.getvalue())
-    with pytest.raises(CheckpointError, match=r"w\.pt: not a readable file of weights \(IndexError\)\."):
-        read_state(tmp_path / "w.pt", next(iter(ARCHITECTURES.values())))

@@ -16,19 +16,6 @@ def test_densenet121_gives_1024_features_and_a_128_embedding():
     assert n_parameters == 11_242_624  # blocks of 6, 12, 24, 16; growth 32; 64 first features; no classifier
 
 
-def test_volumes_in_half_precision_are_widened():
-    encoder = build_encoder(LENET).eval()
-    volumes = torch.randn(2, 1, 16, 16, 16).half()
-    assert torch.equal(encoder(volumes), encoder(volumes.float()))
-    assert encoder.half()(volumes.float()).dtype == torch.float16
-
-
-def test_densenet_without_final_norm_lacks_that_layer_alone():
-    with_norm = build_encoder(EncoderSettings()).state_dict().keys()
-    without = build_encoder(EncoderSettings(final_norm=False)).state_dict().keys()
-    assert {name.split(".")[2] for name in with_norm - without} == {"norm5"}
-
-
 def test_weights_depend_on_the_seed_alone_and_leave_the_global_state():
     torch.manual_seed(1)
     first = build_model(LENET, seed=3).state_dict()

@@ -15,10 +15,6 @@ def build(name, **settings):
     return build_encoder(EncoderSettings(name=name, **settings))
 
 
-def n_weights(module):
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
 def colours(n=4, side=32, seed=0):
     return torch.randint(0, 256, (n, 3, side, side), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
 
@@ -39,13 +35,7 @@ def test_resnets_have_the_published_weights_and_maps(name, stem, n_classes, publ
         assert encoder(images).shape == (2, encoder.n_features)
         assert encoder.features(images).shape == (2, *maps)
     classifier = (encoder.n_features + 1) * n_classes
-    assert n_weights(encoder) + classifier == published
-
-
-def test_lenet5_has_the_published_weights_but_for_colours_and_norms():
-    encoder = build("lenet5")
-    of_colours, norms, classifier = 2 * 6 * 5 * 5, 2 * (6 + 16), (84 + 1) * 10
-    assert n_weights(encoder) - of_colours - norms + classifier == 61_706
+    assert sum(each.numel() for each in encoder.parameters()) + classifier == published
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -83,12 +73,7 @@ def test_colours_are_standardised_by_the_encoder():
 
 
 @pytest.mark.parametrize(
-    ("mean", "std"),
-    [
-        ([0.5, 0.5, 0.5], [0.2, 0.0, 0.2]),
-        ([0.5, 0.5, float("nan")], [0.2] * 3),
-        ([0.5] * 2, [0.2] * 3),
-    ],
+    ("mean", "std"), [([0.5] * 3, [0.2, 0.0, 0.2]), ([0.5, 0.5, float("nan")], [0.2] * 3), ([0.5] * 2, [0.2] * 3)]
 )
 def test_numbers_that_cannot_standardise_are_refused(mean, std):
     encoder = build("lenet5")
@@ -97,46 +82,13 @@ def test_numbers_that_cannot_standardise_are_refused(mean, std):
     assert torch.equal(encoder.std, torch.ones(3))
 
 
-def test_volumes_have_no_standardisation():
-    with pytest.raises(ValueError, match="encoder 'lenet' has no standardisation"):
-        build("lenet").set_standardisation([0.5] * 3, [0.2] * 3)
-    assert not {"mean", "std"} & build("lenet").state_dict().keys()
-
-
 def test_encoder_of_another_kind_of_images_is_refused_with_those_there_are():
-    with pytest.raises(
-        ConfigError,
-        match=r"'densenet_small' encodes volumes, and these are images, .* Choose resnet18, .* or lenet5",
-    ):
+    with pytest.raises(ConfigError, match=r"'densenet_small' encodes volumes, and these are images, .*resnet18"):
         check_shape(build("densenet_small"), (32, 32))
+    with pytest.raises(ConfigError, match=r"'lenet5'.* needs at least 8 pixels .*images\.size"):
+        check_shape(build("lenet5"), (8, 7))
     with pytest.raises(ConfigError, match=r"'lenet5' encodes images, and these are volumes, .*121, densenet_small"):
         check_shape(build("lenet5"), (32, 32, 32))
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "smallest"),
-    [
-        ("lenet5", {}, 8),
-        ("resnet18", {}, 8),
-        ("resnet18", {"stem": "imagenet"}, 32),
-    ],
-)
-def test_images_too_small_for_the_halvings_are_refused(name, settings, smallest):
-    encoder = build(name, **settings)
-    check_shape(encoder, (smallest, smallest))
-    with torch.no_grad():
-        encoder(torch.rand(2, 3, smallest, smallest))
-    with pytest.raises(ConfigError, match=rf"'{name}'.* needs at least {smallest} pixels .*images\.size"):
-        check_shape(encoder, (smallest, smallest - 1))
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_the_norm_of_one_image_makes_features_independent_of_the_others(name):
-    encoder = build(name, norm="group")
-    assert not any("BatchNorm" in type(module).__name__ for module in encoder.modules())
-    images = colours()
-    with torch.no_grad():
-        torch.testing.assert_close(encoder(images)[:1], encoder(images[:1]), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -147,19 +99,6 @@ def test_every_norm_is_replaced_and_has_the_same_weights_by_name(name):
     n_norms = sum(isinstance(module, torch.nn.BatchNorm2d) for module in batch.modules())
     assert sum(isinstance(module, torch.nn.GroupNorm) for module in other.modules()) == n_norms > 0
     assert other.state_dict().keys() == dict(batch.named_parameters()).keys() | {"mean", "std"}
-
-
-def test_a_layout_changes_no_features():
-    encoder, images = build("resnet_small").eval(), colours()
-    assert encoder.layout is torch.channels_last
-    seen = []
-    encoder.features.register_forward_hook(lambda module, given, made: seen.append(made))
-    last = encoder(images)
-    encoder.layout = torch.contiguous_format
-    first = encoder(images)
-    torch.testing.assert_close(last, first, rtol=1e-4, atol=1e-5)
-    assert seen[0].is_contiguous(memory_format=torch.channels_last)
-    assert seen[1].is_contiguous()
 
 
 def test_the_head_of_simclr_is_normalised_after_each_layer_but_the_last():

@@ -1,10 +1,8 @@
-"""Damaged and hostile series and images: no defect, nothing half-written, no planted name in what is said or stored."""
+"""Damaged and hostile series: no defect, nothing half-written, no planted name in what is said or stored."""
 
 import gzip
 
-import nibabel as nib
 import numpy as np
-import pandas as pd
 import pytest
 
 pytest.importorskip("SimpleITK")
@@ -12,7 +10,6 @@ pytest.importorskip("dcm2niix")
 pytest.importorskip("pydicom")
 
 from neurocontrast.cli.app import run
-from neurocontrast.data import read_cohort
 from tests.dicom_series import write_series
 
 pytestmark = pytest.mark.slow
@@ -75,44 +72,3 @@ def test_damaged_series_are_refused_or_converted_and_say_no_name(tmp_path, capsy
         assert not [path for path in out.parent.iterdir() if path.name.startswith(".tmp-")]
         assert b"ustermann" not in (written(out) if out.exists() else b"")
     assert len(set(codes)) == 2
-
-
-def test_damaged_images_are_named_or_prepared(tmp_path, capsys):
-    chance, rows = np.random.default_rng(27), []
-    voxels = np.zeros((23, 28, 23), np.float32)
-    voxels[6:17, 7:20, 6:16] = chance.uniform(50, 150, (11, 13, 10))
-    affine = nib.affines.from_matvec(np.eye(3) * 8, (-90, -126, -72))
-    for number in range(4 * N_INPUTS):
-        ending, kind = [
-            ("nii", nib.Nifti1Image),
-            ("nii.gz", nib.Nifti1Image),
-            ("mgh", nib.MGHImage),
-            ("mgz", nib.MGHImage),
-        ][number % 4]
-        path = tmp_path / f"{number}.{ending}"
-        nib.save(kind(voxels, affine), path)
-        if number > 3:
-            damage(path, chance, 352)
-        rows.append(f"sub-{number}\t{path.name}\n")
-    (tmp_path / "heads.tsv").write_text("participant_id\tpath\n" + "".join(rows))
-    options = [
-        "--spacing-mm",
-        "8",
-        "--no-bias",
-        "--no-registration",
-        "--no-tissue",
-        "--skip",
-        "--n-workers",
-        "0",
-    ]
-    assert run(["prepare", str(tmp_path / "heads.tsv"), "--out", str(tmp_path / "out"), *options]) == 0
-    said = capsys.readouterr().err
-    n_bad = int(said.partition(f" of {len(rows)} scans could not be prepared")[0].split()[-1])
-    table = read_cohort(tmp_path / "out" / "participants.tsv").table
-    assert len(table) == len(rows) - n_bad > 4
-    assert n_bad > len(rows) // 4
-    assert len(list((tmp_path / "out" / "images").iterdir())) == 2 * len(table)
-    for path in table["path"]:
-        assert np.isfinite(nib.load(path).get_fdata()).all()
-    quality = pd.read_csv(tmp_path / "out" / "quality.tsv", sep="\t")
-    assert np.isfinite(quality[["brain_ml", "dice_template"]].to_numpy()).all()

@@ -1,4 +1,4 @@
-"""`embed`, `predict` and `finetune`, killed at any file that they write: the next call ends as an unkilled one.
+"""`pretrain`, `embed`, `predict` and `finetune`, killed at any file: the next call ends as one that was not killed.
 
 Tables, embeddings and journals are compared by their bytes. JSON files hold the machine and times: these are left out,
 and all else is compared. Temporary files (``.tmp-…``), which a kill leaves beside the output, are gone.
@@ -17,9 +17,10 @@ from tests.fuzz import kills
 pytestmark = pytest.mark.slow
 
 N_KILLS = 5
-"""Of each kind: 15 in all."""
-SMALL = {"spacing_mm": 10, "shape": [16, 20, 16], "n_workers": 1}
-TIMES = {"environment", "seconds", "created", "samples_per_second", "training_metrics"}
+"""Of each kind: 20 in all."""
+SMALL = {"channels": ["t1"], "spacing_mm": 10, "shape": [16, 20, 16], "n_workers": 1}
+TIMES = {"environment", "seconds", "created", "samples_per_second", "training_metrics", "provenance"}
+"""Keys of times and machines, and of a digest of the file that holds them."""
 EVALUATED = {"n_folds": 2, "n_bootstraps": 0, "voxels": "off", "allow_overlap": True}
 
 
@@ -42,16 +43,17 @@ def content(path):
     if path.suffix == ".parquet":
         read = read_embeddings(path)
         return read.features.tobytes(), read.table.to_csv(), without_times(read.info)
-    if path.name == "finetuning.tsv":
-        table = pd.read_csv(path, sep="\t")
+    if path.name in ("finetuning.tsv", "metrics.csv"):
+        table = pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",")
         return table.drop(columns=[name for name in table if name in TIMES]).to_csv()
     return path.read_bytes()
 
 
 def contents(folder):
-    """Return what is in a folder beside its cache."""
+    """Return what is in a folder beside its cache, its lock, and its checkpoints, which hold times."""
     places = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
-    return {place.as_posix(): content(folder / place) for place in places if "cache" not in place.parts}
+    kept = [place for place in places if not {"cache", "checkpoints", ".lock"} & set(place.parts)]
+    return {place.as_posix(): content(folder / place) for place in kept}
 
 
 def killed_and_called_again(name, places, options_in, tmp_path):
@@ -80,14 +82,24 @@ def cohort(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(cohort, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    config = {
-        "data": {**SMALL, "participants": str(cohort), "cache_dir": str(folder / "cache"), "val_fraction": 0.3},
+def config(cohort, tmp_path_factory):
+    cache = tmp_path_factory.mktemp("cache")
+    return {
+        "data": {**SMALL, "participants": str(cohort), "cache_dir": str(cache), "val_fraction": 0.3},
         "encoder": {"name": "lenet", "projection": [8, 4]},
         "training": {"epochs": 1, "batch_size": 4, "accelerator": "cpu"},
     }
-    return neurocontrast.pretrain(config, out=folder / "run")
+
+
+@pytest.fixture(scope="module")
+def run(config, tmp_path_factory):
+    return neurocontrast.pretrain(config, out=tmp_path_factory.mktemp("run") / "run")
+
+
+def test_pretrain_killed_at_any_file(config, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    killed_and_called_again("pretrain", (path,), lambda folder: {"out": str(folder / "run"), "resume": True}, tmp_path)
 
 
 @pytest.fixture(scope="module")

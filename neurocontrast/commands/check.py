@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from neurocontrast.files import check_output_file, files_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["CheckReport", "check", "summarise"]
+__all__ = ["CheckReport", "check", "first_recipe", "summarise"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class CheckReport:
     deep: bool  # whether every voxel was read, or headers alone
     phi: dict[str, int] | None = None  # fields found that could identify a patient, and files that could not be read
     good: Path | None = None  # the table of the rows without a problem
-    recipe: str = "small"  # a recipe to begin with
+    recipe: tuple[str, ...] = ("small",)  # what follows --config to begin with
 
     @property
     def passed(self) -> bool:
@@ -143,7 +143,7 @@ def check(
         found = look_for_identities(cohort.source, files, problems)
     if good is not None:
         _write_good(good, inspection)
-    is_images, has_maps = _holds_images(cohort), {"gm", "wm"} <= set(cohort.table)
+    is_images = _holds_images(cohort)
     return CheckReport(
         source=cohort.source,
         kind="images" if is_images else "volumes",
@@ -156,8 +156,15 @@ def check(
         deep=deep,
         phi=found,
         good=good,
-        recipe="natural/simclr" if is_images else "tissue_linear" if has_maps else "small",
+        recipe=("natural/simclr",) if is_images else first_recipe(cohort.table.columns),
     )
+
+
+def first_recipe(columns: Collection[str]) -> tuple[str, ...]:
+    """Return what follows ``--config`` to begin with: maps of tissue tell the anatomy, intensities the scanner."""
+    if "gm" not in columns:
+        return ("small",)
+    return ("tissue_linear",) if "wm" in columns else ("tissue_linear", "--set", "data.channels=[gm]")
 
 
 def _inspect_scans(

@@ -117,7 +117,7 @@ def _check_outputs(target: Path, *, overwrite: bool) -> None:
     beside = target.with_name(BESIDE)
     for path in (target, beside, beside.with_suffix(".json"), target.with_name(INDEX_RECORD)):
         if os.path.lexists(path) and not overwrite:
-            raise ConfigError(f"out: {path} exists already; name another file, or pass overwrite=True.")
+            raise ConfigError(f"out: {path} exists already; write into another folder, or pass overwrite=True.")
 
 
 def _record_of(found: Index, options: Mapping[str, Any], measures: Mapping[str, Any] | None) -> dict[str, Any]:

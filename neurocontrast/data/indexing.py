@@ -82,6 +82,8 @@ def index_scans(
     chosen = _choose(scans, rules, index, problems)
     _check_files(chosen, tree, problems, progress)
     known = [people.known_of(scan) for scan in chosen]
+    if unknown := [name for name in keep if not any(name in each.cells for each in known)]:
+        raise ConfigError(f"keep: no table says {one_of(unknown)} of these scans; --phenotype FILE joins a table.")
     _compare_with_tables(chosen, known, {scan.person for scan in scans}, people, index, problems)
     of_session = Counter((scan.person, scan.session) for scan in chosen)
     rows = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -45,6 +46,8 @@ def map_files(
         for given in arguments:
             yield function(*given)
         return
+    # A worker whose memory has grown is replaced, which is no news to the user.
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
     with joblib.parallel_config(backend="loky", n_jobs=n_workers, inner_max_num_threads=1):
         pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
         finished = False

@@ -39,10 +39,12 @@ def test_a_good_table_passes_with_its_summary(table):
 
 
 def test_the_recipe_to_begin_with_is_that_of_the_table(table, capsys):
-    assert check(table, deep=False, n_workers=0).recipe == "small"
-    maps = pd.read_csv(table, sep="\t").assign(gm=lambda rows: rows["path"], wm=lambda rows: rows["path"])
-    maps.to_csv(table, sep="\t", index=False)
-    assert check(table, deep=False, n_workers=0).recipe == "tissue_linear"
+    assert check(table, deep=False, n_workers=0).recipe == ("small",)
+    maps = pd.read_csv(table, sep="\t")
+    for name, more in {"gm": ("--set", "data.channels=[gm]"), "wm": ()}.items():
+        maps.assign(**{name: maps["path"]}).to_csv(table, sep="\t", index=False)
+        maps = pd.read_csv(table, sep="\t")
+        assert check(table, deep=False, n_workers=0).recipe == ("tissue_linear", *more)
     assert run(["check", str(table), "--table-only", "--config", "yaware", "--set", "data.n_workers=1"]) == 0
     assert f"Next: neurocontrast pretrain --config yaware --participants {table}" in capsys.readouterr().out
 

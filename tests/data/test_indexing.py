@@ -166,6 +166,7 @@ def test_wrong_options_are_named(bids, tmp_path):
     for options, expected in (
         ({"layout": "bidz"}, r"layout: found 'bidz'. Did you mean 'bids'"),
         ({"choose": ["run"]}, r"choose: found 'run'"),
+        ({"keep": ["cohort", "nowhere"]}, r"keep: no table says 'cohort', 'nowhere'"),
         ({"phenotypes": [bids / "none.csv"]}, r"none.csv: there is no such file"),
         ({"phenotypes": [bids / "participants.tsv"], "id_column": "id"}, r"there is no column 'id'"),
     ):

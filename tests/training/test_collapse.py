@@ -49,21 +49,6 @@ def test_planted_collapse_is_told_once(tmp_path, validation_rows):
     assert f"{side} uniformity" in heard.messages[-1]
 
 
-def test_training_scans_that_are_measured_are_a_batch_and_always_the_same(tmp_path):
-    seen = []
-
-    def recording(volumes, names, *, epoch):
-        if epoch < 0:
-            seen.append(list(names))
-        return volumes, volumes + 0.1
-
-    _, result = run(tmp_path, made_views=recording, given=data(validation_rows=()), epochs=3)
-    assert len(seen) == 3
-    assert seen[0] == seen[1] == seen[2] == sorted(set(seen[0]))
-    assert len(seen[0]) == 4
-    assert "val_alignment" not in result.metrics[0]
-
-
 def figures_of(z):
     return {
         "epoch": 3,
@@ -85,12 +70,6 @@ def test_points_and_lines_are_found_and_spread_or_noisy_embeddings_are_not():
     assert collapse_of(figures_of(one + spread)) is None  # a common direction, as of brains, but spread around it
     assert collapse_of(figures_of(classes + 0.05 * spread)) is None  # two classes, told apart, each with its people
     assert collapse_of(figures_of((1 - share) * one + share * two)) is None  # an arc: a number, as of age, that bends
-
-
-def test_collapsed_features_are_found_behind_a_spread_embedding():
-    assert "the features of training samples lie on a line (effective rank 1.1)" in collapse_of(
-        {"train_uniformity": -2.0, "train_effective_rank": 30.0, "train_features_effective_rank": 1.1}
-    )
 
 
 def test_warning_comes_once_an_episode():

@@ -1,18 +1,12 @@
 """Training sees no difference between volumes and images of two dimensions."""
 
-import os
-import signal
-from itertools import count
-
 import pytest
 import torch
-from tiny import Pictures, data, rows_of, run, views_of_pictures, weights
+from tiny import Pictures, assert_resumes, data, run, views_of_pictures
 
 from neurocontrast.encoders import EncoderSettings, build_model
-from neurocontrast.exceptions import TrainingInterrupted
 
 ENCODER = EncoderSettings(name="resnet_small", projection=(16, 8), projection_norm="layers")
-CONTRACT = {"preprocessing": {}}
 OF_PICTURES = {"encoder": ENCODER, "made_views": views_of_pictures}
 
 
@@ -28,7 +22,7 @@ def pictures(rows):
 def trained(tmp_path_factory):
     """A run of one batch an epoch, so that re-estimated statistics are those of all training pictures."""
     folder = tmp_path_factory.mktemp("pictures")
-    model, result = run(folder, given=given(), batch_size=10, probe_every=1, contract=CONTRACT, **OF_PICTURES)
+    model, result = run(folder, given=given(), batch_size=10, probe_every=1, **OF_PICTURES)
     return folder, model, result
 
 
@@ -48,17 +42,4 @@ def test_statistics_of_encoder_and_head_are_those_of_unaugmented_pictures(traine
 
 
 def test_a_resumed_run_of_pictures_is_the_uninterrupted_one(tmp_path):
-    calls = count(1)
-
-    def interrupted(images, rows, *, epoch):
-        if next(calls) == 5:
-            os.kill(os.getpid(), signal.SIGINT)
-        return views_of_pictures(images, rows, epoch=epoch)
-
-    how = {"given": given(), "encoder": ENCODER, "epochs": 2}
-    run(tmp_path / "whole", made_views=views_of_pictures, **how)
-    with pytest.raises(TrainingInterrupted):
-        run(tmp_path / "cut", made_views=interrupted, **how)
-    run(tmp_path / "cut", resume=True, made_views=views_of_pictures, **how)
-    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
-    assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
+    assert_resumes(tmp_path, 5, given=given(), epochs=2, **OF_PICTURES)

@@ -1,18 +1,14 @@
 """Micro-batches give the gradient, the figures and the run of the whole batch, in the memory of one of them."""
 
-import os
-import signal
-
 import pytest
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.plugins import MixedPrecision
-from tiny import N_SCANS, Images, after, data, rows_of, run, settings, views, weights
+from tiny import N_SCANS, Images, assert_resumes, data, run, settings, views
 from torch import nn
 
 from neurocontrast import losses
 from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_model
-from neurocontrast.exceptions import TrainingInterrupted
 from neurocontrast.kernels import Categorical, Gaussian
 from neurocontrast.losses import core
 from neurocontrast.parallel.collectives import Processes
@@ -69,15 +65,6 @@ def relative(found, expected):
     return ((found - expected).norm() / expected.norm()).item()
 
 
-@pytest.mark.parametrize(
-    ("n", "micro", "sizes"), [(5, 2, [2, 2, 1]), (6, 4, [3, 3]), (4, None, [4]), (3, 9, [3]), (3, 1, [1] * 3)]
-)
-def test_parts_are_even_and_keep_the_order(n, micro, sizes):
-    parts = parts_of(range(n), micro)
-    assert [len(part) for part in parts] == sizes
-    assert [row for part in parts for row in part] == list(range(n))
-
-
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("micro", [1, 3])
 def test_gradient_and_figures_are_those_of_the_whole_batch(name, micro, monkeypatch):
@@ -90,43 +77,24 @@ def test_gradient_and_figures_are_those_of_the_whole_batch(name, micro, monkeypa
     assert figures["gradient_norm"] == pytest.approx(whole.norm().item(), rel=1e-5)
 
 
-class LargerImages(Images):
-    def __getitem__(self, index):
-        generator = torch.Generator().manual_seed(index)
-        return {"image": torch.randn(1, 32, 32, 32, generator=generator) + index / N_SCANS, "index": index}
-
-
-def shifted(volumes, names, *, epoch):
-    return volumes + 0.1, volumes.flip(2) - 0.1
-
-
-@pytest.mark.parametrize("frozen", [False, True], ids=["group norm", "batch norm in evaluation mode"])
-def test_gradient_of_densenet_is_that_of_the_whole_batch(frozen):
-    def one(micro):
-        model = network("batch" if frozen else "group", "densenet121")
-        if frozen:
-            with torch.no_grad():
-                model.encoder(torch.randn(2, 1, 32, 32, 32, generator=torch.Generator().manual_seed(0)))
-            model.encoder.eval()
-        given = data(images=LargerImages(), metadata=METADATA)
-        return step(model, micro, given=given, made_views=shifted)[0]
-
-    assert relative(one(3), one(None)) < 1e-5
+def gradient_of_one_graph(model, made_views=views):
+    """Return the gradient with all micro-batches in one graph: what the two passes must amount to."""
+    session, features = start(model, None, made_views=made_views), []
+    for number, part in enumerate(parts_of(ROWS, 3)):
+        volumes = torch.stack([Images()[row]["image"] for row in part])
+        with drawing(session, Position(), number):
+            features.append(session.encode_views(volumes, torch.tensor(part), epoch=0))
+    both = torch.cat(features, dim=1)
+    z1, z2 = session.project(both)
+    session.objective(z1, z2, session.metadata_of(torch.tensor(ROWS), both)).backward()
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
 def test_batch_norm_sees_micro_batches_and_moves_its_running_statistics_once():
     model = network("batch")
     found, _ = step(model, 3)
     reference = network("batch")
-    session = start(reference, None)
-    features = []
-    for part in parts_of(ROWS, 3):  # all micro-batches in one graph: what the two passes must amount to
-        volumes = torch.stack([Images()[row]["image"] for row in part])
-        features.append(session.encode_views(volumes, torch.tensor(part), epoch=0))
-    both = torch.cat(features, dim=1)
-    z1, z2 = session.project(both)
-    session.objective(z1, z2, session.metadata_of(torch.tensor(ROWS), both)).backward()
-    assert relative(found, torch.cat([p.grad.flatten() for p in reference.parameters()])) < 1e-5
+    assert relative(found, gradient_of_one_graph(reference)) < 1e-5
     assert relative(found, step(network("batch"), None)[0]) > 1e-2  # which is not the gradient of the whole batch
     statistics = {name: buffer for name, buffer in reference.named_buffers() if "batches" not in name}
     torch.testing.assert_close({name: dict(model.named_buffers())[name] for name in statistics}, statistics)
@@ -150,18 +118,7 @@ def test_both_passes_draw_the_same_dropout_and_views():
     untouched = torch.random.get_rng_state()
     found, _ = step(model, 3, made_views=random_views)
     assert torch.equal(torch.random.get_rng_state(), untouched)
-    reference = with_dropout()
-    session = start(reference, None, made_views=random_views)
-    features = []
-    for number, part in enumerate(parts_of(ROWS, 3)):
-        volumes = torch.stack([Images()[row]["image"] for row in part])
-        with drawing(session, Position(), number):
-            features.append(session.encode_views(volumes, torch.tensor(part), epoch=0))
-    both = torch.cat(features, dim=1)
-    z1, z2 = session.project(both)
-    session.objective(z1, z2, session.metadata_of(torch.tensor(ROWS), both)).backward()
-    expected = torch.cat([p.grad.flatten() for p in reference.parameters()])
-    assert relative(found, expected) < 1e-5
+    assert relative(found, gradient_of_one_graph(with_dropout(), random_views)) < 1e-5
     assert relative(step(with_dropout(), 3, made_views=random_views)[0], found) == 0
     torch.manual_seed(1)  # a global state the step does not read
     assert relative(step(with_dropout(), 3, made_views=random_views)[0], found) == 0
@@ -170,14 +127,7 @@ def test_both_passes_draw_the_same_dropout_and_views():
 def test_dropout_of_a_resumed_run_is_that_of_the_uninterrupted_one(tmp_path, monkeypatch):
     monkeypatch.setattr("tiny.model", lambda **_: with_dropout())
     for name, micro in (("direct", None), ("parts", 2)):
-        run(tmp_path / name, micro_batch_size=micro)
-        interrupt = after(3, lambda: os.kill(os.getpid(), signal.SIGINT))
-        with pytest.raises(TrainingInterrupted):
-            run(tmp_path / "cut" / name, made_views=interrupt, micro_batch_size=micro)
-        torch.rand(5)
-        run(tmp_path / "cut" / name, resume=True, micro_batch_size=micro)
-        assert weights(tmp_path / "cut" / name) == weights(tmp_path / name)
-        assert rows_of(tmp_path / "cut" / name) == rows_of(tmp_path / name)
+        assert_resumes(tmp_path / name, 3, micro_batch_size=micro)
 
 
 def test_clipping_scales_the_gradient_of_the_whole_batch():

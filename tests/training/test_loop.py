@@ -1,20 +1,14 @@
-import os
+import re
 import signal
 
 import numpy as np
 import pytest
 import torch
-from tiny import N_SCANS, Contrast, Images, after, data, model, rows_of, run, settings, views, weights
+from tiny import N_SCANS, Contrast, Images, after, assert_resumes, data, model, rows_of, run, views, weights
 
 from neurocontrast import losses
 from neurocontrast.encoders import load_encoder
-from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingInterrupted, TrainingSuspended
-from neurocontrast.parallel.collectives import Processes
-from neurocontrast.parallel.launch import launch
-from neurocontrast.progress import SILENT
-from neurocontrast.training import fit
-from neurocontrast.training.checkpoints import newest_checkpoint, save_checkpoint
-from neurocontrast.training.loop import suspending
+from neurocontrast.exceptions import ConfigError, DataError, TrainingError
 from neurocontrast.training.validation import _score
 
 
@@ -90,22 +84,13 @@ def test_zero_epochs_keep_the_initial_weights_and_estimate_statistics(tmp_path):
     assert (tmp_path / "metrics.csv").read_text() == "epoch\n"
 
 
-@pytest.mark.parametrize("n_batches", [2, 3, 4, 6])  # within an epoch, at its end, in validation, in the next
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+# Within an epoch, at its end, in validation, in the next.
+@pytest.mark.parametrize(("n_batches", "number"), zip((2, 3, 4, 6), 2 * [signal.SIGINT, signal.SIGTERM], strict=True))
 def test_signal_saves_and_resume_gives_the_uninterrupted_run(tmp_path, n_batches, number):
-    run(tmp_path / "whole")
-    with pytest.raises(TrainingInterrupted, match=rf"stopped by {number.name} after \d of 3 epochs.*--resume"):
-        run(tmp_path / "cut", made_views=after(n_batches, lambda: os.kill(os.getpid(), number)))
-    assert not (tmp_path / "cut/encoder.json").exists()
-    run(tmp_path / "cut", resume=True)
-    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
-    assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
-
-
-def test_signal_handlers_are_put_back(tmp_path):
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    run(tmp_path, epochs=1)
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    before = signal.getsignal(number)
+    _, said = assert_resumes(tmp_path, n_batches, number)
+    assert re.match(rf"stopped by {number.name} after \d of 3 epochs.*--resume", said)
+    assert signal.getsignal(number) == before
 
 
 def test_second_interruption_acts_at_once(tmp_path):
@@ -121,15 +106,6 @@ def test_second_interruption_acts_at_once(tmp_path):
             run(tmp_path, made_views=after(2, twice))
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_objective_state_is_restored(tmp_path):
-    fitted = Contrast()
-    fitted.sigma.fill_(3.0)
-    run(tmp_path, objective=fitted, epochs=1)
-    fresh = Contrast()
-    run(tmp_path, objective=fresh, epochs=1, resume=True)
-    assert fresh.sigma == 3.0
 
 
 def test_non_finite_scan_stops_with_its_name_and_keeps_the_checkpoint(tmp_path):
@@ -188,21 +164,6 @@ def test_a_temperature_that_learns_is_trained_recorded_and_resumed(tmp_path):
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
 
 
-def test_resume_on_other_software_warns(tmp_path, monkeypatch):
-    run(tmp_path, epochs=1)
-    warnings = []
-
-    class Listening(type(SILENT)):
-        def warning(self, text):
-            warnings.append(text)
-
-    monkeypatch.setattr(torch, "__version__", "9.9")
-    run(tmp_path, epochs=1, resume=True, progress=Listening())
-    assert len(warnings) == 1
-    assert "torch was " in warnings[0]
-    assert "is 9.9" in warnings[0]
-
-
 def test_too_few_scans_are_refused(tmp_path):
     with pytest.raises(DataError, match="at least two training samples, found 1"):
         run(tmp_path, given=data(training_rows=[0]))
@@ -225,36 +186,6 @@ def test_weights_that_the_last_step_has_blown_up_are_not_saved(tmp_path, validat
         run(tmp_path, given=data(validation_rows=validation_rows), epochs=1, batch_size=10, learning_rate=1e38)
     assert not list(tmp_path.glob("checkpoints/*"))
     assert not (tmp_path / "encoder.json").exists()
-
-
-def test_own_signal_after_another_process_was_heard_does_not_break_off_the_save(tmp_path, monkeypatch):
-    class Told(Processes):
-        """A process that another one tells of a SIGUSR1 at the second batch, before it is signalled itself."""
-
-        n_asked = 0
-
-        def largest(self, number):
-            Told.n_asked += 1
-            return signal.SIGUSR1 if Told.n_asked >= 2 else number
-
-    def signalled(*args, **kwargs):
-        os.kill(os.getpid(), signal.SIGUSR1)
-        return save_checkpoint(*args, **kwargs)
-
-    monkeypatch.setattr("neurocontrast.training.checkpoints.save_checkpoint", signalled)
-    given = settings()
-    with suspending(), pytest.raises(TrainingSuspended, match=r"saved as .*epoch-0000-batch-000002\.pt"):
-        fit(
-            model(),
-            Contrast(),
-            views,
-            data(),
-            settings=given,
-            seed=7,
-            folder=tmp_path,
-            engine=(launch(**given.of_launch)[0], Told()),
-        )
-    assert newest_checkpoint(tmp_path / "checkpoints").name == "epoch-0000-batch-000002.pt"
 
 
 def test_the_probe_is_scored_on_others_than_it_was_fitted_to():

@@ -1,13 +1,10 @@
 import math
-import os
-import signal
 
 import pytest
 import torch
 from pydantic import ValidationError
-from tiny import after, rows_of, run, weights
+from tiny import assert_resumes, run
 
-from neurocontrast.exceptions import TrainingInterrupted
 from neurocontrast.training import TrainingSettings
 from neurocontrast.training.optimizers import LARS, learning_rate_of
 from neurocontrast.training.steps import train_batches
@@ -137,13 +134,7 @@ def test_lars_step_does_not_depend_on_the_gradients_scale_and_survives_zeros():
 )
 @pytest.mark.parametrize("n_batches", [2, 5])
 def test_every_recipe_resumes_to_the_bit_within_an_epoch(tmp_path, recipe, n_batches):
-    _, result = run(tmp_path / "whole", **recipe)
+    result, _ = assert_resumes(tmp_path, n_batches, **recipe)
     first, last = result.metrics[0]["train_loss"], result.metrics[-1]["train_loss"]
     assert math.isfinite(last)
     assert last != first
-    stopping = after(n_batches, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(TrainingInterrupted):
-        run(tmp_path / "cut", made_views=stopping, **recipe)
-    run(tmp_path / "cut", resume=True, **recipe)
-    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
-    assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")

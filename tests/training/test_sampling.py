@@ -1,18 +1,15 @@
 """Batches that are balanced: what they hold, that nothing but seed and epoch decides, and what cannot be balanced."""
 
-import os
-import signal
 from collections import Counter
 
 import numpy as np
 import pandas as pd
 import pytest
 from several import run_in
-from tiny import SITES, after, data, rows_of, run, settings, views, weights
+from tiny import SITES, assert_resumes, data, rows_of, run, settings, views
 
 from neurocontrast.data.batches import even_batches
-from neurocontrast.encoders import EncoderSettings
-from neurocontrast.exceptions import ConfigError, DataError, TrainingInterrupted
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training import TrainingSettings
 from neurocontrast.training.sampling import (
@@ -20,7 +17,6 @@ from neurocontrast.training.sampling import (
     bins_for,
     build_sampler,
     deal,
-    equal_shares,
     strata_of,
 )
 
@@ -125,20 +121,6 @@ def test_deal_by_hand():
     assert {drawn[7], drawn[8]} == {2}
 
 
-@pytest.mark.parametrize(
-    ("limits", "total", "expected"),
-    [
-        ([9, 9, 9], 9, [3, 3, 3]),
-        ([1, 9, 9], 9, [1, 4, 4]),
-        ([2, 2, 9], 6, [2, 2, 2]),
-        ([0, 5], 5, [0, 5]),
-        ([3], 3, [3]),
-    ],
-)
-def test_equal_shares(limits, total, expected):
-    assert equal_shares(limits, total) == expected
-
-
 def test_bins_leave_room_for_sites_to_meet():
     place = np.arange(60)
     table = pd.DataFrame({"age": place.astype(float), "sex": ["F", "M"] * 30, "site": place % 3})
@@ -168,24 +150,7 @@ class TestRuns:
         assert len(set(training)) == 20
 
     def test_resumed_within_an_epoch_it_is_the_run(self, tmp_path):
-        run(tmp_path / "whole", **BALANCED)
-        stop = after(2, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        with pytest.raises(TrainingInterrupted):
-            run(tmp_path / "stopped", made_views=stop, **BALANCED)
-        assert [path.name for path in (tmp_path / "stopped" / "checkpoints").glob("*.pt")] == [
-            "epoch-0000-batch-000002.pt"
-        ]
-        run(tmp_path / "stopped", resume=True, **BALANCED)
-        assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
-        assert rows_of(tmp_path / "stopped") == rows_of(tmp_path / "whole")
-
-    def test_micro_batches_are_of_the_same_batch(self, tmp_path):
-        group = EncoderSettings(name="lenet", norm="group", projection=(8, 4))
-        plain = {**BALANCED, "encoder": group, "optimizer": "sgd", "learning_rate": 1e-3}
-        _, whole = run(tmp_path / "whole", **plain)
-        _, parts = run(tmp_path / "parts", micro_batch_size=2, **plain)
-        for row, expected in zip(parts.metrics, whole.metrics, strict=True):
-            assert row["train_loss"] == pytest.approx(expected["train_loss"], rel=1e-4)
+        assert "epoch-0000-batch-000002.pt" in assert_resumes(tmp_path, 2, **BALANCED)[1]
 
     @pytest.mark.slow
     def test_two_processes_share_the_same_batches(self, tmp_path):

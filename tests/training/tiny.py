@@ -2,6 +2,7 @@
 
 import csv
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy, normalize
 
 from neurocontrast.encoders import EncoderSettings, build_model, save_encoder
+from neurocontrast.exceptions import TrainingInterrupted
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training import TrainingData, TrainingSettings, fit
 
@@ -165,7 +167,7 @@ def weights(folder):
     return (folder / "encoder.safetensors").read_bytes()
 
 
-def after(n_batches, action):
+def after(n_batches, action, made_views=views):
     """Views that act when they are asked for the n-th batch."""
     calls = []
 
@@ -173,16 +175,34 @@ def after(n_batches, action):
         calls.append(epoch)
         if len(calls) == n_batches:
             action()
-        return views(volumes, names, epoch=epoch)
+        return made_views(volumes, names, epoch=epoch)
 
     return acting
 
 
+def assert_resumes(folder, n_batches, number=signal.SIGTERM, *, made_views=views, **how):
+    """Stop a run by a signal at its n-th batch and continue it: bytes and rows are those of one that was not stopped.
+
+    Return the result of the whole run, and what was said when the other stopped.
+    """
+    _, result = run(folder / "whole", made_views=made_views, **how)
+    stopping = after(n_batches, lambda: os.kill(os.getpid(), number), made_views)
+    try:
+        run(folder / "cut", made_views=stopping, **how)
+    except TrainingInterrupted as error:
+        said = str(error)
+    assert not (folder / "cut/encoder.json").exists()
+    torch.rand(5)  # a global state that no run reads
+    run(folder / "cut", resume=True, made_views=made_views, **how)
+    assert weights(folder / "cut") == weights(folder / "whole")
+    assert rows_of(folder / "cut") == rows_of(folder / "whole")
+    return result, said
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for (
-        line
-    ) in sys.stdin:  # a folder; its process, a copy that has done nothing but import, is told, then its exit code
+    # For each line, a folder: the number of its process, which has done nothing but import, then its exit code.
+    for line in sys.stdin:
         if not (child := os.fork()):
             run(Path(line.rstrip("\n")), resume=True, epochs=int(sys.argv[1]), probe_every=2, checkpoint_minutes=1e-9)
             os._exit(0)

@@ -167,17 +167,17 @@ def command(function: Callable[..., Result]) -> Callable[..., None]:
 def in_flags(message: str, parameters: Mapping[str, inspect.Parameter], section: str = "") -> str:
     """Return a message that names parameters as Python does, with the flags of a command in their place.
 
-    ``out: …`` at the beginning of a line becomes ``--out: …``, ``overwrite=True`` becomes ``--overwrite``, and
-    ``n_workers=1`` becomes ``--n-workers 1``. A key of the command's `section` of the configuration that has no flag,
-    such as ``harmonise=none``, becomes ``--set evaluation.harmonise=none``. A flag that the message names already is
-    left alone.
+    ``out: …`` or ``out must …`` at the beginning of a line gets ``--out``, ``overwrite=True`` becomes ``--overwrite``,
+    and ``n_workers=1`` becomes ``--n-workers 1``. A key of the command's `section` of the configuration that has no
+    flag, such as ``harmonise=none``, becomes ``--set evaluation.harmonise=none``. A flag that the message names
+    already is left alone.
     """
     for name, parameter in parameters.items():
         options = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, OptionInfo)]
         flag = [*(options[0].param_decls or () if options else ()), f"--{name.replace('_', '-')}"][0].partition("/")[0]
         if options and flag not in message:
             # Without a file and --set, a value of the configuration was given by its flag.
-            message = re.sub(rf"^(configuration: \w+\.)?{name}(?=: )", flag, message, flags=re.MULTILINE)
+            message = re.sub(rf"^(configuration: \w+\.)?{name}(?=: | must )", flag, message, flags=re.MULTILINE)
             message = re.sub(rf"(?<![\w.]){name}=[Tt]rue\b", flag, message)
             message = re.sub(rf"(?<![\w.]){name}=[Ff]alse\b", f"--no-{flag[2:]}", message)
             message = re.sub(rf"(?<![\w.]){name}=(?=\w)", f"{flag} ", message)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import neurocontrast
 from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Result, Table, argument, option
-from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import write_text
+from neurocontrast.exceptions import ConfigError, suggestion
+from neurocontrast.files import check_writable, write_text
 from neurocontrast.reading import read_json
 
 if TYPE_CHECKING:
@@ -290,9 +290,7 @@ def list_recipes(given: Given) -> Result:
 
 def show_recipe(given: Given, name: Name) -> Result:
     """Print a recipe."""
-    from neurocontrast.config.load import find_config
-
-    text = find_config(name).read_text(encoding="utf-8")
+    text = _recipe(name).read_text(encoding="utf-8")
     return Result({"recipe": text}, notes=[text.rstrip()])
 
 
@@ -302,10 +300,9 @@ def copy_recipe(
     file: Annotated[Path | None, argument("FILE", "NAME.yaml by default.")] = None,
 ) -> Result:
     """Copy a recipe to a file to be changed, with the schema by which editors check it."""
-    from neurocontrast.config.load import find_config
-
-    source = find_config(name)
+    source = _recipe(name)
     target = file or Path(source.name)
+    check_writable(target, parameter="FILE")
     schema, made = target.parent / _SCHEMA, _schema()
     if target.exists() or target.name == _SCHEMA:
         raise ConfigError(f"'{target}' exists, or is the schema's. Name another file: config copy {name} FILE.")
@@ -315,6 +312,15 @@ def copy_recipe(
     write_text(target, f"# yaml-language-server: $schema={_SCHEMA}\n{source.read_text(encoding='utf-8')}")
     following = ("pretrain", "--config", target, "--participants", "PARTICIPANTS.tsv", "--out", "run")
     return Result({"schema": str(schema)}, next=following, path=target)
+
+
+def _recipe(name: str) -> Path:
+    from neurocontrast.config.load import list_recipes
+
+    recipes = list_recipes()
+    if name not in recipes:
+        raise ConfigError(f"'{name}' is no recipe.{suggestion(name, recipes)} Recipes: neurocontrast config list.")
+    return recipes[name]
 
 
 def show_schema(given: Given) -> Result:

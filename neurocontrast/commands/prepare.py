@@ -18,7 +18,7 @@ from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_writable, digest_of_file, hold, write_json, write_table
 from neurocontrast.lazy import require
-from neurocontrast.parallel.workers import map_files
+from neurocontrast.parallel.workers import check_n_workers, map_files
 from neurocontrast.prepare.records import (
     IMAGES,
     MOST_IMITATIONS,
@@ -92,6 +92,7 @@ def prepare(
         Receives progress messages; True shows them on standard error.
     """
     progress = as_progress(progress)
+    check_n_workers(n_workers)
     low, high = SPACINGS_MM
     if not low <= spacing_mm <= high:
         raise ConfigError(f"spacing_mm must be between {low:g} and {high:g}, got {spacing_mm!r}.")

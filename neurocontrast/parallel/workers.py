@@ -25,6 +25,12 @@ class WorkerError(NeurocontrastError):
     exit_code = 1
 
 
+def check_n_workers(n_workers: int) -> None:
+    """Refuse a number of processes below 0."""
+    if n_workers < 0:
+        raise ConfigError(f"n_workers must be 0 or more (0: in this process), found {n_workers}.")
+
+
 def map_files(
     function: Callable[..., Result],
     arguments: Sequence[tuple[Any, ...]],
@@ -39,8 +45,7 @@ def map_files(
     copied half-way. Fewer than `n_per_worker` arguments a worker are done here. `option` is what an error calls
     `n_workers`.
     """
-    if n_workers < 0:
-        raise ConfigError(f"n_workers must be 0 or more (0: in this process), found {n_workers}.")
+    check_n_workers(n_workers)
     n_workers = min(n_workers, len(arguments) // n_per_worker)
     if n_workers <= 1:
         for given in arguments:

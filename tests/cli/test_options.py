@@ -78,6 +78,7 @@ def test_a_wrong_option_is_named_by_its_key(capsys, tmp_path):
     [
         ("out: 'x' exists. Pass overwrite=True.", "--out: 'x' exists. Pass --overwrite."),
         ("a: bad\nn_workers: must be 1", "a: bad\n--n-workers: must be 1"),
+        ("n_workers must be 1", "--n-workers must be 1"),
         ("Pass n_workers=1 instead.", "Pass --n-workers 1 instead."),
         ("Say --set data.n_workers=1.", "Say --set data.n_workers=1."),
         ("Set skip=true.", "Use --skip."),

@@ -64,6 +64,9 @@ def test_a_copy_is_the_recipe_beside_its_schema_and_replaces_nothing(tmp_path, m
     assert run(["config", "copy", "natural/simclr", "mine.yaml"]) == 0
     assert (tmp_path / "mine.yaml").is_file()
     schema.write_text('{"mine": 1}')
+    assert run(["config", "copy", "mine.yaml", "again.yaml"]) == 2
+    assert "'mine.yaml' is no recipe" in capsys.readouterr().err
+    assert run(["config", "copy", "yaware", "mine.yaml/yaware.yaml"]) == 2
     assert run(["config", "copy", "yaware"]) == 2
     assert (schema.read_text(), (tmp_path / "yaware.yaml").exists()) == ('{"mine": 1}', False)
 

@@ -108,6 +108,7 @@ def test_scans_that_lie_in_mni_space_are_only_resampled(study, tmp_path):
     ("options", "said"),
     [
         ({"spacing_mm": 0.1}, "spacing_mm must be between 0.5 and 8"),
+        ({"n_workers": -2}, "n_workers must be 0 or more"),
         ({"imitations": 21}, "imitations must be between 0 and 20, got 21"),
     ],
 )

@@ -33,6 +33,8 @@ MAX_AXES = 50
 MAX_REFERENCE = 1000
 """Of more training scans this many are drawn, by subject."""
 N_FOLDS = 5
+ENOUGH = 0.75
+"""Training folds with a smaller share of the scans learn usual distances of their own, which are larger."""
 RARE = 0.001
 """More scans outside than chance gives with this probability are warned about."""
 _OTHER = "(other sites)"
@@ -62,8 +64,12 @@ class Reference:
         drawn = np.isin(split.train, self.rows)
         x_train, x_test = study.design()(split.train, split.test)
         rows = split.train[drawn]
-        n_axes = len(self.distribution.variances)
-        found = fit_shape(x_train[drawn], study.sites[rows], study.subjects[rows], n_axes=n_axes)
+        x_train, sites, subjects = x_train[drawn], study.sites[rows], study.subjects[rows]
+        if len(rows) < ENOUGH * len(self.rows):
+            seed = derive_seed("outlyingness", study.settings.seed, split.fold)
+            own = fit_distribution(x_train, sites, subjects, seed=seed)
+            return own if isinstance(own, str) else np.column_stack(own[0].percentiles(x_test))
+        found = fit_shape(x_train, sites, subjects, n_axes=len(self.distribution.variances))
         if isinstance(found, str):
             return found
         usual = np.percentile(self.distances[np.isin(self.rows, rows)], LEVELS)

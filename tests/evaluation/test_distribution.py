@@ -59,6 +59,20 @@ def test_scans_of_a_study_are_measured_without_themselves(make_cohort):
     assert np.median(percentiles) == pytest.approx(50, abs=10)
 
 
+def test_of_two_sites_that_do_not_differ_each_lies_inside_the_other(make_cohort):
+    """A half of the scans has larger distances of its own than all of them."""
+    shares = []
+    for seed in range(4):
+        x, _ = draw(80, p=100, seed=seed)
+        table = make_cohort(80).table.assign(site=np.array(["a", "b"], dtype=object)[np.arange(80) % 2])
+        x -= 2.0 * np.random.default_rng(98).normal(size=(3, 100))[np.arange(80) % 3]
+        settings = EvaluationSettings(target="age", splits="leave-site-out")
+        study = plan_study(table, x, settings=settings, info={"pretraining_subjects": []})
+        reference = training_reference(study)
+        shares += [(reference.score_held_out(study, split)[:, 1] > 97.5).mean() for split in study.splits]
+    assert np.mean(shares) < 0.05
+
+
 def test_all_scans_of_a_subject_are_in_one_fold():
     """Copies of a scan would make it usual, were they not left out together."""
     x, sites = draw(40, p=300)

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from neurocontrast.data.problems import Problems
+from neurocontrast.data.cohort import columns_of
+from neurocontrast.data.problems import Problems, shown
 from neurocontrast.embedding.table import Embeddings, read_embeddings, write_embeddings
-from neurocontrast.evaluation.rows import check_rows, encoder_digest, row_names, tidy_table
+from neurocontrast.evaluation.rows import cell_texts, check_rows, encoder_digest, row_names, tidy_table
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.progress import SILENT, Progress
@@ -38,7 +39,7 @@ def join(
 
     Each table becomes a block of columns, whose name, columns and encoder the joined table records; `evaluate` gives
     all blocks the same total variance. Rows are those of the first table, which are found in the others by
-    ``participant_id`` and ``session``; a column that several tables have is that of the first of them.
+    ``participant_id`` and ``session``.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ def join(
     Raises
     ------
     DataError
-        Naming all scans that are not in every table.
+        Naming all scans that are not in every table, or whose metadata differ between tables.
     """
     paths = [Path(path) for path in ([embeddings] if isinstance(embeddings, str | os.PathLike) else embeddings)]
     target = Path(out)
@@ -92,21 +93,33 @@ def _digests(read: Mapping[str, Embeddings]) -> dict[str, str | None]:
 
 
 def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the metadata and features of all tables in the order of the first; name all scans that any table lacks."""
+    """Return the metadata and features of all tables in the order of the first; name all scans that do not agree."""
     tidy = {name: _tidy(name, each) for name, each in read.items()}
     first, *others = tidy
+    problems = Problems(" and ".join(read) if len(read) == 2 else ", ".join(read))
     keys = {name: pd.MultiIndex.from_frame(each[["participant_id", "session"]]) for name, each in tidy.items()}
     places = pd.DataFrame({name: pd.Series(range(len(key)), index=key) for name, key in keys.items()})
     absent = places.isna()[places.isna().any(axis=1)]
-    problems = Problems(" and ".join(read) if len(read) == 2 else ", ".join(read))
     for scan, lacks in zip(row_names(absent.index.to_frame(), range(len(absent))), absent.to_numpy(), strict=True):
         problems.add(f"is not in {' and '.join(absent.columns[lacks])}", name=scan)
-    problems.hint("every table must hold the same scans: embed one table of scans with every run.")
-    problems.raise_if_any()
-    places, table = places.loc[keys[first]].astype(int), read[first].table.copy()
+    if problems.found:
+        problems.hint("every table must hold the same scans: embed one table of scans with every run.")
+        problems.raise_if_any()
+    places = places.loc[keys[first]].astype(int)
+    table, placed = read[first].table.copy(), {name: each.iloc[places[name]] for name, each in tidy.items()}
+    # Where a scan lies may differ.
+    skipped = {column for each in read.values() for column in columns_of((each.info.get("run") or {}).get("channels"))}
     for name in others:
+        for column in tidy[first].columns.intersection(tidy[name].columns, sort=False).difference([*skipped, "path"]):
+            pairs = zip(cell_texts(placed[first][column]), cell_texts(placed[name][column]), strict=True)
+            for row, pair in enumerate(pairs):
+                if pair[0] != pair[1]:
+                    one, other = ("nothing" if text is None else shown(text) for text in pair)
+                    scan = row_names(tidy[first], [row])[0]
+                    problems.add(f"{one} in {first} and {other} in {name}", column=str(column), name=scan)
         ordered = read[name].table.iloc[places[name]].reset_index(drop=True)
         table = table.join(ordered[ordered.columns.difference(table.columns, sort=False)])
+    problems.raise_if_any()
     return table, np.concatenate([each.features[places[name]] for name, each in read.items()], axis=1)
 
 

@@ -81,7 +81,9 @@ def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...]
     pairs = [(key, getattr(earlier.settings, key), getattr(encoder.settings, key)) for key in _OF_THE_NETWORK]
     problems = [f"encoder.{key}: is {was} there, {now} here" for key, was, now in pairs if was != now]
     if measures:
-        tensors = _of_measures(tensors, contract, measures, problems)
+        tensors, n_left = _of_measures(tensors, contract, measures, problems)
+        if n_left:
+            said += f" but those of {n_left} measures, which differ in nobody here or are not there"
     fitted, n_channels = _adapted(tensors, encoder, path, problems)
     encoder.load_state_dict(fitted)
     head = _take_head(model, folder, contract)
@@ -141,16 +143,20 @@ def _first_layer(tensors: Mapping[str, torch.Tensor]) -> str:
 
 def _of_measures(
     tensors: Mapping[str, torch.Tensor], contract: Mapping[str, Any], measures: tuple[str, ...], problems: list[str]
-) -> dict[str, torch.Tensor]:
-    """Return tensors whose first layer reads these measures; what it lacks is one of the `problems`."""
-    before = (contract.get("preprocessing") or {}).get("columns") or []
+) -> tuple[dict[str, torch.Tensor], int]:
+    """Return tensors whose first layer reads these measures, and how many others it read; `problems` gets the rest."""
+    before = (contract.get("preprocessing") or {}).get("columns")
+    if not isinstance(before, list):
+        problems.append("measures: nothing says which these weights are of; give a run of measures")
+        return dict(tensors), 0
     lacking = [name for name in measures if name not in before]
     if lacking:
         shown = ", ".join(lacking[:_MOST_NAMED]) + (" …" if len(lacking) > _MOST_NAMED else "")
         problems.append(f"measures: {len(lacking)} of this run are not there: {shown}")
-        return dict(tensors)
+        return dict(tensors), 0
     first = _first_layer(tensors)
-    return {**tensors, first: tensors[first][:, [before.index(name) for name in measures]]}
+    places = [before.index(name) for name in measures]
+    return {**tensors, first: tensors[first][:, places]}, len(before) - len(measures)
 
 
 def _take_head(model: ContrastiveModel, folder: Path, contract: Mapping[str, Any]) -> bool:

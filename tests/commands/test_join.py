@@ -97,6 +97,20 @@ def test_all_scans_that_do_not_match_are_named_at_once(tmp_path):
     assert not (tmp_path / "both.parquet").exists()
 
 
+def test_metadata_that_differ_are_named_at_once_with_both_values(tmp_path):
+    def older(table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(age=table["age"] + [1.0, 2.0, *[0.0] * (N - 2)], site=["c", *table["site"][1:]])
+
+    one = write(tmp_path / "a.parquet", p=3, encoder="a")
+    other = write(tmp_path / "b.parquet", p=2, encoder="b", change=older)
+    with pytest.raises(DataError) as caught:
+        nc.join([one, other], out=tmp_path / "both.parquet")
+    message = str(caught.value)
+    assert "3 problems" in message
+    assert "sub-000 session 1, column 'age': '20' in a and '21' in b" in message
+    assert "sub-000 session 1, column 'site': 'a' in a and 'c' in b" in message
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

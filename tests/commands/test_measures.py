@@ -310,7 +310,7 @@ def test_weights_of_a_run_of_measures_are_taken_over_by_the_names_of_their_colum
     expected = before.state_dict()[place][:, [old.index(name) for name in new]]
     assert np.array_equal(kept.state_dict()[place], expected)
     said = json.loads((tmp_path / "next" / "encoder.json").read_text())["init"]["encoder"]
-    assert said == "all weights"
+    assert said == "all weights but those of 1 measures, which differ in nobody here or are not there"
     others = table.rename(columns=lambda name: name.replace("_S_central_", "_precentral_"))
     others.to_csv(tmp_path / "m.tsv", sep="\t", index=False)
     with pytest.raises(CheckpointError, match=r"measures: 2 of this run are not there: .*precentral_thickness"):

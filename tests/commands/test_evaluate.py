@@ -67,7 +67,7 @@ def test_a_frame_is_evaluated_as_its_file_is(tmp_path):
 def test_an_evaluation_is_one_folder_of_tables_and_a_summary(embeddings, tmp_path):
     out = tmp_path / "deep" / "eval"
     assert evaluate(embeddings, target="diagnosis", out=out, **{**FAST, "confounds": True}) == out
-    tables = "predictions folds sites calibration cohort confounds flow scans splits training"
+    tables = "predictions folds sites groups calibration cohort confounds flow scans splits training"
     files = {"evaluation.json", "config.yaml", "probe", *(f"{name}.tsv" for name in tables.split())}
     assert {path.name for path in out.iterdir()} == files
     assert {path.name for path in out.parent.iterdir()} == {"eval"}  # nothing temporary is left

@@ -90,6 +90,7 @@ def test_all_tables_have_their_columns(binary):
         "predictions": ["participant_id", "subject_id", "session", "site", "age", "sex", "repeat"],
         "folds": ["repeat", "fold", "n_train", "n_test", "n_positive_test", "auc", "balanced_accuracy"],
         "sites": ["site", "n", "n_control", "n_patient", "auc", "auc_low", "auc_high"],
+        "groups": ["group_by", "group", "n", "n_control", "n_patient", "auc", "auc_low"],
         "calibration": ["model", "bin", "n", "mean_predicted", "observed", "observed_low", "observed_high"],
         "cohort": ["site", "control", "patient", "total"],
         "confounds": ["column", "within", "metric", "value", "low", "high", "chance"],

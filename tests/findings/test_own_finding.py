@@ -66,7 +66,7 @@ def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
     asked = (*FINDINGS, MINE)
     result = measure(study, findings=asked)
     assert result.tables["headcount"]["n"].sum() == 60
-    assert result.evaluation.content()["headcount"] == {"n_classes": 2, "n_tables": 1}  # what others found is at hand
+    assert result.evaluation.content()["headcount"] == {"n_classes": 2, "n_tables": 2}  # what others found is at hand
     (warning,) = [each for each in result.evaluation.warnings if each.code == "headcount"]
     assert warning.message == "2 classes of ['baseline', 'embedding']"
     for name, table in result.tables.items():

@@ -129,10 +129,11 @@ def _compare(options, seed: int, folder: Path, run: Path, study: Path, name: str
     minutes = {"frozen": float("nan")}
     for each in NAMES[1:]:
         start = time.perf_counter()
-        neurocontrast.finetune(
-            run, participants=study, target=target, out=made[each], from_scratch=each == "from scratch",
-            config=config, resume=True, progress=console_progress(),
-        )  # fmt: skip
+        if not (made[each] / "evaluation.json").is_file():
+            neurocontrast.finetune(
+                run, participants=study, target=target, out=made[each], from_scratch=each == "from scratch",
+                config=config, progress=console_progress(),
+            )  # fmt: skip
         minutes[each] = (time.perf_counter() - start) / 60
     compared = neurocontrast.compare(list(made.values()), out=folder / target, names=list(NAMES), overwrite=True)
     differences = pd.read_csv(compared / "differences.tsv", sep="\t")

@@ -29,6 +29,7 @@ from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_
 from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, explain_measures, find_peaks, name_of_place
 from neurocontrast.explanation.surface import Labels, draw_regions, find_annotations
 from neurocontrast.files import atomic_folder, check_output_folder, files_near, write_json, write_table
+from neurocontrast.findings.brain import inside_brain
 from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
@@ -232,6 +233,7 @@ def _explain_scans(
         progress.warning(note)
     images, rows = source.images(cohort), range(len(cohort))
     share, scores = explain_scans(score, images, rows, settings=settings, spacing_mm=grid.spacing_mm, progress=progress)
+    in_brain = share * inside_brain(nib.Nifti1Image(share, grid.affine)) if grid.is_mni else share
     apart = [round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
     about = {
         "method": "occlusion",
@@ -242,7 +244,7 @@ def _explain_scans(
         "template": "MNI152" if grid.is_mni else None,
         "map": _MAP,
         "top_regions": [
-            _peak(grid, place) | {"value": float(share[place])} for place in find_peaks(share, distance=apart)
+            _peak(grid, place) | {"value": float(share[place])} for place in find_peaks(in_brain, distance=apart)
         ],
         "warnings": notes,
     }

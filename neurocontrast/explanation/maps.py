@@ -27,7 +27,7 @@ SUBJECTS_A_LATTICE = 4
 """Fewest successive subjects whose patches are in the same places and are compared with one another."""
 
 FARTHEST_MM = 20.0
-"""A place that is farther from every centre has no name."""
+"""A place that is farther from every centre has the distance in its name."""
 _MIDLINE_MM = 4.0
 _BRAIN_LEVEL = 0.1
 """Part of the way from the background to the brightest voxels from which on a voxel is part of the head."""
@@ -261,8 +261,8 @@ def _patch_size(patch_mm: float, spacing_mm: Sequence[float]) -> Size:
     return first, second, third
 
 
-def name_of_place(x: float, y: float, z: float) -> str | None:
-    """Name a place in MNI space (mm): "right hippocampus"; None if no centre lies within 20 mm of it.
+def name_of_place(x: float, y: float, z: float) -> str:
+    """Name a place in MNI space (mm): "right hippocampus", or "22 mm from left hippocampus" if none is nearer.
 
     The centres are those of Dosenbach et al. (2010) for cortex, deep grey matter and cerebellum, and those of Seitzman
     et al. (2020) for hippocampus and amygdala.
@@ -270,10 +270,9 @@ def name_of_place(x: float, y: float, z: float) -> str | None:
     centres, names = _regions()
     distances = np.linalg.norm(centres - (x, y, z), axis=1)
     nearest = int(distances.argmin())
-    if distances[nearest] > FARTHEST_MM:
-        return None
+    away = f"{distances[nearest]:.0f} mm from " if distances[nearest] > FARTHEST_MM else ""
     side = "" if abs(x) < _MIDLINE_MM else "left " if x < 0 else "right "
-    return f"{side}{names[nearest]}"
+    return f"{away}{side}{names[nearest]}"
 
 
 @cache

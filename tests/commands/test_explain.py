@@ -14,6 +14,7 @@ import neurocontrast as nc
 from neurocontrast.cli import run as run_cli
 from neurocontrast.encoders import EncoderSettings, build_encoder, save_encoder
 from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.findings.brain import inside_brain
 from neurocontrast.progress import SILENT
 from neurocontrast.provenance import subject_digest
 from neurocontrast.transforms import Preprocessing
@@ -100,6 +101,9 @@ def test_a_planted_difference_is_found_where_it_is(explained):
     classes = {"control": 6, "patient": 6}
     assert (about["template"], about["n_of_class"], about["warnings"]) == ("MNI152", classes, [])
     image = nib.load(explained / "saliency.nii.gz")
+    places = [[each[axis] for axis in "xyz"] for each in about["top_regions"]]
+    voxels = nib.affines.apply_affine(np.linalg.inv(image.affine), places).round().astype(int)
+    assert inside_brain(image)[tuple(voxels.T)].all()
     peak = np.unravel_index(image.get_fdata().argmax(), image.shape)
     assert np.linalg.norm(nib.affines.apply_affine(image.affine, peak) - PLACE_MM) <= 16
     np.testing.assert_allclose(image.affine, AFFINE)

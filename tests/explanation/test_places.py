@@ -12,7 +12,7 @@ from neurocontrast.explanation.maps import name_of_place
         ((24, -2, -18), "right amygdala"),
         ((11, -12, 6), "right thalamus"),
         ((0, -55, 30), "precuneus"),
-        ((0, 90, 70), None),
+        ((-15, -27, -33), "22 mm from left hippocampus"),
     ],
 )
 def test_a_place_has_the_name_of_the_nearest_region(place, name):

@@ -135,11 +135,11 @@ def predict(
     if outside is not None:
         facts["n_outside"] = outside["n_outside"]
         title += f", {outside['n_outside']:,} of them outside the training distribution"
+    following = "Next: open the table, and read its columns trained_on and outside before the predictions."
     if run is None:
-        return Result(facts, title, path=path)
+        return Result(facts, title, notes=[following], path=path)
     failed = [f"failed: {each['participant_id']}: {each['error']}" for each in about["scans"]["failed"]]
-    if failed:
-        failed.append("Mend them and repeat the command with --overwrite.")
+    failed.append("Next: mend them and repeat the command with --overwrite." if failed else following)
     return Result(facts | {"n_failed": n_failed}, title, notes=failed, path=path, exit_code=1 if n_failed else 0)
 
 
@@ -162,7 +162,7 @@ def report(
         viewer=viewer,
         progress=given.progress,
     )
-    return Result(path=page)
+    return Result(notes=["Next: open the page in a browser. Read its warnings first."], path=page)
 
 
 def compare(
@@ -221,7 +221,8 @@ def comparison_result(folder: Path) -> Result:
     records = json.loads(differences.to_json(orient="records"))
     facts = {"target": about["target"], "reference": about["reference"], "differences": records}
     title = f"{about['target']}: differences from {about['reference']}"
-    return Result(facts, title, table, path=folder / "comparison.html")
+    notes = ["Next: open the page in a browser. Read its warnings first."]
+    return Result(facts, title, table, notes, path=folder / "comparison.html")
 
 
 def new_site_lines(evaluation: Evaluation) -> Iterator[str]:

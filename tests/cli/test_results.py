@@ -35,9 +35,10 @@ def test_an_evaluation_ends_with_its_metric_beside_the_baselines(study):
         (["compare", "EVAL", "AGAIN", "--out", "BOTH", "--overwrite"], {"reference", "differences", "path"}),
     ],
 )
-def test_every_result_is_there_for_programs(study, capsys, command, keys):
+def test_every_result_is_there_for_programs_and_people_read_what_comes_next(study, capsys, command, keys):
     paths = [study.path(each) if each[0].isupper() or "/" in each else each for each in command]
-    capsys.readouterr()
+    assert run([*paths, "--quiet"]) == 0
+    assert "Next: " in capsys.readouterr().out
     assert run([*paths, "--json", "--quiet"]) == 0
     assert keys <= set(json.loads(capsys.readouterr().out))
 

@@ -243,9 +243,7 @@ def _explain_scans(
         "affine": grid.affine.tolist(),
         "template": "MNI152" if grid.is_mni else None,
         "map": _MAP,
-        "top_regions": [
-            _peak(grid, place) | {"value": float(share[place])} for place in find_peaks(in_brain, distance=apart)
-        ],
+        "top_regions": [_peak(grid, share, place) for place in find_peaks(in_brain, distance=apart)],
         "warnings": notes,
     }
 
@@ -395,7 +393,7 @@ def _describe(chosen: _Chosen, contract: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _peak(grid: Grid, voxel: Any) -> dict[str, Any]:
-    """Return the coordinates of a voxel in mm and, in MNI space, the name of the place."""
+def _peak(grid: Grid, share: npt.NDArray[np.float32], voxel: tuple[int, int, int]) -> dict[str, Any]:
+    """Return the coordinates of a voxel in mm, in MNI space the name of the place, and the value of the map there."""
     place = {axis: round(float(at), 1) for axis, at in zip("xyz", apply_affine(grid.affine, voxel), strict=True)}
-    return place | {"region": name_of_place(**place) if grid.is_mni else None}
+    return place | {"region": name_of_place(**place) if grid.is_mni else None, "value": float(share[voxel])}

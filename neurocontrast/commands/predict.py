@@ -21,6 +21,7 @@ from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
+from neurocontrast.evaluation.distances import OUTSIDE_PERCENTILE, Floats
 from neurocontrast.evaluation.distribution import count_outside, outside_message
 from neurocontrast.evaluation.few_shot import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.evaluation.rows import check_rows, encoder_digest, tidy_table
@@ -31,11 +32,7 @@ from neurocontrast.provenance import describe_environment, subject_digest
 
 __all__ = ["predict"]
 
-Floats = npt.NDArray[np.float64]
-
 _IDENTIFIERS = ["participant_id", "session", "site"]
-_OUTSIDE_PERCENTILE = 97.5
-"""Percentile of the training scans' own distances beyond which a scan is called outside."""
 
 
 def predict(
@@ -157,7 +154,7 @@ def _outside(fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame) -> di
     """Return the number of scans outside, with a warning; None for a probe that does not know its training scans."""
     if fitted.distribution is None:
         return None
-    counts = count_outside(tidy, table["mahalanobis_percentile"], reference="probe", threshold=_OUTSIDE_PERCENTILE)
+    counts = count_outside(tidy, table["mahalanobis_percentile"], reference="probe", threshold=OUTSIDE_PERCENTILE)
     return counts | {"message": outside_message(counts)}
 
 
@@ -283,5 +280,5 @@ def _predictions(fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[
     table["trained_on"] = [subject_digest(subject) in fitted.trained_on for subject in tidy["subject_id"]]
     if fitted.distribution is not None:
         table["mahalanobis"], table["mahalanobis_percentile"] = fitted.distribution.percentiles(features)
-        table["outside"] = table["mahalanobis_percentile"] > _OUTSIDE_PERCENTILE
+        table["outside"] = table["mahalanobis_percentile"] > OUTSIDE_PERCENTILE
     return table

@@ -11,6 +11,8 @@ Floats = npt.NDArray[np.float64]
 
 LEVELS = np.linspace(0.0, 100.0, 201)
 """Percentiles at which the distances of training scans are kept."""
+OUTSIDE_PERCENTILE = 97.5
+"""Percentile of the training scans' own distances beyond which a scan is called outside."""
 _BLOCK_ROWS = 4096
 
 

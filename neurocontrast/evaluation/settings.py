@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from neurocontrast.data.selection import Where
+from neurocontrast.evaluation.distances import OUTSIDE_PERCENTILE
 from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
@@ -104,7 +105,7 @@ class EvaluationSettings(Settings):
     """Whether every site is left out once in addition."""
     outlyingness: bool = True
     """Whether each scan's distance from the training scans is measured."""
-    outside_percentile: float = Field(97.5, ge=50.0, lt=100.0)
+    outside_percentile: float = Field(OUTSIDE_PERCENTILE, ge=50.0, lt=100.0)
     """Percentile of the training scans' own distances beyond which a scan is outside."""
     harmonise: Literal["none", "combat"] = "none"
     """Whether site differences are taken out as estimated in the training folds."""

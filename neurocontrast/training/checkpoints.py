@@ -22,7 +22,7 @@ from neurocontrast.training.session import BaseSession, Position
 __all__ = ["Checkpoints", "epochs_of", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
 
 _FORMAT = 1
-# Numbers of errors that damaged content causes; others, such as of permissions, mean that the file is out of reach.
+# Numbers of errors that damaged content causes; others, such as a missing permission, mean it is out of reach.
 _OF_DAMAGE = (None, errno.EINVAL, errno.EIO)
 _NAME = re.compile(r"epoch-(\d+)(?:-batch-(\d+))?\.pt")
 

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.metrics import mean_absolute_error, roc_auc_score
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.findings import measure
+from tests.evaluation import quick
 
-FAST = {"n_bootstraps": 50, "C": (1e-1,), "confounds": False, "new_site": False, "outlyingness": False}
-
-
-def evaluate(cohort, **options):
-    return measure(plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**{**FAST, **options})))
+evaluate = partial(quick.evaluate, n_bootstraps=50, C=(1e-1,))
 
 
 def test_each_sex_and_age_band_has_the_figures_of_its_own_predictions(make_cohort):

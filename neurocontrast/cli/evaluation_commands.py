@@ -41,6 +41,7 @@ __all__ = [
     "report",
 ]
 
+_OPEN = "Next: open the page in a browser. Read its warnings first."
 _PROBES = "auto|logistic|ridge|MODULE:OBJECT"
 
 
@@ -162,7 +163,7 @@ def report(
         viewer=viewer,
         progress=given.progress,
     )
-    return Result(notes=["Next: open the page in a browser. Read its warnings first."], path=page)
+    return Result(notes=[_OPEN], path=page)
 
 
 def compare(
@@ -221,8 +222,7 @@ def comparison_result(folder: Path) -> Result:
     records = json.loads(differences.to_json(orient="records"))
     facts = {"target": about["target"], "reference": about["reference"], "differences": records}
     title = f"{about['target']}: differences from {about['reference']}"
-    notes = ["Next: open the page in a browser. Read its warnings first."]
-    return Result(facts, title, table, notes, path=folder / "comparison.html")
+    return Result(facts, title, table, [_OPEN], path=folder / "comparison.html")
 
 
 def new_site_lines(evaluation: Evaluation) -> Iterator[str]:

@@ -15,8 +15,6 @@ from rich.text import Text
 
 from neurocontrast.progress import SILENT, Progress, Task
 
-__all__ = ["as_progress", "console_progress", "sign_of_life"]
-
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_OF_SILENCE = 5.0
 _SECONDS_OF_SPEED = 3600.0

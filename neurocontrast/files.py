@@ -25,29 +25,6 @@ if TYPE_CHECKING:  # pandas is slow to import, and most of this file does withou
 
     from neurocontrast.progress import Progress
 
-__all__ = [
-    "LOCK",
-    "ScanFiles",
-    "as_scan",
-    "atomic_folder",
-    "atomic_path",
-    "check_output_file",
-    "check_output_folder",
-    "check_writable",
-    "digest_of",
-    "digest_of_file",
-    "files_near",
-    "files_of",
-    "hold",
-    "relative_path",
-    "sweep",
-    "sweep_files",
-    "write_json",
-    "write_table",
-    "write_table_with_json",
-    "write_text",
-]
-
 ScanFiles: TypeAlias = str | tuple[str, ...]
 """The file of a scan, or the files of its channels in their order, as `monai.transforms.LoadImaged` takes them."""
 

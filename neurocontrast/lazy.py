@@ -14,8 +14,6 @@ from typing import Any
 
 from neurocontrast.exceptions import MissingDependencyError
 
-__all__ = ["lazy_exports", "require"]
-
 
 def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return a module-level ``__getattr__`` that finds the names of the package `package` in its modules.

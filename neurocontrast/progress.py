@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-__all__ = ["SILENT", "Progress", "Task"]
-
 
 class Task(Protocol):
     """One piece of long work, for instance an epoch or the preprocessing of a cohort."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from neurocontrast.files import digest_of
 
-__all__ = ["describe_environment", "subject_digest", "version"]
-
 _PACKAGES = ("torch", "monai", "lightning-fabric", "numpy", "scipy", "scikit-learn", "pandas", "nibabel", "nilearn",
              "pyarrow")  # fmt: skip
 

@@ -24,18 +24,6 @@ import numpy.typing as npt
 
 from neurocontrast.exceptions import DataError, NeurocontrastError, said
 
-__all__ = [
-    "DAMAGE",
-    "check_place",
-    "parse_json",
-    "problem_of_place",
-    "read_array",
-    "read_arrays",
-    "read_bytes",
-    "read_json",
-    "read_text",
-]
-
 N_BYTES = 2**32
 """Largest file that is read whole, and largest content of an archive."""
 N_JSON_BYTES = 2**28

@@ -7,8 +7,6 @@ import hashlib
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["derive_generator", "derive_seed", "derive_uniforms", "philox4x32"]
-
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _LOW = 0xFFFFFFFF

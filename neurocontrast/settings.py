@@ -13,8 +13,6 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 
-__all__ = ["Column", "Configurable", "NonNegative", "Positive", "Settings", "choose", "problems_of", "settings_from"]
-
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Column = Annotated[str, Field(min_length=1)]

@@ -17,7 +17,7 @@ from types import MappingProxyType
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "neurocontrast"
 
-MAX_LINES = 40_503
+MAX_LINES = 40_041
 MAX_FILES = 227
 """Lines of all Python files, and their number; the target is 34,000 lines in 215 files."""
 MAX_FILES_IN_FOLDER = 32
@@ -124,6 +124,12 @@ def test_no_folder_file_or_function_is_too_large():
     assert not beyond({file.name: file.lines for file in files()}, MAX_LINES_IN_FILE)
     functions = {name: size for file in files() for name, size in file.functions.items()}
     assert not beyond(functions, MAX_LINES_IN_FUNCTION)
+
+
+def test_only_packages_list_their_public_names():
+    """Elsewhere a name is public unless it begins with an underscore; a second list would go stale."""
+    listed = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "__all__ =" in path.read_text()}
+    assert {name for name in listed if not name.endswith("__init__.py")} == {"datasets.py", "exceptions.py"}
 
 
 def test_no_modules_import_one_another_in_a_circle():

@@ -43,8 +43,6 @@ from neurocontrast.exceptions import (
     TrainingSuspended,
 )
 
-__all__ = ["app", "run"]
-
 _INTERRUPTED = 130
 _HELP = {"help_option_names": ["-h", "--help"]}
 

@@ -35,27 +35,6 @@ if TYPE_CHECKING:
     from neurocontrast.config import Config
     from neurocontrast.progress import Progress
 
-__all__ = [
-    "Configured",
-    "Evaluated",
-    "Evaluating",
-    "Given",
-    "ImagesRoot",
-    "Overwrite",
-    "Participants",
-    "Result",
-    "Table",
-    "argument",
-    "command",
-    "in_flags",
-    "option",
-    "print_line",
-    "show_error",
-    "show_message",
-    "show_result",
-    "show_unexpected",
-]
-
 
 def option(help: str, *names: str, metavar: str | None = None) -> Any:
     """Return what Typer shows of an option."""

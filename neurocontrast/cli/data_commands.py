@@ -15,20 +15,6 @@ from neurocontrast.reading import read_json
 if TYPE_CHECKING:
     from neurocontrast.data.indexing import Index
 
-__all__ = [
-    "check",
-    "convert",
-    "copy_recipe",
-    "images",
-    "index",
-    "list_recipes",
-    "prepare",
-    "qc",
-    "show_recipe",
-    "show_schema",
-    "simulate",
-]
-
 _SCHEMA = "neurocontrast.schema.json"
 Name = Annotated[str, argument("NAME", "Name of a recipe, such as yaware or natural/simclr.")]
 
@@ -249,7 +235,7 @@ def check(
     With --config, or --set of a key of the preprocessing (data.shape, data.normalise …), also check whether each scan
     fits it.
     """
-    from neurocontrast.config import DataSettings
+    from neurocontrast.data.settings import DataSettings
 
     settings = given.resolve(data={"images_root": images_root}).data
     stated = {each.partition("=")[0].strip().removeprefix("data.") for each in given.overrides or ()}

@@ -29,18 +29,6 @@ if TYPE_CHECKING:
     from neurocontrast.evaluation.record import Estimate, Evaluation
     from neurocontrast.findings.new_site.measure import NewSite
 
-__all__ = [
-    "compare",
-    "comparison_result",
-    "evaluate",
-    "evaluation_of",
-    "evaluation_result",
-    "join",
-    "new_site_lines",
-    "predict",
-    "report",
-]
-
 _OPEN = "Next: open the page in a browser. Read its warnings first."
 _PROBES = "auto|logistic|ridge|MODULE:OBJECT"
 

@@ -24,20 +24,6 @@ from neurocontrast.cli.command import (
 from neurocontrast.cli.evaluation_commands import evaluation_of, evaluation_result
 from neurocontrast.reading import read_json
 
-__all__ = [
-    "bundle",
-    "doctor",
-    "embed",
-    "explain",
-    "export_weights",
-    "find_weights",
-    "finetune",
-    "import_weights",
-    "list_weights",
-    "pretrain",
-    "verify_weights",
-]
-
 _ARCHITECTURE = (
     "Network of the weights: yaware (the y-Aware authors'), nidl-densenet121, monai-densenet121, medicalnet-resnet10, "
     "-resnet18, -resnet34, -resnet50."

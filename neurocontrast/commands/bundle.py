@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from neurocontrast.bundling import MARKER, Samples, texts_of
-from neurocontrast.config import DataSettings
+from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import brains_of_run
 from neurocontrast.encoders import load_encoder, save_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe, save_probe
@@ -18,8 +18,6 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_text
 from neurocontrast.provenance import version
 from neurocontrast.runs.folder import read_provenance
-
-__all__ = ["bundle"]
 
 _OF_THE_RUN = ("weights", "head")
 """What ``encoder.json`` says of files that a bundle does without."""

@@ -24,8 +24,6 @@ from neurocontrast.files import check_output_file, files_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["CheckReport", "check", "first_recipe", "summarise"]
-
 
 @dataclass(frozen=True, eq=False)
 class CheckReport:

@@ -24,8 +24,6 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reading import DAMAGE
 
-__all__ = ["convert"]
-
 CONVERT_RECORD = "convert.json"
 _HINT = "show_names=True shows folders and descriptions, which can hold names."
 

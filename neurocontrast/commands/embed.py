@@ -28,8 +28,6 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.runs.folder import describe_embedded, warn_of_imitations
 from neurocontrast.runs.parts import leave_out, without, write_skipped
 
-__all__ = ["embed"]
-
 
 def embed(
     run: str | os.PathLike[str],

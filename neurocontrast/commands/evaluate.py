@@ -48,8 +48,6 @@ from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.settings import settings_from
 
-__all__ = ["EvaluationResult", "evaluate", "write_evaluation"]
-
 
 class EvaluationResult(os.PathLike[str]):
     """The folder of an evaluation: a path, whose figures are attributes.

@@ -37,8 +37,6 @@ from neurocontrast.reading import read_json
 from neurocontrast.seeds import derive_generator
 from neurocontrast.transforms.grids import Grid
 
-__all__ = ["explain"]
-
 _MAP, _RANKING, _SURFACE, _DESCRIPTION = "saliency.nii.gz", "regions.tsv", "surface.png", "explain.json"
 _N_RESAMPLES, _N_TOP = 1000, 10
 _PEAKS_APART_MM = 20.0

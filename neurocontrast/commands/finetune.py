@@ -47,8 +47,6 @@ from neurocontrast.training import FinetuneSettings, TrainingData
 from neurocontrast.training.loop import suspending
 from neurocontrast.training.supervised import Labels, fit_supervised
 
-__all__ = ["finetune"]
-
 _FINISHED = "finished.json"
 _FREE_TO_DIFFER = {"accelerator", "checkpoint_minutes"}
 """Settings of fine-tuning with which an interrupted call may be continued."""

@@ -17,8 +17,6 @@ from neurocontrast.files import check_writable, digest_of_file, relative_path, w
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
-__all__ = ["index"]
-
 INDEX_RECORD = "index.json"
 
 

@@ -19,8 +19,6 @@ from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
-__all__ = ["join"]
-
 _OPTIONS = ("layer", "precision", "read_out")
 """What the description of embeddings says of how an encoder was used, next to the run."""
 _SHARED = ("objective", "simulation", "cohort_source", "cohort_digest")

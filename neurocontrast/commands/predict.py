@@ -30,8 +30,6 @@ from neurocontrast.files import check_output_file, digest_of_file, write_table_w
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 
-__all__ = ["predict"]
-
 _IDENTIFIERS = ["participant_id", "session", "site"]
 
 

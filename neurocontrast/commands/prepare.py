@@ -32,8 +32,6 @@ from neurocontrast.prepare.records import (
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
-__all__ = ["prepare"]
-
 RECORD_NAME = "prepare.json"
 IMITATIONS = "imitations.tsv"
 VOLUMES = ("tiv", "gm_ml", "wm_ml", "csf_ml")

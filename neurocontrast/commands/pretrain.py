@@ -33,8 +33,6 @@ from neurocontrast.runs.parts import Parts, build_parts, contracts_of, fit_in_on
 from neurocontrast.training import fit
 from neurocontrast.training.loop import suspending
 
-__all__ = ["Diagnosis", "doctor", "pretrain"]
-
 _MANY_SCANS = 1000
 """Scans from which on a large network is suited."""
 

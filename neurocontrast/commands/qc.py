@@ -31,8 +31,6 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, version
 from neurocontrast.reading import parse_json, read_arrays
 
-__all__ = ["Quality", "qc"]
-
 _RECIPE = 1
 """Raised when the same scan gives other measures."""
 _IMPORTED = ("iqr", "euler")

@@ -18,8 +18,6 @@ from neurocontrast.page.style import write_figures
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
-__all__ = ["compare", "report"]
-
 
 def report(
     evaluation: str | os.PathLike[str],

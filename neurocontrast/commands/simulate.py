@@ -13,8 +13,6 @@ from neurocontrast.files import atomic_folder, check_output_folder
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.settings import settings_from
 
-__all__ = ["prepare_images", "simulate"]
-
 
 def simulate(
     out: str | os.PathLike[str],

@@ -15,7 +15,8 @@ from typing import Any
 import safetensors.torch
 import torch
 
-from neurocontrast.config import Config, DataSettings, as_config
+from neurocontrast.config import Config, as_config
+from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import BrainVolumes, RegionalMeasures, brains_of_run
 from neurocontrast.encoders import Encoder, check_shape, load_encoder, save_encoder
 from neurocontrast.encoders.architectures import ARCHITECTURES, Architecture, convert, foreign_names, read_state
@@ -33,8 +34,6 @@ from neurocontrast.runs.answer import (
     sample_of,
 )
 from neurocontrast.weights import load, names
-
-__all__ = ["Verification", "export_weights", "import_weights", "verify_weights"]
 
 _SUFFIXES = (".pt", ".safetensors")
 _FEATURES, _PREDICTIONS = 1e-3, 1e-2

@@ -3,18 +3,7 @@
 from __future__ import annotations
 
 from neurocontrast.config.load import as_config, differences, load_config, write_config
-from neurocontrast.config.schema import AnyDataSettings, Config, DataSettings, ImageDataSettings, MeasureDataSettings
+from neurocontrast.config.schema import Config
 from neurocontrast.losses.registry import build_objective
 
-__all__ = [
-    "AnyDataSettings",
-    "Config",
-    "DataSettings",
-    "ImageDataSettings",
-    "MeasureDataSettings",
-    "as_config",
-    "build_objective",
-    "differences",
-    "load_config",
-    "write_config",
-]
+__all__ = ["Config", "as_config", "build_objective", "differences", "load_config", "write_config"]

@@ -29,18 +29,6 @@ from neurocontrast.files import write_text
 from neurocontrast.reading import DAMAGE, problem_of_place, read_text
 from neurocontrast.settings import problems_of
 
-__all__ = [
-    "as_config",
-    "describe_recipe",
-    "differences",
-    "find_config",
-    "list_recipes",
-    "load_config",
-    "parse_value",
-    "read_yaml",
-    "write_config",
-]
-
 _RECIPES = Path(__file__).parents[1] / "recipes"
 _PATHS = (
     ("data", "participants"),

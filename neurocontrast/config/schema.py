@@ -9,7 +9,6 @@ from typing import Annotated, Any, Self
 from pydantic import Field, PlainValidator, ValidationInfo, model_validator
 
 from neurocontrast.data.settings import (
-    AnyDataSettings,
     DataSettings,
     ImageDataSettings,
     ImagesSettings,
@@ -26,18 +25,6 @@ from neurocontrast.losses.registry import read_objective
 from neurocontrast.settings import Settings, choose
 from neurocontrast.training import FinetuneSettings, TrainingSettings
 from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings, MeasureAugmentSettings
-
-__all__ = [
-    "DEFAULT_OBJECTIVE",
-    "OBJECTIVE_AS_GIVEN",
-    "AnyDataSettings",
-    "Config",
-    "DataSettings",
-    "ImageDataSettings",
-    "MeasureDataSettings",
-    "kind_of_section",
-    "with_defaults_of_kind",
-]
 
 OBJECTIVE_AS_GIVEN = {"objective": "as given"}
 """Context of a validation that leaves the section ``objective`` as it is: to check it, PyTorch has to be imported."""

@@ -19,18 +19,6 @@ from neurocontrast.exceptions import DataError, NeurocontrastError, one_of, said
 from neurocontrast.files import relative_path, write_table
 from neurocontrast.reading import DAMAGE, check_place, read_bytes
 
-__all__ = [
-    "AnyTable",
-    "check_names",
-    "place_of",
-    "read_parquet",
-    "read_sheet",
-    "read_table",
-    "read_text_table",
-    "read_workbook",
-    "write_rows",
-]
-
 _N_WORKBOOK_BYTES = 2**28
 
 _NOT_TEXT = {

@@ -14,8 +14,6 @@ from neurocontrast.data.columns import Refusal, as_sex, is_missing, no_column, t
 from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
-__all__ = ["Where", "matching_rows"]
-
 _N_SHOWN = 30
 _Scalar = str | int | float
 

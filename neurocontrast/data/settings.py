@@ -13,16 +13,6 @@ from neurocontrast.transforms import MeasureSettings
 from neurocontrast.transforms.augment import Replaceable
 from neurocontrast.transforms.preprocessing import Preprocessing, ScanSettings
 
-__all__ = [
-    "SPLITS",
-    "AnyDataSettings",
-    "DataSettings",
-    "ImageDataSettings",
-    "ImagesSettings",
-    "MeasureDataSettings",
-    "MeasureTableSettings",
-]
-
 _Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 _Columns = Annotated[tuple[str, ...], Field(min_length=1)]
 

@@ -22,8 +22,6 @@ from neurocontrast.parallel.devices import keeping_freed_memory, usable_accelera
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reading import read_array
 
-__all__ = ["FinishedBatches", "extract_features"]
-
 
 class FinishedBatches:
     """Features of batches, or of scans, a file each in a hidden folder next to a table, for a call that goes on.

@@ -23,8 +23,6 @@ from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT
 
-__all__ = ["ScanEmbedder", "load_network"]
-
 
 def load_network(
     run: str | os.PathLike[str], settings: EmbeddingSettings

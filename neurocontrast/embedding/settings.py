@@ -10,8 +10,6 @@ from neurocontrast.data.selection import Where
 from neurocontrast.encoders.settings import ReadOut
 from neurocontrast.settings import Settings
 
-__all__ = ["EmbeddingSettings"]
-
 
 class EmbeddingSettings(Settings):
     """How scans are embedded; preprocessing is the run's and cannot be chosen here."""

@@ -20,8 +20,6 @@ from neurocontrast.exceptions import DataError, said
 from neurocontrast.files import atomic_path
 from neurocontrast.reading import check_place, parse_json
 
-__all__ = ["Embeddings", "read_embeddings", "write_embeddings", "write_frame"]
-
 _KEY = b"neurocontrast"
 _FORMAT = 1
 _FEATURE = "feature_"

@@ -19,8 +19,6 @@ from neurocontrast.encoders.weights import load_tensors, misfits
 from neurocontrast.exceptions import CheckpointError, said
 from neurocontrast.reading import DAMAGE, check_place
 
-__all__ = ["ARCHITECTURES", "Architecture", "convert", "foreign_names", "read_state"]
-
 _LAYERS_OF_DENSENET = (r"(denselayer\d+)\.layers\.", r"\1.")
 _IN_FEATURES = (r"^(?!head\.)", "features.")
 _MOST_LINES = 40

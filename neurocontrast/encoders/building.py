@@ -17,8 +17,6 @@ from neurocontrast.encoders.weights import CONTRACT, read_contract, read_tensors
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["TwoEncoders", "build_encoder", "build_model", "load_encoder", "load_model"]
-
 
 def build_encoder(
     settings: EncoderSettings,

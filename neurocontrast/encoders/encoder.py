@@ -16,8 +16,6 @@ from neurocontrast.exceptions import ConfigError, DataError
 if TYPE_CHECKING:
     from neurocontrast.encoders.settings import EncoderSettings, ReadOut
 
-__all__ = ["ContrastiveModel", "Encoder", "FeatureMaps", "LinearComponents", "ProjectionHead", "check_shape"]
-
 _COLOURS = 3
 _KINDS = {1: "measures", 2: "images", 3: "volumes"}  # by the dimensions of a sample
 

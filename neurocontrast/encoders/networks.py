@@ -17,8 +17,6 @@ from neurocontrast.encoders.encoder import FeatureMaps, LinearComponents
 if TYPE_CHECKING:
     from neurocontrast.encoders.settings import EncoderSettings
 
-__all__ = ["build_network"]
-
 # First features, growth (also the groups of a group normalisation) and layers of each block.
 _DENSENETS = {"densenet121": (64, 32, (6, 12, 24, 16)), "densenet_small": (32, 16, (4, 5, 8, 6))}
 # Block, layers, width of the first stage (the next ones double it), and shortcuts: A without weights, B by convolution.

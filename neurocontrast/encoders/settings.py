@@ -9,8 +9,6 @@ from pydantic import Field, model_validator
 
 from neurocontrast.settings import Settings
 
-__all__ = ["NAMES_OF_DIMS", "N_BLOCKS", "EncoderSettings", "ReadOut"]
-
 _Cells = Annotated[int, Field(ge=1, le=32)]
 _OfVolumes = Literal[
     "densenet121",

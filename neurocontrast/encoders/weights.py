@@ -19,18 +19,6 @@ from neurocontrast.files import atomic_path, digest_of_file, write_json, write_t
 from neurocontrast.provenance import version
 from neurocontrast.reading import check_place, read_json
 
-__all__ = [
-    "CONTRACT",
-    "SECOND",
-    "digest_of_weights",
-    "load_tensors",
-    "misfits",
-    "read_contract",
-    "read_tensors",
-    "save_encoder",
-    "save_model",
-]
-
 WEIGHTS = "encoder.safetensors"
 HEAD = "head.safetensors"
 CONTRACT = "encoder.json"

@@ -14,8 +14,6 @@ from nibabel.freesurfer import read_annot
 from neurocontrast.data.measures.names import UNITS, Kind, region_of
 from neurocontrast.exceptions import ConfigError, said
 
-__all__ = ["draw_regions", "find_annotations", "values_of_vertices"]
-
 SIDES = {"lh": "left", "rh": "right"}
 N_VERTICES = 10_242
 """Vertices of a hemisphere of fsaverage5."""

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["Block", "Kernel", "Kind", "Metadata", "Product", "WeightedSum", "column_of"]
-
 Metadata = Mapping[str, Any]
 """Columns by name: tensors, or what `column_of` makes tensors of."""
 Kind = Literal["continuous", "categorical"]

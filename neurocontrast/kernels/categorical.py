@@ -11,8 +11,6 @@ from torch import Tensor
 from neurocontrast.kernels.base import Kind, Metadata
 from neurocontrast.kernels.column import ColumnKernel, FactorSettings
 
-__all__ = ["Categorical", "Different"]
-
 
 class _Codes(ColumnKernel):
     """A kernel on integer codes, from whether two scans have the same."""

@@ -14,8 +14,6 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata, column_of
 from neurocontrast.settings import Column, Configurable, Settings
 
-__all__ = ["ColumnKernel", "FactorSettings", "listed"]
-
 _STREAMED_SCANS = 1024
 
 

@@ -11,8 +11,6 @@ from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels.base import Kernel, Metadata, Product
 from neurocontrast.kernels.categorical import Categorical, Different
 
-__all__ = ["ConditionalEmbedding", "check_condition", "conditional_operator"]
-
 
 def conditional_operator(
     kernel: Kernel, metadata: Metadata, *, ridge: float, dtype: torch.dtype | None = None

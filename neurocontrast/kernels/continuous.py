@@ -14,9 +14,6 @@ from neurocontrast.kernels.base import Kernel, Metadata
 from neurocontrast.kernels.column import ColumnKernel, FactorSettings
 from neurocontrast.settings import NonNegative, Positive
 
-__all__ = ["Cosine", "Gaussian", "Laplacian", "Linear", "Polynomial"]
-
-
 _EXACT = "donot_use_mm_for_euclid_dist"
 
 

@@ -14,8 +14,6 @@ from neurocontrast.kernels.column import ColumnKernel
 from neurocontrast.kernels.continuous import Cosine, Gaussian, Laplacian, Linear, Polynomial
 from neurocontrast.settings import choose
 
-__all__ = ["KERNELS", "KernelSettings", "build_kernel"]
-
 KERNELS: dict[str, type[ColumnKernel]] = {
     "gaussian": Gaussian,
     "laplacian": Laplacian,

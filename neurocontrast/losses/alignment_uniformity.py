@@ -12,14 +12,6 @@ from neurocontrast.losses.core import Pairs, Pool
 from neurocontrast.losses.objective import LossSettings, Objective, Temperature
 from neurocontrast.settings import NonNegative, Positive
 
-__all__ = [
-    "AlignmentUniformity",
-    "ConditionalAlignment",
-    "ConditionalAlignmentUniformity",
-    "ConditionalUniformity",
-    "GlobalUniformity",
-]
-
 _WANG_ISOLA = (
     "Wang T, Isola P. Understanding contrastive representation learning through alignment and uniformity on the "
     "hypersphere. ICML 2020."

@@ -17,8 +17,6 @@ from neurocontrast.losses.core import Pairs, Pool
 from neurocontrast.losses.objective import LossSettings, Objective, Temperature
 from neurocontrast.settings import Positive
 
-__all__ = ["FairCCLK", "HardNegativeCCLK", "WeaklySupervisedCCLK"]
-
 
 def _refuse_different(factors: Any) -> Any:
     """Refuse factors of which the product need not be positive semi-definite; a `Kernel` is checked by the loss."""

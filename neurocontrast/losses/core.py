@@ -25,8 +25,6 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Block, Kernel, Metadata
 from neurocontrast.parallel.collectives import Processes, gather_samples
 
-__all__ = ["EMPTY", "Pairs", "Pool", "Reduction", "distances", "softplus_of"]
-
 Reduction = Literal["mean", "sum", "none"]
 """What becomes of the values of the anchors: their mean, their sum, or the values themselves, (V, n)."""
 

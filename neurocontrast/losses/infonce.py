@@ -15,8 +15,6 @@ from neurocontrast.losses.core import Pairs, Pool, softplus_of
 from neurocontrast.losses.objective import LossSettings, Objective, Temperature
 from neurocontrast.settings import Column, NonNegative
 
-__all__ = ["DebiasedInfoNCE", "FairInfoNCE", "HardNegativeInfoNCE", "InfoNCE", "NTXent"]
-
 
 class InfoNCE(Objective):
     r"""InfoNCE (CLIP's loss): find the other view of a sample among the other views of all samples.

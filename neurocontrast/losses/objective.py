@@ -27,8 +27,6 @@ from neurocontrast.losses.core import Pool, Reduction
 from neurocontrast.parallel.collectives import Processes, gather_samples, gather_sizes, is_distributed
 from neurocontrast.settings import Configurable, Positive, Settings
 
-__all__ = ["LossSettings", "Objective", "Temperature", "Views", "check_complete", "normalise"]
-
 Views = Tensor | Sequence[Tensor]
 """Embeddings (n, d) of a view, a list of them, or a tensor (V, n, d)."""
 

@@ -16,8 +16,6 @@ from neurocontrast.losses.core import Pool
 from neurocontrast.losses.objective import LossSettings, Objective, check_complete
 from neurocontrast.settings import Column
 
-__all__ = ["Supervised"]
-
 
 class Supervised(Objective):
     r"""Error of the prediction of a column from each view, such as the age, averaged over the views of a batch.

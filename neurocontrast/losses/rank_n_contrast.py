@@ -13,8 +13,6 @@ from neurocontrast.losses.core import EMPTY, Pairs, Pool, distances
 from neurocontrast.losses.objective import LossSettings, Objective, Temperature, check_complete
 from neurocontrast.settings import Column
 
-__all__ = ["RankNContrast"]
-
 
 class RankNContrast(Objective):
     """Rank-N-Contrast: an anchor is nearer to a scan than to all scans that are further away in a continuous column.

@@ -13,8 +13,6 @@ from typing import Any
 
 from neurocontrast.settings import Settings, choose
 
-__all__ = ["LOSSES", "build_objective", "describe_objective", "loss_class", "read_objective"]
-
 LOSSES = {
     "infonce": "losses.infonce:InfoNCE",
     "ntxent": "losses.infonce:NTXent",

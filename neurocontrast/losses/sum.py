@@ -14,8 +14,6 @@ from neurocontrast.losses.objective import LossSettings, Objective, Views
 from neurocontrast.losses.registry import read_objective
 from neurocontrast.settings import Configurable, NonNegative
 
-__all__ = ["SumOfObjectives"]
-
 _Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 
 

@@ -9,8 +9,6 @@ from neurocontrast.losses.core import Pairs, Pool, distances, softplus_of
 from neurocontrast.losses.objective import LossSettings, Objective, Temperature
 from neurocontrast.settings import Column, NonNegative
 
-__all__ = ["SINCERE", "EpsilonSupInfoNCE", "Triplet"]
-
 
 class EpsilonSupInfoNCE(Objective):
     """Epsilon-SupInfoNCE: scans of one label attract until they are closer than those of other labels by a margin.

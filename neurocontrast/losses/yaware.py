@@ -12,8 +12,6 @@ from neurocontrast.losses.core import EMPTY, Pairs, Pool
 from neurocontrast.losses.objective import LossSettings, Objective, Temperature
 from neurocontrast.settings import Column
 
-__all__ = ["ExponentialYAware", "SupCon", "YAwareInfoNCE"]
-
 
 class YAwareInfoNCE(Objective):
     """Y-Aware InfoNCE: scans attract as far as their metadata are alike, and all repel.

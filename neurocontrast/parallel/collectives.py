@@ -18,17 +18,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-__all__ = [
-    "Processes",
-    "average_over_processes",
-    "gather_samples",
-    "gather_sizes",
-    "is_distributed",
-    "of_all_processes",
-    "on_this_process_only",
-    "sum_over_processes",
-]
-
 _Row = TypeVar("_Row")
 _local = ContextVar("local", default=False)
 

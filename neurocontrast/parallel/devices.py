@@ -13,16 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 from neurocontrast.exceptions import ConfigError
 
-__all__ = [
-    "COMMAND",
-    "Launched",
-    "describe_processor",
-    "keeping_freed_memory",
-    "launched",
-    "refuse_several",
-    "usable_accelerator",
-]
-
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's mallopt(3)
 _LARGEST_OF_GLIBC = 2**25
 

@@ -31,8 +31,6 @@ from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProce
 from neurocontrast.parallel.collectives import Processes
 from neurocontrast.parallel.devices import COMMAND, launched, usable_accelerator
 
-__all__ = ["after_first", "joined", "launch"]
-
 # Processes wait for the first, which may preprocess a whole cohort; one that dies is noticed at once.
 _PATIENCE = timedelta(days=7)
 _LOST = (

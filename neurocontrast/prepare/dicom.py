@@ -23,8 +23,6 @@ from neurocontrast.lazy import require
 from neurocontrast.reading import parse_json, problem_of_place
 from neurocontrast.transforms.limits import N_VOXELS_MIN
 
-__all__ = ["Series", "convert_series", "find_series_folders", "holds_name", "read_series"]
-
 KEPT = (
     *("Modality", "Manufacturer", "ManufacturersModelName", "MagneticFieldStrength", "MRAcquisitionType"),
     *("EchoTime", "RepetitionTime", "InversionTime", "FlipAngle", "SliceThickness"),

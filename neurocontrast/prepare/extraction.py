@@ -15,8 +15,6 @@ from torch.nn.functional import interpolate
 
 from neurocontrast.exceptions import DataError, MissingDependencyError
 
-__all__ = ["extract_brain", "is_stripped"]
-
 STRIPPED_SHARE = 0.5
 """A volume with more zeros than this share is taken to be skull-stripped already."""
 MARGIN = 0.1

@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["N_DEVIATIONS", "N_SITE", "RULES", "Bound", "Flag", "Rule", "bounds_of", "flag_scans"]
-
 N_DEVIATIONS = 6.0
 """Robust standard deviations (1.4826 median absolute deviations) from the median of a site."""
 N_SITE = 10

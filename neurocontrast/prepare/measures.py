@@ -15,8 +15,6 @@ from scipy.ndimage import affine_transform, uniform_filter
 
 from neurocontrast.transforms.loading import read_scan
 
-__all__ = ["SLICES_MM", "Measured", "compare_with_others", "measure_scan", "place_by_template", "template_strip"]
-
 Doubles = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]

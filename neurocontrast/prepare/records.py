@@ -14,21 +14,6 @@ from neurocontrast.files import digest_of, digest_of_file, write_json
 from neurocontrast.provenance import version
 from neurocontrast.reading import check_place, read_json
 
-__all__ = [
-    "IMAGES",
-    "MOST_IMITATIONS",
-    "TABLES",
-    "PrepareOptions",
-    "describe_input",
-    "files_of_scan",
-    "forget",
-    "imitated_stem",
-    "problem_of_images",
-    "read_record",
-    "recipe_of",
-    "write_record",
-]
-
 RECIPE = 3
 """Raised when the same options give other images, or other measures of them."""
 MOST_IMITATIONS = 20

@@ -12,16 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import SimpleITK as sitk
 
-__all__ = [
-    "Registration",
-    "correct_bias",
-    "mni_grid",
-    "register_to_mni",
-    "resample_to_grid",
-    "template_mask",
-    "template_ml",
-]
-
 Affine = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]

@@ -42,8 +42,6 @@ from neurocontrast.transforms.loading import read_scan
 from neurocontrast.transforms.rand_volume import brain_views
 from neurocontrast.transforms.views import TwoViews
 
-__all__ = ["prepare_scan"]
-
 _MASK_APART_MM = 0.5
 _MOST_VOXELS = 3.0
 """What augmentations allow that take a number of voxels."""

@@ -11,8 +11,6 @@ from scipy.ndimage import gaussian_filter
 
 from neurocontrast.transforms.limits import FWHM_PER_SIGMA
 
-__all__ = ["TissueMaps", "segment_tissue", "tissue_priors"]
-
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 

@@ -27,19 +27,6 @@ from neurocontrast.reading import read_json
 from neurocontrast.transforms.images import spacing_of
 from neurocontrast.transforms.loading import read_scan_header
 
-__all__ = [
-    "ANSWER",
-    "describe_difference",
-    "doubts_of_measures",
-    "doubts_of_scan",
-    "features_of",
-    "keep_answer",
-    "ranges_of",
-    "read_answer",
-    "sample_of",
-    "write_answer",
-]
-
 ANSWER = "answer.json"
 _FORMAT = 1
 _FINER = 0.8

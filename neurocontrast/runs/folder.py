@@ -21,21 +21,6 @@ from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
 from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
-__all__ = [
-    "INITIAL",
-    "check_can_continue",
-    "check_new",
-    "continue_run",
-    "describe_embedded",
-    "is_finished",
-    "read_json",
-    "read_metrics",
-    "read_preprocessing",
-    "read_provenance",
-    "start_run",
-    "warn_of_imitations",
-]
-
 INITIAL = "init"
 """Folder of a run with the weights that it started from, where these were not drawn at random."""
 _FREE_TO_DIFFER = (

@@ -15,8 +15,6 @@ from neurocontrast.exceptions import CheckpointError
 from neurocontrast.progress import Progress
 from neurocontrast.runs.folder import INITIAL, read_provenance
 
-__all__ = ["InitialWeights", "restore_initial", "start_from"]
-
 _OF_THE_NETWORK = ("name", "norm", "final_norm", "stem")
 _OF_THE_INPUT = ("mean", "std")
 """Buffers that are measured on the run's own images."""

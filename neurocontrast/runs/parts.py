@@ -39,21 +39,6 @@ from neurocontrast.seeds import derive_seed
 from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_components
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
-__all__ = [
-    "Parts",
-    "build_parts",
-    "contracts_of",
-    "fit_in_one_pass",
-    "follow_run",
-    "leave_out",
-    "open_run",
-    "read_cohort_of",
-    "subjects_of",
-    "without",
-    "write_skipped",
-]
-
-
 SKIPPED = "skipped.tsv"
 """Table of a run with the scans that were left out, where there are any: ``scan`` and ``reason``."""
 NONE = pd.DataFrame({"scan": [], "reason": []}, dtype=object)

@@ -20,8 +20,6 @@ from neurocontrast.parallel.workers import map_files
 from neurocontrast.progress import Progress
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["with_voxels"]
-
 SPACING_MM = 4.0
 """Voxel size at which scans are compared, unless they are taken as their encoder is given them."""
 SHAPE = (48, 57, 48)

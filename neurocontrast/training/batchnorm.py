@@ -12,15 +12,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from neurocontrast.parallel.collectives import is_distributed, sum_over_processes
 
-__all__ = [
-    "SynchronisedBatchNorm",
-    "batch_statistics",
-    "is_synchronised",
-    "layers_of",
-    "still_statistics",
-    "synchronise",
-]
-
 
 def layers_of(model: nn.Module) -> list[_BatchNorm]:
     """Return the model's layers of batch normalisation."""

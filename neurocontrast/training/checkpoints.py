@@ -19,8 +19,6 @@ from neurocontrast.files import atomic_path
 from neurocontrast.progress import Progress
 from neurocontrast.training.session import BaseSession, Position
 
-__all__ = ["Checkpoints", "epochs_of", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
-
 _FORMAT = 1
 # Numbers of errors that damaged content causes; others, such as a missing permission, mean it is out of reach.
 _OF_DAMAGE = (None, errno.EINVAL, errno.EIO)

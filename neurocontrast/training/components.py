@@ -20,8 +20,6 @@ from neurocontrast.seeds import derive_seed
 if TYPE_CHECKING:
     from sklearn.decomposition import PCA
 
-__all__ = ["LINEAR_OBJECTIVES", "check_components", "fit_components"]
-
 LINEAR_OBJECTIVES = {
     "pca": {
         "loss": "none",

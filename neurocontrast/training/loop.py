@@ -36,8 +36,6 @@ from neurocontrast.training.settings import TrainingSettings
 from neurocontrast.training.steps import train_batches
 from neurocontrast.training.validation import collapse_warning, measure_contrast, measure_probe, reestimate_model
 
-__all__ = ["Course", "FitResult", "fit", "run_epochs", "suspending"]
-
 Row = Mapping[str, Any]
 Found = TypeVar("Found")
 

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from neurocontrast.training.settings import TrainingSettings
 
-__all__ = ["LARS", "build_optimizer", "learning_rate_of", "set_learning_rate"]
-
 
 class LARS(torch.optim.Optimizer):
     """SGD with momentum whose steps are proportional to the norm of the weight they change.

@@ -13,8 +13,6 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.settings import TrainingSettings
 
-__all__ = ["Sampler", "bins_for", "build_sampler", "deal", "equal_shares", "strata_of"]
-
 Strata = list[list[list[int]]]
 """Rows by stratum and, within a stratum, by site."""
 

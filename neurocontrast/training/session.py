@@ -24,17 +24,6 @@ from neurocontrast.training.optimizers import build_optimizer
 from neurocontrast.training.sampling import Sampler, build_sampler
 from neurocontrast.training.settings import TrainingSettings
 
-__all__ = [
-    "AnyObjective",
-    "BaseSession",
-    "Position",
-    "Session",
-    "TrainingData",
-    "Views",
-    "check_split",
-    "deterministic",
-]
-
 AnyObjective = Objective | SumOfObjectives
 
 Views = Callable[..., tuple[torch.Tensor, torch.Tensor]]

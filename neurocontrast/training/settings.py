@@ -9,8 +9,6 @@ from pydantic import Field, model_validator
 
 from neurocontrast.settings import Settings
 
-__all__ = ["FinetuneSettings", "TrainingSettings"]
-
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveInt = Annotated[int, Field(ge=1)]
 

@@ -31,8 +31,6 @@ from neurocontrast.training.batchnorm import still_statistics
 from neurocontrast.training.optimizers import learning_rate_of, set_learning_rate
 from neurocontrast.training.session import BaseSession, Position, Session
 
-__all__ = ["drawing", "parts_of", "take_step", "train_batches"]
-
 Contrasted = tuple[Tensor, Tensor, Tensor, dict[str, Tensor] | None]
 """Loss, embeddings of both views (n, d), and metadata of a batch."""
 

@@ -25,8 +25,6 @@ from neurocontrast.training.settings import FinetuneSettings
 from neurocontrast.training.steps import drawing, take_step
 from neurocontrast.training.validation import reestimate
 
-__all__ = ["Labels", "SupervisedResult", "SupervisedSession", "fit_supervised", "parameter_groups"]
-
 View = Callable[..., Tensor]
 """``view(images, names, epoch=...)``, random by (epoch, name of the sample) alone."""
 

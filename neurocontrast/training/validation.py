@@ -21,19 +21,6 @@ from neurocontrast.training.batchnorm import batch_statistics, layers_of
 from neurocontrast.training.session import BaseSession, Session
 from neurocontrast.training.steps import parts_of
 
-__all__ = [
-    "MOST_SCANS_OF_STATISTICS",
-    "alignment",
-    "collapse_of",
-    "collapse_warning",
-    "effective_rank",
-    "measure_contrast",
-    "measure_probe",
-    "reestimate",
-    "reestimate_model",
-    "uniformity",
-]
-
 MOST_SCANS_OF_STATISTICS = 1000
 _VALIDATION_EPOCH = -1
 # Embeddings spread over the sphere have −2 and less; above this their typical distance is below 0.1 (6 degrees).

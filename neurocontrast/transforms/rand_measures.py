@@ -15,8 +15,6 @@ from neurocontrast.seeds import derive_uniforms
 from neurocontrast.transforms.augment import MeasureAugmentSettings, MeasureCorruption, MeasureSiteShift
 from neurocontrast.transforms.views import RandBatchTransform
 
-__all__ = ["RandMeasureViewd"]
-
 Values = npt.NDArray[np.float32]
 
 

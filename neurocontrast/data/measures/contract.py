@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from neurocontrast.data.measures.tables import MeasuresTable
     from neurocontrast.transforms.augment import MeasureSettings
 
-__all__ = ["MeasuresContract"]
-
 _VERSION = 1
 _SMALLEST = 1.0  # mm³: a volume of 0 has a logarithm too
 _STEADY = 1e-9

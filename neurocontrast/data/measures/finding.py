@@ -12,8 +12,6 @@ from neurocontrast.data.measures.formats import FORMATS, Sheet
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
-__all__ = ["files_of_measures", "holds_measures", "sheets_at"]
-
 _PARCELLATIONS = ("aparc.a2009s", "aparc", "aparc.DKTatlas", "aparc.DKTatlas.mapped", "neuromorphometrics")
 _SEGMENTATIONS = ("aseg", "aseg+DKT", "wmparc")
 """Atlases in order of preference; one of each list is taken."""

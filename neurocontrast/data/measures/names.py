@@ -11,8 +11,6 @@ import pandas as pd
 
 from neurocontrast.exceptions import DataError
 
-__all__ = ["HEAD_SIZE", "MM3_PER_ML", "UNITS", "Kind", "Region", "check_units", "region_of"]
-
 Kind = Literal["thickness", "volume", "area", "other"]
 UNITS: dict[Kind, str] = {"thickness": "mm", "volume": "mm³", "area": "mm²", "other": ""}
 """Unit of every kind of measure in a `MeasuresTable`."""

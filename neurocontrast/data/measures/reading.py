@@ -19,8 +19,6 @@ from neurocontrast.data.measures.tables import MeasuresTable, read_tables, scan_
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 
-__all__ = ["BESIDE", "add_measures", "join_measures", "read_measures", "rows_of"]
-
 BESIDE = "measures.tsv"
 """Table of measures in the folder of the table of people, as `index` writes it."""
 

@@ -20,8 +20,6 @@ from neurocontrast.data.measures.names import Kind, Region, check_units, region_
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
-__all__ = ["MeasuresTable", "measures_of", "read_tables", "scan_name"]
-
 _ROUNDING = 1e-5  # relative difference that programs leave who write six digits
 
 

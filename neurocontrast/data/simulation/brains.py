@@ -15,8 +15,6 @@ from neurocontrast.data.simulation.people import Person, Scanner, SimulationSett
 from neurocontrast.seeds import derive_generator
 from neurocontrast.transforms.limits import FWHM_PER_SIGMA
 
-__all__ = ["ORIGIN_MM", "Anatomy", "RandomField", "load_anatomy", "render_scan"]
-
 ORIGIN_MM = (-90.0, -126.0, -72.0)
 FIELD_OF_VIEW_MM = (180.0, 216.0, 180.0)
 GREY, FLUID = 0.651 / 0.864, 0.298 / 0.864

@@ -15,8 +15,6 @@ from scipy.special import expit, logit
 from neurocontrast.seeds import derive_generator
 from neurocontrast.settings import Settings
 
-__all__ = ["Person", "Scanner", "SimulationSettings", "Site", "draw_person", "draw_scanner", "draw_sites"]
-
 AGE_RANGE_YEARS = (18.0, 85.0)
 SEX_SCALE, _SIZE_SD = 0.006, 0.008  # of the logarithm of the brain's linear size: men over women, and within a sex
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0

@@ -33,8 +33,6 @@ from neurocontrast.data.sources.volumes import BrainVolumes
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.transforms import MeasureAugmentSettings, MeasureSettings, RandMeasureViewd
 
-__all__ = ["PairedBrains", "RegionalMeasures"]
-
 
 @dataclass(frozen=True)
 class RegionalMeasures(Source):

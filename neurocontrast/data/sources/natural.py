@@ -23,8 +23,6 @@ from neurocontrast.transforms import ImageAugmentSettings, RandImageViewd
 if TYPE_CHECKING:
     from neurocontrast.encoders import Encoder
 
-__all__ = ["NaturalImages"]
-
 _Colours = tuple[float, float, float] | None
 
 

@@ -25,8 +25,6 @@ from neurocontrast.transforms.described import describe
 if TYPE_CHECKING:
     from neurocontrast.encoders import Encoder
 
-__all__ = ["Source", "check_kind"]
-
 _WHAT = {"volumes": "scans of brains", "images": "images of a store, as `neurocontrast images` writes them,"}
 
 

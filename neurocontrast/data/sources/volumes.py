@@ -31,8 +31,6 @@ from neurocontrast.transforms.images import spacing_of
 from neurocontrast.transforms.loading import read_scan_header
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["BrainVolumes"]
-
 _Scan = str | os.PathLike | SpatialImage
 _WANTED = ("a path or a nibabel image", "a tuple of paths or nibabel images, one a channel of the run")
 

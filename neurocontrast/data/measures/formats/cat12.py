@@ -14,8 +14,6 @@ from neurocontrast.data.measures.names import MM3_PER_ML
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import read_text
 
-__all__ = ["CAT12Regions"]
-
 _XML = re.compile(r"catROIs?_(.+)\.xml")
 _TABLE = re.compile(r".*catROIs?_(.+)_([A-Za-z0-9]+)\.csv")
 _BRAINPREP = re.compile(r"_(GM|CSF|WM)_Vol\b")

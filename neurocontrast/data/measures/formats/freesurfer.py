@@ -12,8 +12,6 @@ from neurocontrast.data.measures.names import region_of
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import read_bytes, read_text
 
-__all__ = ["FreeSurferStats", "FreeSurferTable"]
-
 _NAME = re.compile(r"(?:(lh|rh)\.(aparc[\w.]*)|(aseg|aseg\+DKT|wmparc)(?:\.(?:presurf|VINN|withCC))?)\.stats")
 _WHOLE_BRAIN = re.compile(r"# Measure ([^,]+), ([^,]+),.*, ([^,]+), (mm\^3|mm\^2|mm|unitless)\s*")
 _COLUMNS = {"ThickAvg": "thickness", "SurfArea": "area", "GrayVol": "volume", "Volume_mm3": "volume"}

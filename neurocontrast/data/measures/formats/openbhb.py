@@ -14,8 +14,6 @@ from neurocontrast.data.measures.names import MM3_PER_ML
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import read_array, read_json, read_text
 
-__all__ = ["OpenBHBRegions"]
-
 _NAME = re.compile(
     r"(sub-[0-9]+(?:_ses-[0-9]+)?)_preproc-(cat12vbm_desc-gm|freesurfer_desc-(desikan|destrieux))_ROI\.npy"
 )

@@ -12,12 +12,13 @@ from dataclasses import replace
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.study import StudyResult, run_study
 from neurocontrast.findings.brain import BRAIN
-from neurocontrast.findings.cohort import COHORT, IMAGE_COHORT
+from neurocontrast.findings.cohort import COHORT
 from neurocontrast.findings.confounds import CONFOUNDS
 from neurocontrast.findings.external import EXTERNAL, External, plan_external
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder, read_folder
 from neurocontrast.findings.groups import GROUPS
+from neurocontrast.findings.images import IMAGE_COHORT
 from neurocontrast.findings.learning import LEARNING
 from neurocontrast.findings.methods import METHODS, PROVENANCE, SILENCES
 from neurocontrast.findings.new_site import NEW_SITE

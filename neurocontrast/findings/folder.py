@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.natural.store import is_image_path, split_image_path
@@ -17,7 +19,7 @@ from neurocontrast.evaluation.record import FILE, FORMAT, Evaluation, Metric, re
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.page import wording
-from neurocontrast.page.wording import Words
+from neurocontrast.page.wording import SCANS, Words
 from neurocontrast.reading import read_json
 
 KINDS = ("binary", "multiclass", "continuous")
@@ -40,6 +42,16 @@ _TEXT = frozenset(
 """Columns of text, in whichever table; a finding says which further ones its own table has."""
 _LOOSE = {"folds.tsv", "scans.tsv"}
 """Tables that may hold further columns of any kind."""
+
+
+_TEMPLATES = resources.files("neurocontrast.findings") / "templates"
+_IMAGES = Words(**yaml.safe_load((_TEMPLATES / "images" / "words.yaml").read_text("utf-8")))
+
+
+def words_of(run: Any) -> Words:
+    """Return the nouns for what a run was trained on, by its preprocessing contract; scans where it says nothing."""
+    contract = run.get("preprocessing") if isinstance(run, Mapping) else None
+    return _IMAGES if isinstance(contract, Mapping) and contract.get("kind") == "images" else SCANS
 
 
 class Results:
@@ -132,7 +144,7 @@ class EvaluationFolder(Results):
     @property
     def words(self) -> Words:
         """Nouns for what was evaluated: scans, or images."""
-        return wording.words_of(self.run)
+        return words_of(self.run)
 
     @property
     def fixed(self) -> bool:

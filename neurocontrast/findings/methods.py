@@ -8,7 +8,7 @@ from typing import Any
 
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
-from neurocontrast.findings.prose import dataset_name, permutation_result, probe_details, template_of, write_paragraphs
+from neurocontrast.findings.prose import permutation_result, template_of, write_paragraphs
 from neurocontrast.page.blocks import Block, Citations, Code, Items, Numbered, Paragraph, Section, note
 from neurocontrast.page.wording import flatten, join_words, lower_first, shorten_paths, value_text
 
@@ -31,10 +31,8 @@ def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, s
         "methods.j2",
         files,
         cite=cite,
-        parts=[template_of(each.methods) for each in files.findings if each.methods and each.fits(files)],
-        dataset=dataset_name(files),
+        parts=[template_of(each.methods, files.words) for each in files.findings if each.methods and each.fits(files)],
         views=_views(files.run.get("augment")),
-        probe_details=lambda by: probe_details(files, by),
         labels=[label if label.startswith(_PROPER_NAMES) else lower_first(label) for label in labels],
         headline=files.headline,
         permutation=permutation_result(files, files.headline),
@@ -81,8 +79,9 @@ def show_provenance(files: EvaluationFolder) -> Section:
     """Return what was recorded of evaluation, embeddings, pretraining and environment, and the configuration."""
     content = files.summary.content()
     recorded = {key: content[key] for key in _RECORDED if content.get(key) is not None}
-    if files.words.kind == "images" and "bootstrap" in recorded:
-        recorded["bootstrap"] = recorded["bootstrap"] | {"unit": files.words.unit}
+    if "bootstrap" in recorded:
+        unit = files.words.unit_of(recorded["bootstrap"].get("unit"))
+        recorded["bootstrap"] = recorded["bootstrap"] | {"unit": unit}
     blocks: list[Block] = [record_block("Record (evaluation.json)", recorded)]
     if files.config_text:
         blocks.append(Code("Resolved configuration (config.yaml)", shorten_paths(files.config_text)))

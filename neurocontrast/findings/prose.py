@@ -38,14 +38,11 @@ def target_text(files: EvaluationFolder) -> str:
 
 def head_facts(files: EvaluationFolder) -> list[tuple[str, str]]:
     """Return what a reader wants to know first: encoder, objective, folds and data."""
-    sizes = [dataset_name(files), *count_texts(files.summary.n)]
-    if files.origin:
-        sizes = [part for part in (dataset_name(files), f"{len(files.classes)} classes", image_size(files)) if part]
     return [
         ("Encoder", encoder_text(files)),
         ("Pretraining", pretraining_text(files.run, files.summary.objective)),
         ("Evaluation", splits_text(files)),
-        ("Data", ", ".join(filter(None, sizes)) or "not recorded"),
+        ("Data", write("result.j2", files, what="data") or "not recorded"),
     ]
 
 
@@ -53,17 +50,6 @@ def count_texts(n: Any) -> list[str]:
     """Write how many scans, subjects and sites there are, those that are recorded: "120 scans"."""
     counts = {"scans": n.scans, "subjects": n.subjects, "sites": n.sites}
     return [wording.count_text(count, key[:-1]) for key, count in counts.items() if count is not None]
-
-
-def dataset_name(files: EvaluationFolder) -> str:
-    """Name the data set of images as its field does; empty where it is not recorded."""
-    key = str(files.origin.get("dataset") or (files.origin.get("settings") or {}).get("dataset") or "")
-    return str(files.origin.get("name") or "") if key == "folder" else _NAMES["datasets"].get(key, key)
-
-
-def image_size(files: EvaluationFolder) -> str:
-    """Write the size of an image: "3 × 32 × 32"; empty where it is not recorded."""
-    return " × ".join(str(size) for size in (files.run.get("preprocessing") or {}).get("shape") or ())
 
 
 def covariates_text(files: EvaluationFolder) -> str:
@@ -182,24 +168,6 @@ def probe_text(files: EvaluationFolder) -> str:
     return _NAMES["probes"].get(name, name)
 
 
-def probe_details(files: EvaluationFolder, by: str = "") -> str:
-    """Name the probe, `by` what it is fitted, on which images, and how its strength was chosen."""
-    probe, split = files.summary.probe, files.summary.split
-    name = probe_text(files) + by
-    strength = ""
-    if probe.strength is not None and probe.strength_name:
-        strength = f"{probe.strength_name.replace('_', ' ')} = {value_text(probe.strength)}"
-    if split is None:
-        inside = ", inside" if by else " fitted inside"
-        return f"{name}{inside} each training fold, {strength or 'its penalty'} chosen there"
-    if strength:
-        on = "the validation images" if split.chosen_on == "validation" else split.chosen_on
-        strength = f", {strength}" + (f" chosen on {on}" if on else "")
-    fitted = join_words([PARTS.get(part, part) for part in split.refit_on])
-    on = f", fitted on the {split.n_fitted:,} images of {fitted}" if split.n_fitted else ""
-    return f"{name}{strength}{on}"
-
-
 def threshold_text(files: EvaluationFolder) -> str:
     """Say by which rule a scan was given to a class: "at the threshold 0.5"."""
     rule = files.summary.threshold.rule
@@ -250,9 +218,12 @@ _JINJA.globals |= {
 }
 
 
-def template_of(text: str) -> jinja2.Template:
-    """Return a Jinja text as a template: the file of that name, where the text ends in ``.j2``."""
-    return _JINJA.get_template(text) if text.endswith(".j2") else _JINJA.from_string(text)
+def template_of(text: str, words: wording.Words) -> jinja2.Template:
+    """Return a Jinja text as a template: the file of that name, where the text ends in ``.j2``.
+
+    A file in the folder of what was evaluated, such as ``images/``, comes before that of all evaluations.
+    """
+    return _JINJA.select_template([f"{words.kind}/{text}", text]) if text.endswith(".j2") else _JINJA.from_string(text)
 
 
 def write(text: str, files: Any, **names: Any) -> str:
@@ -271,7 +242,7 @@ def write_paragraphs(text: str, files: Any, **names: Any) -> list[tuple[str, str
 
 def _fill(text: str, files: Any, names: dict[str, Any]) -> str:
     run = getattr(files, "run", {})
-    return template_of(text).render(files=files, words=files.words, s=files.summary, run=run, **names)
+    return template_of(text, files.words).render(files=files, words=files.words, s=files.summary, run=run, **names)
 
 
 def _one_line(text: str) -> str:

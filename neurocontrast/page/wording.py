@@ -30,20 +30,22 @@ _LEADING = {
 class Words:
     """How a report speaks of a row of the predictions (`item`), and of what is kept together in a fold (`unit`).
 
+    The defaults are those of scans; what else can be evaluated has its words, and texts, in a folder of templates.
+
     `network` follows the name of an architecture, `leading` are the first metrics by kind of target, `guessed` those
     whose chance is one in the number of classes, `in_percent` those written in per cent, `labels` label and short name
     of metrics with another name, and `unasked` the codes of warnings that are not shown.
     """
 
-    kind: str
-    item: str
-    unit: str
-    network: str = ""
-    leading: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _LEADING)
-    guessed: tuple[str, ...] = ("balanced_accuracy",)
-    in_percent: frozenset[str] = frozenset()
-    labels: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    unasked: tuple[str, ...] = ()
+    kind: str = "scans"
+    item: str = "scan"
+    unit: str = "subject"
+    network: str = " (3D)"
+    leading: Mapping[str, Sequence[str]] = field(default_factory=lambda: _LEADING)
+    guessed: Sequence[str] = ("balanced_accuracy",)
+    in_percent: Sequence[str] = ()
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unasked: Sequence[str] = ()
 
     @property
     def items(self) -> str:
@@ -55,29 +57,12 @@ class Words:
         """Several units."""
         return f"{self.unit}s"
 
-
-SCANS = Words("scans", "scan", "subject", network=" (3D)")
-IMAGES = Words(
-    "images",
-    "image",
-    "image",
-    leading={
-        **_LEADING,
-        "binary": ("accuracy", "auc", "average_precision"),
-        "multiclass": ("accuracy", "top5_accuracy", "balanced_accuracy"),
-    },
-    guessed=("balanced_accuracy", "accuracy"),
-    in_percent=SHARES,
-    labels={"accuracy": ("Top-1 accuracy", "Top-1 acc.")},
-    unasked=("site_missing", "single_site", "baseline_empty", "baseline_incomplete", "outside_distribution"),
-)
-"""Words for natural images, whose evaluations have neither sites nor covariates."""
+    def unit_of(self, recorded: str | None) -> str:
+        """Return how what an evaluation drew is called: a subject by these words, a site as it is."""
+        return self.unit if recorded in (None, "subject") else recorded
 
 
-def words_of(run: Any) -> Words:
-    """Return the nouns for what a run was trained on, by its preprocessing contract; scans where it says nothing."""
-    contract = run.get("preprocessing") if isinstance(run, Mapping) else None
-    return IMAGES if isinstance(contract, Mapping) and contract.get("kind") == "images" else SCANS
+SCANS = Words()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from neurocontrast.findings.folder import Results
+from neurocontrast.findings.folder import Results, words_of
 from neurocontrast.findings.learning import draw_learning
 from neurocontrast.findings.methods import record_block
 from neurocontrast.findings.prose import design_text, folds_text, pretraining_text, write_paragraphs
@@ -36,7 +36,6 @@ from neurocontrast.page.wording import (
     is_error,
     join_words,
     number_text,
-    words_of,
 )
 
 _SIGNIFICANT_P, _TEXT = 0.05, "comparison.j2"

@@ -84,7 +84,7 @@ def test_flow_counts_and_tells(folder, build):
             [t, t[:1].assign(step="excluded", n_scans="8", n_subjects="7", reason="image not readable")]
         ),
     )
-    steps = list_steps(open_folder(folder).table("flow"))
+    steps = list_steps(open_folder(folder))
     assert steps["n_scans"].tolist() == [120, 120, 8]
     assert steps["left_out"].tolist() == [False, False, True]
     assert steps.loc[2, ["step", "n_subjects"]].tolist() == ["Left out: Image not readable", 7]

@@ -17,7 +17,6 @@ from neurocontrast.findings.confounds import CONFOUNDS
 from neurocontrast.findings.external import EXTERNAL, External, plan_external
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder, read_folder
-from neurocontrast.findings.groups import GROUPS
 from neurocontrast.findings.images import IMAGE_COHORT
 from neurocontrast.findings.learning import LEARNING
 from neurocontrast.findings.methods import METHODS, PROVENANCE, SILENCES
@@ -26,7 +25,7 @@ from neurocontrast.findings.outside import OUTSIDE
 from neurocontrast.findings.predictions import CALIBRATION, CURVES, ERRORS, WORST
 from neurocontrast.findings.prose import head_facts, target_text
 from neurocontrast.findings.result import RESULT, WARNINGS, say_result
-from neurocontrast.findings.sites import FOLDS, SITES
+from neurocontrast.findings.sites import FOLDS, GROUPS, SITES
 from neurocontrast.page.blocks import Section, render
 from neurocontrast.progress import SILENT, Progress
 

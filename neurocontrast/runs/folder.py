@@ -183,13 +183,13 @@ def read_provenance(folder: Path) -> dict[str, Any]:
 def read_preprocessing(folder: Path, source: AnySource) -> AnySource | None:
     """Return a source with the preprocessing that a run fitted when it began; None for a run that recorded none."""
     provenance, path = read_provenance(folder), folder / "provenance.json"
-    contract = provenance.get("preprocessing")
-    if contract is None:
+    fitted = {key: provenance[key] for key in ("preprocessing", "preprocessing_2") if key in provenance}
+    if not fitted:
         return None
-    if not isinstance(contract, dict):
+    if not all(isinstance(section, dict) for section in fitted.values()):
         raise CheckpointError(f"{path}: 'preprocessing' must be a section of keys. Copy the run again.")
     try:
-        return source.as_in_run({key: provenance.get(key) for key in ("preprocessing", "preprocessing_2")})
+        return source.as_in_run(source.contract() | fitted)
     except DataError as error:
         raise CheckpointError(f"{path}: {error}") from error
 

@@ -7,12 +7,12 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import changed_run, metrics, with_maps
+from small_run import Interrupting, changed_run, metrics, read_json, with_maps
 
 import neurocontrast
 from neurocontrast import check
 from neurocontrast.data import CohortDataset, read_cohort
-from neurocontrast.exceptions import CheckpointError, DataError
+from neurocontrast.exceptions import CheckpointError, DataError, TrainingInterrupted
 from neurocontrast.transforms import Preprocessing, brain_transforms, load_volume
 
 
@@ -124,3 +124,15 @@ def test_channels_that_are_no_files_or_on_different_grids_are_refused(table_of_m
         with pytest.raises(RuntimeError) as error:
             load({"image": [first[0], str(tmp_path / f"{other}.nii.gz")]})
         assert message in str(error.value.__cause__)
+
+
+@pytest.mark.parametrize("channels", ["null", "[gm]", "[gm, wm]"])
+def test_a_run_that_was_killed_states_the_channels_of_one_that_was_not(table_of_maps, settings, tmp_path, channels):
+    given = settings(f"data.participants={table_of_maps}", f"data.channels={channels}", "data.normalise=none")
+    with pytest.raises(TrainingInterrupted):
+        neurocontrast.pretrain(given, out=tmp_path / "killed", progress=Interrupting("epoch 1/"))
+    neurocontrast.pretrain(given, out=tmp_path / "killed", resume=True)
+    neurocontrast.pretrain(given, out=tmp_path / "straight")
+    killed, straight = (read_json(tmp_path / name / "encoder.json") for name in ("killed", "straight"))
+    assert killed["channels"] == straight["channels"] == list(given.data.channels or ["t1"])
+    assert killed["weights"] == straight["weights"]

@@ -122,8 +122,8 @@ class BrainVolumes(Source):
 
     def contract(self) -> dict[str, Any]:
         """Return the keys of ``encoder.json`` about images; the precision of the cache changes last digits."""
-        channels = {} if self.channels is None else {"channels": list(self.channels)}
-        return {"preprocessing": self.transforms.contract(), "cache_dtype": self.cache_dtype, **channels}
+        channels = list(self.channels or ("t1",))
+        return {"preprocessing": self.transforms.contract(), "cache_dtype": self.cache_dtype, "channels": channels}
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
         """Return the voxels along each axis."""

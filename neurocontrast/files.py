@@ -204,10 +204,12 @@ def _named(error: OSError, temporary: Path, target: Path) -> OSError:
 @contextlib.contextmanager
 def hold(folder: Path, progress: Progress, *, doing: str = "training") -> Iterator[None]:
     """Keep every other process from a folder; make it where it is missing, and remove it where nothing was written."""
-    folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK)
     try:
-        lock.acquire(timeout=_PATIENCE)
+        while not lock.is_locked:
+            folder.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # a holder that ends has just removed the empty folder
+                lock.acquire(timeout=_PATIENCE)
     except Timeout:
         raise ConfigError(
             f"out: another process is {doing} in '{folder}'. Wait for it, stop it, or give another folder."

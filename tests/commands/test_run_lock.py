@@ -59,6 +59,21 @@ def test_a_holder_that_is_just_ending_is_waited_for(holder, tmp_path, monkeypatc
     assert tries[-1]
 
 
+def test_a_folder_that_an_ending_holder_removes_is_made_again(tmp_path, monkeypatch):
+    class LateLock(FileLock):
+        n_tries = 0
+
+        def _acquire(self):
+            self.n_tries += 1
+            if self.n_tries == 1:
+                (tmp_path / "run").rmdir()
+            super()._acquire()
+
+    monkeypatch.setattr(files, "FileLock", LateLock)
+    with hold(tmp_path / "run", SILENT):
+        assert (tmp_path / "run/.lock").is_file()
+
+
 def test_nothing_is_left(tmp_path):
     with hold(tmp_path / "deep/run", SILENT):
         (tmp_path / "deep/run/result").write_text("")

@@ -6,9 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from neurocontrast.data.layouts.tree import Tree, read_tree
-from neurocontrast.data.measures.formats import FORMATS, Sheet
+from neurocontrast.data.measures.formats import CAT12Regions, OpenBHBRegions, Sheet, Table
+from neurocontrast.data.measures.freesurfer import FreeSurferStats, FreeSurferTable
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
@@ -21,12 +23,33 @@ _N_HEAD = 65_536
 _OF_RUNS = re.compile(r".*_(?:scans|sessions|events|channels|electrodes|timeseries|physio)\.tsv")  # BIDS has many
 _N_REGIONS = 5  # a table in a folder is one of measures if this many columns are
 
-_Found = dict[tuple[str, str], list[Path]]
+
+class Format(Protocol):
+    """A way in which a program writes measures, found by its name in `FORMATS`."""
+
+    def atlas_of(self, path: Path, head: str, /) -> str | None:
+        """Return the atlas of a file ("" if it names none), or None if its format is another.
+
+        `head` is the beginning of the file as text, "" for what is no text.
+        """
+
+    def sheets(self, paths: Sequence[Path]) -> list[Sheet]:
+        """Read files of this format, all of one atlas."""
 
 
-def files_of_measures(tree: Tree) -> _Found:
+FORMATS: dict[str, Format] = {
+    "freesurfer-stats": FreeSurferStats(),
+    "freesurfer-table": FreeSurferTable(),
+    "cat12": CAT12Regions(),
+    "openbhb": OpenBHBRegions(),
+    "table": Table(),
+}
+"""Name of a format → its reader; the first that claims a file reads it."""
+
+
+def files_of_measures(tree: Tree) -> dict[tuple[str, str], list[Path]]:
     """Return the files of a folder that hold measures, by format and atlas."""
-    found: _Found = defaultdict(list)
+    found: dict[tuple[str, str], list[Path]] = defaultdict(list)
     for folder, names in sorted(tree.folders.items()):
         for name in names:
             if not name.lower().endswith(_ENDINGS) or _OF_RUNS.fullmatch(name):
@@ -88,7 +111,8 @@ def _has_regions(head: str) -> bool:
 def _chosen(there: set[str], atlas: str, notes: list[str], path: Path) -> set[str]:
     """Return one parcellation and one segmentation of those that are there."""
     segmented = [name for name in _SEGMENTATIONS if name in there][:1]
-    others = sorted(there - set(_SEGMENTATIONS), key=lambda name: (*_rank(name), name))
+    others = [name for name in _PARCELLATIONS if name in there]
+    others += sorted(there.difference(_SEGMENTATIONS, others))
     if atlas and atlas not in others:
         raise DataError(f"{path}: no atlas '{atlas}'.{suggestion(atlas, others)} There are: {one_of(others)}.")
     taken = [atlas] if atlas else others[:1]
@@ -96,10 +120,6 @@ def _chosen(there: set[str], atlas: str, notes: list[str], path: Path) -> set[st
     if left:
         notes.append(f"{path.name}: of the atlases that are there, {one_of(taken)} is taken; not {one_of(left)}.")
     return {*segmented, *taken}
-
-
-def _rank(name: str) -> tuple[int]:
-    return (_PARCELLATIONS.index(name) if name in _PARCELLATIONS else len(_PARCELLATIONS),)
 
 
 def _of_measure(sheets: Sequence[Sheet], measure: str, notes: list[str], path: Path) -> list[Sheet]:

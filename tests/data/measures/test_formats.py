@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from neurocontrast.data.measures import read_tables
-from neurocontrast.data.measures.formats import FORMATS, Sheet
+from neurocontrast.data.measures.finding import FORMATS
+from neurocontrast.data.measures.formats import Sheet
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.exceptions import DataError
 

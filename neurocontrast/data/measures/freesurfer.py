@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from neurocontrast.data.measures.formats.sheet import Sheet, sheet_of_scans
+import pandas as pd
+
+from neurocontrast.data.measures.formats import ScanRow, Sheet, sheets_of_scans
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import read_bytes, read_text
@@ -40,19 +42,17 @@ class FreeSurferStats:
 
     def sheets(self, paths: Sequence[Path]) -> list[Sheet]:
         """Read the files of subjects: a sheet for each hemisphere, measure and version."""
-        rows: dict[tuple[str, str, str], dict[Path, dict[str, str]]] = defaultdict(dict)
+        rows = []
         for path in paths:
-            named = _NAME.fullmatch(path.name)
-            text = read_bytes(path).decode("utf-8", errors="replace")
+            named, text = _NAME.fullmatch(path.name), read_bytes(path).decode("utf-8", errors="replace")
+            about = {"side": (named and named[1]) or "", "atlas": self.atlas_of(path, "") or ""}
+            versions = ((program, pattern.search(text)) for program, pattern in _VERSIONS)
+            program, version = next((found for found in versions if found[1]), ("", None))
+            if version:
+                about["software"] = _RELEASES.get(version[version.lastindex or 1], program + " ".join(version.groups()))
             for measure, cells in _measures(path, text).items():
-                rows[(named[1] or "") if named else "", measure, _software(text)][path] = cells
-        found = []
-        for (side, measure, software), scans in rows.items():
-            subjects, first = [path.parent.parent for path in scans], next(iter(scans))
-            about = {"side": side, "measure": measure, "atlas": self.atlas_of(first, "") or "", "software": software}
-            source = subjects[0].parent / first.name
-            found.append(sheet_of_scans(source, scans, [subject.name for subject in subjects], **about))
-        return found
+                rows.append(ScanRow(path, path.parent.parent.name, cells, {**about, "measure": measure}))
+        return sheets_of_scans(rows)
 
 
 def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
@@ -83,14 +83,6 @@ def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def _software(text: str) -> str:
-    for program, pattern in _VERSIONS:
-        if version := pattern.search(text):
-            known = _RELEASES.get(version[version.lastindex or 1])
-            return known or program + " ".join(version.groups())
-    return ""
-
-
 class FreeSurferTable:
     """Read tables whose first cell names hemisphere, atlas and measure, or only the measure."""
 
@@ -113,29 +105,26 @@ def _table(path: Path) -> Sheet:
         raise DataError(f"{path}: the first cell names no measure.")
     side, atlas, measure = first[1] or "", first[2] or "", first[3] or first[4]
     split = re.compile(" +" if first[5].startswith(" ") else re.escape(first[5]))
-    lines = [(n, line.rstrip("\r\t,; ")) for n, line in enumerate(text.split("\n"), start=1)]
-    rows = [
-        (n, [cell.strip().strip('"') for cell in split.split(line.strip(" "))]) for n, line in lines if line.strip()
-    ]
+    lines = [(n, line.rstrip("\r\t,; ").strip(" ")) for n, line in enumerate(text.split("\n"), start=1)]
+    rows = [(n, [cell.strip().strip('"') for cell in split.split(line)]) for n, line in lines if line]
     (_, header), *body = rows
     wrong = [n for n, cells in body if len(cells) != len(header)]
     if wrong or not body:
         found = f"line {wrong[0]} does not have the {len(header)} cells of the header" if wrong else "there are no rows"
         raise DataError(f"{path.name}: {found}; was {'it' if wrong else 'the table'} cut?")
-    numbers, names = [n for n, _ in body], [cells[0] for _, cells in body]
-    columns = {name: [cells[position] for _, cells in body] for position, name in enumerate(header[1:], start=1)}
+    numbers = [n for n, _ in body]
+    table = pd.DataFrame([cells[1:] for _, cells in body], [cells[0] for _, cells in body], header[1:], dtype=object)
 
-    def n_regions(words: Sequence[str]) -> int:
-        found = (region_of(word) or region_of(word, side=side, measure=measure) for word in words)
-        return sum(region is not None and (bool(region.atlas) or region.name in words) for region in found)
+    def n_regions(words: Iterable[str]) -> int:
+        found = ((word, region_of(word) or region_of(word, side=side, measure=measure)) for word in words)
+        return sum(region is not None and (bool(region.atlas) or region.name == word) for word, region in found)
 
-    if n_regions(names) > n_regions(header[1:]):
-        repeated = [name for name in names if names.count(name) > 1]
-        if repeated:
-            raise DataError(f"{path.name}: two rows are of the region '{repeated[0]}'.")
-        cells_of = {name: cells[1:] for name, (_, cells) in zip(names, body, strict=True)}
-        return Sheet(path, header[1:], cells_of, [1] * (len(header) - 1), (), side, measure, atlas)
-    repeated = [name for name in header if header.count(name) > 1]
-    if repeated:
-        raise DataError(f"{path.name}: the header names '{repeated[0]}' {header.count(repeated[0])} times.")
-    return Sheet(path, names, columns, numbers, (), side, measure, atlas)
+    is_transposed = n_regions(table.index) > n_regions(table.columns)
+    if is_transposed:
+        table, numbers = table.T, [1] * len(table.columns)
+    repeated = table.columns[table.columns.duplicated()]
+    if len(repeated):
+        names, n_times = "first column" if is_transposed else "header", list(table.columns).count(repeated[0])
+        raise DataError(f"{path.name}: the {names} names '{repeated[0]}' {n_times} times.")
+    cells = {str(name): column.tolist() for name, column in table.items()}
+    return Sheet(path, table.index.tolist(), cells, numbers, (), side, measure, atlas)

@@ -1,0 +1,243 @@
+"""A table of measures as a program wrote it: tables with a column of identifiers, CAT12's files, OpenBHB's arrays."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.data.columns import IDENTIFIERS, SESSIONS, first_of, identifier_column
+from neurocontrast.data.listing import read_sheet
+from neurocontrast.data.measures.names import MM3_PER_ML
+from neurocontrast.exceptions import DataError
+from neurocontrast.reading import read_array, read_json, read_text
+
+_IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant", "names")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table as a program wrote it: identifiers and cells as text, with what holds for all columns.
+
+    Parameters
+    ----------
+    source : Path
+        File that was read, or the folder of several; messages begin with its name.
+    identifiers : sequence of str
+        Participant of each row: ``sub-01``, ``sub-01_ses-2``, or a path that ends in one.
+    cells : mapping of str to sequence of str
+        Cells by column, one a row; a missing one is empty or ``n/a``.
+    lines : sequence of int
+        Line of the file for each row; empty if a row is a file.
+    sessions : sequence of str
+        Session of each row, or empty if the file has no column of sessions.
+    side : {"", "lh", "rh"}
+        Hemisphere of all columns.
+    measure, atlas : str
+        Measure and atlas of all columns, such as ``thickness`` and ``aparc.a2009s``.
+    software : str
+        Program and version.
+    scale : float
+        Factor that takes volumes to mm³ from the unit that the format fixes: 1,000 for CAT12's mL.
+    files : sequence of Path
+        Files that were read, if `source` is their folder.
+    """
+
+    source: Path
+    identifiers: Sequence[str]
+    cells: Mapping[str, Sequence[str]]
+    lines: Sequence[int] = ()
+    sessions: Sequence[str] = ()
+    side: str = ""
+    measure: str = ""
+    atlas: str = ""
+    software: str = ""
+    scale: float = 1.0
+    files: Sequence[Path] = ()
+
+    def line(self, row: int) -> int | None:
+        """Return the line of a row in the file; None if a row is a file."""
+        return self.lines[row] if self.lines else None
+
+
+class ScanRow(NamedTuple):
+    """The row of one scan, which a file of its own holds, and what holds for all of its columns."""
+
+    file: Path
+    identifier: str
+    cells: Mapping[str, str]
+    about: Mapping[str, Any]
+
+
+def sheets_of_scans(rows: Iterable[ScanRow]) -> list[Sheet]:
+    """Return one sheet for the rows of scans that share hemisphere, measure, atlas and software."""
+    groups: dict[tuple[Any, ...], list[ScanRow]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(row.about.items())].append(row)
+    sheets = []
+    for about, found in groups.items():
+        files = [row.file for row in found]
+        source = Path(os.path.commonpath(files))
+        if len(files) > 1 and len({file.name for file in files}) == 1:
+            source /= files[0].name
+        cells = pd.DataFrame([row.cells for row in found], dtype=object).fillna("").to_dict("list")
+        people = [row.identifier for row in found]
+        sheets.append(Sheet(source, people, {str(name): each for name, each in cells.items()},
+                            files=files, **dict(about)))  # fmt: skip
+    return sheets
+
+
+def by_identifier(path: Path) -> Sheet:
+    """Return a table as a sheet; a JSON file of the same name may name ``parcellation`` and ``software``."""
+    table = read_sheet(path)
+    found = identifier_column(list(table.columns), source=path.name, names=_IDENTIFIERS)
+    session = first_of(table, SESSIONS)
+    about = read_json(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
+    atlas, software = (str(about.get(name, "")) for name in ("parcellation", "software"))
+    cells = {str(name): column.tolist() for name, column in table.items()}
+    people, sessions = cells.pop(found), cells.pop(session) if session else ()
+    return Sheet(path, people, cells, table.index.tolist(), sessions, atlas=atlas, software=software)
+
+
+class Table:
+    """Read a table of measures in columns that have FreeSurfer's names or ENIGMA's."""
+
+    def atlas_of(self, path: Path, _head: str) -> str | None:
+        """Return "" for a file whose name ends as that of a table."""
+        return "" if path.suffix.lower() in (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet") else None
+
+    def sheets(self, paths: Sequence[Path]) -> list[Sheet]:
+        """Read tables; one without a column of identifiers is a `DataError`."""
+        return [by_identifier(path) for path in paths]
+
+
+_XML = re.compile(r"catROIs?_(.+)\.xml")
+_TABLE = re.compile(r".*catROIs?_(.+)_([A-Za-z0-9]+)\.csv")
+_BRAINPREP = re.compile(r"_(GM|CSF|WM)_Vol\b")
+_N_NEEDED = 5
+_CAT12 = {"software": "CAT12", "scale": MM3_PER_ML}  # CAT12 writes mL
+
+
+class CAT12Regions:
+    """Read CAT12's ``label/catROI_*.xml`` of each scan, and its and brainprep's tables of many scans.
+
+    Volumes, which CAT12 writes in mL, become mm³.
+    """
+
+    def atlas_of(self, path: Path, head: str) -> str | None:
+        """Return the atlas in the name of a table; "" for XML, which holds several."""
+        if _XML.fullmatch(path.name):
+            return ""
+        if table := _TABLE.fullmatch(path.name):
+            return table[1]
+        return "neuromorphometrics" if len(_BRAINPREP.findall(head.partition("\n")[0])) >= _N_NEEDED else None
+
+    def sheets(self, paths: Sequence[Path]) -> list[Sheet]:
+        """Read tables, and the XML files of scans as one table an atlas."""
+        found = []
+        for path in paths:
+            if path.suffix != ".xml":
+                named = _TABLE.fullmatch(path.name)
+                atlas, measure = (named[1], named[2]) if named else ("neuromorphometrics", "")
+                found.append(replace(by_identifier(path), atlas=atlas, measure=measure, **_CAT12))
+        return found + sheets_of_scans(row for path in paths if path.suffix == ".xml" for row in _rows_of_xml(path))
+
+
+def _rows_of_xml(path: Path) -> Iterator[ScanRow]:
+    """Give the regions of a file, a row for each atlas and measure."""
+    text, named = read_text(path), _XML.fullmatch(path.name)
+    try:
+        if "<!" in text:  # declarations of entities can unfold to any size
+            raise ElementTree.ParseError("it holds declarations, which CAT12 does not write")
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise DataError(f"{path}: not readable as XML ({error}).") from None
+    for atlas in root:
+        names = [item.text or "" for item in atlas.iterfind("names/item")]
+        for values in atlas.find("data") or ():
+            numbers = re.split(r"[;,\s]+", (values.text or "").strip(" \n\t[]"))
+            if len(numbers) != len(names):
+                raise DataError(
+                    f"{path}: {atlas.tag} has {len(names)} names and {len(numbers)} values of {values.tag}."
+                )
+            cells = dict(zip(names, numbers, strict=True))
+            if len(cells) < len(names):
+                raise DataError(f"{path}: {atlas.tag} names a region twice.")
+            yield ScanRow(path, named[1] if named else "", cells,
+                          {"measure": values.tag, "atlas": atlas.tag, **_CAT12})  # fmt: skip
+
+
+_ARRAY = re.compile(
+    r"(sub-[0-9]+(?:_ses-[0-9]+)?)_preproc-(cat12vbm_desc-gm|freesurfer_desc-(desikan|destrieux))_ROI\.npy"
+)
+_ATLASES = {"desikan": "aparc", "destrieux": "aparc.a2009s", None: "neuromorphometrics"}
+_CHANNELS = {
+    **{"thickness_std": "thicknessstd", "thickness": "thickness", "surface_area": "area", "volume": "volume"},
+    **{"mean_curv": "meancurv", "gaussian_curv": "gauscurv", "fold": "foldind", "intrinsic_curv": "curvind"},
+}
+_N_FOLDERS_UP = 6
+
+
+class OpenBHBRegions:
+    """Read OpenBHB's arrays ``sub-ID_preproc-…_ROI.npy``, whose columns its folder ``resource`` names.
+
+    They are ``vbm_roi`` (284 volumes), ``fs_desikan_roi`` (7 measures of 68 regions) and ``fs_destrieux_roi`` (148).
+    """
+
+    def atlas_of(self, path: Path, _head: str) -> str | None:
+        """Return the atlas in the name of the file."""
+        named = _ARRAY.fullmatch(path.name)
+        return _ATLASES[named[3]] if named else None
+
+    def sheets(self, paths: Sequence[Path]) -> list[Sheet]:
+        """Read the arrays of scans: a sheet a measure."""
+        named = _ARRAY.fullmatch(paths[0].name)
+        assert named is not None
+        regions, channels = _resource(paths[0], named[3])
+        of_software = {"software": "FreeSurfer", "scale": 1.0} if named[3] else _CAT12
+        shape, rows = (len(channels), len(regions)), []
+        for path in paths:
+            array = read_array(path)
+            if array.dtype.kind not in "fiu" or array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
+                raise DataError(
+                    f"{path}: holds {array.dtype} of shape {array.shape}; 'resource' names numbers of shape {shape}."
+                )
+            for channel, values in zip(channels, array.reshape(shape).astype(np.float64).tolist(), strict=True):
+                cells = dict(zip(regions, map(repr, values), strict=True))
+                about = {"measure": channel, "atlas": _ATLASES[named[3]], **of_software}
+                rows.append(ScanRow(path, path.name.partition("_preproc-")[0], cells, about))
+        return sheets_of_scans(rows)
+
+
+def _resource(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
+    """Return the regions of an array and its measures as OpenBHB's folder ``resource`` names them."""
+    folders = [above / "resource" for above in list(path.absolute().parents)[:_N_FOLDERS_UP]]
+    labels = f"freesurfer_atlas-{atlas}_labels.txt" if atlas else "cat12vbm_labels.txt"
+    folder = next((folder for folder in folders if folder.is_dir()), None)
+    if folder is None:
+        raise DataError(f"{path}: no folder 'resource' above it, which names the regions (OpenBHB has one).")
+    if (folder / "resources.json").is_file():
+        kind = f"{atlas or 'vbm'}_roi"
+        of_kind = read_json(folder / "resources.json").get(kind)
+        named = [of_kind.get(key) if isinstance(of_kind, dict) else None for key in ("features", "channels")]
+        if not all(isinstance(each, list) and each for each in named):
+            raise DataError(f"{folder / 'resources.json'}: '{kind}' needs the lists 'features' and 'channels'.")
+        regions, channels = ([str(name) for name in each or ()] for each in named)
+    else:
+        needed = [folder / labels, *([folder / "freesurfer_channels.txt"] if atlas else [])]
+        lacking = [file.name for file in needed if not file.is_file()]
+        if lacking:
+            raise DataError(f"{folder}: there is no '{lacking[0]}', which names the columns of {path.name}.")
+        regions, *rest = [read_text(file).split() for file in needed]
+        channels = rest[0] if rest else [""]
+    if atlas is None:
+        return regions, [""]  # each region's name holds the tissue: lAmy_GM_Vol
+    return regions, [next((name for word, name in _CHANNELS.items() if word in each), each) for each in channels]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,12 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import text_of
+from neurocontrast.data.columns import RULES, is_missing, matching_rows, number_of, text_of, values_of
 from neurocontrast.data.listing import AnyTable, place_of, read_text_table
-from neurocontrast.data.problems import Problems, shown
-from neurocontrast.data.selection import matching_rows
-from neurocontrast.data.validation import convert
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import ScanFiles, digest_of
 from neurocontrast.provenance import subject_digest
 from neurocontrast.seeds import derive_generator
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
     from neurocontrast.data.measures.tables import MeasuresTable
 
 Kind = Literal["continuous", "categorical"]
+IMAGE_ENDINGS = (".nii.gz", ".nii", ".mgz", ".mgh", ".npy")
+_IDENTITY = ("participant_id", "subject_id", "session", "path")
+_OTHER_NAMES = {"gender": "sex", "center": "site", "centre": "site", "session_id": "session", "dx": "diagnosis"}
+_RESERVED = re.compile(r"feature_[0-9]+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +96,7 @@ class Cohort:
     def select(self, where: Mapping[str, Any]) -> Cohort:
         """Return the scans that a selection keeps, for instance ``{"site": ["london"], "diagnosis": {"not": "pd"}}``.
 
-        See `neurocontrast.data.selection.matching_rows`.
+        See `neurocontrast.data.columns.matching_rows`.
         """
         return self.subset(matching_rows(self.table, where, place=self.source.name))
 
@@ -182,8 +185,170 @@ def inspect_cohort(
     if images_root is not None and not root.is_dir():
         raise DataError(f"images_root: there is no folder {shown(root, 200)}.")
     root, problems, columns = root.absolute(), Problems(source.name), columns_of(channels)
-    table, warnings = convert(cells, root=root, channels=columns, check_images=check_images, problems=problems)
+    table, warnings = _convert(cells, root=root, channels=columns, check_images=check_images, problems=problems)
     return Inspection(Cohort(table, source, root, tuple(warnings), columns), problems, cells.index.tolist())
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Cells as text, indexed by their line in the file, and the problems of the table."""
+
+    cells: pd.DataFrame
+    problems: Problems
+
+    def refuse(self, column: str, why: Mapping[int, str]) -> None:
+        """Make a problem of each row whose position has a text."""
+        for at, text in why.items():
+            name, line = self.cells["participant_id"].iloc[at], int(self.cells.index[at])
+            self.problems.add(text, column=column, line=line, name=name)
+
+    def missing(self, column: str, rule: str) -> npt.NDArray[np.bool_]:
+        """Return which cells are missing; each of them is a problem."""
+        cells = self.cells[column]
+        missing = cells.map(is_missing).to_numpy(dtype=bool)
+        self.refuse(column, {at: f"found {shown(cells.iloc[at])}; {rule}" for at in _positions(missing)})
+        return missing
+
+
+def _positions(marked: npt.ArrayLike) -> list[int]:
+    return np.flatnonzero(marked).tolist()
+
+
+def _convert(
+    table: pd.DataFrame, *, root: Path, channels: tuple[str, ...], check_images: bool, problems: Problems
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return the table that `Cohort` describes, and warnings; bad cells become problems.
+
+    `table` is one of text, indexed by lines (`neurocontrast.data.listing.read_text_table`).
+    """
+    # Columns of a fixed meaning are in lower case, however the file writes them.
+    cells = table.rename(columns={name: name.lower() for name in table.columns if name.lower() in (*_IDENTITY, *RULES)})
+    if len(twice := cells.columns[cells.columns.duplicated()]):
+        raise DataError(f"{problems.source}: the header names the column '{twice[0]}' twice, in different cases.")
+    _check_columns(problems.source, list(cells.columns), channels)
+    rows = _Rows(cells, problems)
+    values: dict[str, object] = _identity(rows)
+    if "path" not in cells:
+        cells["path"] = cells[channels[0]] if channels else ""
+    for column in dict.fromkeys(("path", *channels)):
+        values[column] = _paths(rows, column, root, check=check_images, is_used=column in channels)
+    for column in cells.columns.difference(list(values), sort=False):
+        values[column], refused = values_of(column, cells[column])
+        found = cells[column].iloc
+        rows.refuse(column, {at: f"found {shown(found[at])}; {refusal.rule}" for at, refusal in refused.items()})
+        for refusal in refused.values():
+            rows.problems.hint(refusal.hint)
+    return pd.DataFrame(values), _warnings(cells)
+
+
+def _check_columns(source: str, cells: list[str], channels: tuple[str, ...]) -> None:
+    for column in cells:
+        if _RESERVED.fullmatch(column):
+            raise DataError(f"{source}: the column name '{column}' is kept for embeddings; rename the column.")
+    has = f"It has: {one_of(cells[:30])}."
+    if "participant_id" not in cells:
+        raise DataError(f"{source}: column 'participant_id' is needed.{suggestion('participant_id', cells)} {has}")
+    for column in channels:
+        if column not in (*cells, "path"):
+            raise DataError(f"{source}: data.channels: there is no column '{column}'.{suggestion(column, cells)} {has}")
+        if column in (*_IDENTITY[:3], *RULES):
+            raise DataError(f"{source}: data.channels: column '{column}' holds no files. {has}")
+    if "path" in channels and "path" not in cells:
+        raise DataError(
+            f"{source}: column 'path' is needed, the image of each row.{suggestion('path', cells)} {has} "
+            "People with regional measures and no images are read by index, pretrain, embed and predict."
+        )
+
+
+def _identity(rows: _Rows) -> dict[str, object]:
+    cells = rows.cells
+    nameless = rows.missing("participant_id", "every row needs an identifier")
+    participants = subjects = cells["participant_id"]
+    if "subject_id" in cells:
+        subjects = cells["subject_id"]
+        rows.missing("subject_id", "every row needs one, or leave the column out where it is the participant_id")
+    given, lines = cells.get("session", pd.Series("", cells.index)), cells.index.to_series()
+    sessions = given.mask(given.map(is_missing), "")
+    before = lines.groupby([participants, sessions]).transform("first")
+
+    earlier = {}
+    for at in _positions((before != lines) & ~nameless):
+        what = f"session {shown(sessions.iloc[at])} of this participant" if sessions.iloc[at] else "this participant"
+        earlier[at] = f"{what} is on line {before.iloc[at]} already"
+    rows.refuse("participant_id", earlier)
+    if earlier and "session" not in cells:
+        rows.problems.hint("Several scans of one participant need a column 'session'.")
+    above = subjects.groupby(participants).transform("first")
+    rows.refuse("subject_id", {at: f"found {shown(subjects.iloc[at])}, but {shown(above.iloc[at])} above"
+                               for at in _positions(above != subjects)})  # fmt: skip
+    return {"participant_id": participants.tolist(), "subject_id": subjects.tolist(), "session": sessions.tolist()}
+
+
+def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) -> list[str]:
+    """Return the absolute paths of a column; a column that `is_used` needs a path of its own in every row."""
+    cells = rows.cells[column]
+    missing = rows.missing(column, "every scan needs an image") if is_used else cells.map(is_missing).to_numpy()
+    absolute = (os.path.normpath(os.path.join(root, os.path.expanduser(cell))) for cell in cells)  # noqa: PTH111, PTH118
+    paths = pd.Series(list(absolute), cells.index, dtype=object).mask(missing, "")
+    if is_used and check:
+        _check_files(rows, column, paths.tolist(), missing)
+    if is_used:
+        first = cells.index.to_series().groupby(paths).transform("first")
+        again = _positions(paths.duplicated() & ~missing)
+        text = "{} is the image of line {} already"
+        rows.refuse(column, {at: text.format(shown(paths.iloc[at], 200), first.iloc[at]) for at in again})
+    return paths.tolist()
+
+
+def _check_files(rows: _Rows, column: str, paths: Sequence[str], missing: npt.NDArray[np.bool_]) -> None:
+    # Not at the top: tables are read without images.
+    from neurocontrast.data.natural.store import Located, is_image_path
+
+    wrong, n_absent, located = dict[int, str](), 0, Located()
+    for at in _positions(~missing):
+        path = paths[at]
+        if is_image_path(path):
+            if problem := located.add(path):
+                wrong[at] = problem
+        elif not path.lower().endswith(IMAGE_ENDINGS):
+            folder = " (a folder: convert DICOM with dcm2niix)" if os.path.isdir(path) else ""  # noqa: PTH112
+            wrong[at] = f"found {shown(path, 200)}{folder}; an image ends in {', '.join(IMAGE_ENDINGS)}"
+        elif not os.path.isfile(path):  # noqa: PTH113  a plain call: there can be 100,000 of them
+            other = Path(path[:-3] if path.endswith(".gz") else path + ".gz")
+            near = f" Did you mean '{other.name}'?" if n_absent < N_SHOWN and other.is_file() else ""
+            wrong[at] = f"there is no image {shown(path, 200)}.{near}"
+            n_absent += 1
+            if ":/" in path:
+                rows.problems.hint("Images are read from a disk, never downloaded; give the path of a file.")
+            if "\\" in path:
+                rows.problems.hint("Write image paths with '/', not with '\\'.")
+    rows.refuse(column, wrong)
+    if n_absent == len(paths):
+        rows.problems.hint("None of the images is there: is images_root the folder the paths start from?")
+
+
+def _warnings(cells: pd.DataFrame) -> list[str]:
+    warnings = []
+    for column, meant in _OTHER_NAMES.items():
+        if meant not in cells and column in {name.lower() for name in cells.columns}:
+            warnings.append(f"column '{column}' is kept as it is; rename it '{meant}' if that is what it holds")
+    n_top_coded = sum(cell.endswith("+") for cell in cells.get("age", ()))
+    if n_top_coded:
+        warnings.append(f"column 'age': {n_top_coded} ages such as '89+' are read as their number")
+    are_numbers = {number_of(cell) is not None for cell in cells.get("sex", ()) if not is_missing(cell)}
+    if len(are_numbers) == 2:
+        warnings.append("column 'sex' mixes numbers and letters; 1 is read as male and 2 as female")
+    for column in ("site", "diagnosis"):
+        spellings: dict[str, set[str]] = {}
+        for cell in sorted(set(cells.get(column, ()))):
+            if not is_missing(cell):
+                spellings.setdefault(re.sub(r"[\s_-]+", "", cell.lower()), set()).add(cell)
+        warnings += [
+            f"column '{column}': {one_of(sorted(alike))} count as different values"
+            for alike in spellings.values()
+            if len(alike) > 1
+        ]
+    return warnings
 
 
 def _below(root: Path, paths: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from neurocontrast.data.cohort import Cohort, Kind
-from neurocontrast.data.columns import is_missing, is_numeric, matching_columns, no_column, number_of, text_of
+from neurocontrast.data.columns import matching_columns, no_column, text_of, values_of
 from neurocontrast.data.listing import read_parquet, read_text_table
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
@@ -28,11 +28,10 @@ def encode_metadata(
     table: pd.DataFrame,
     columns: Mapping[str, Kind],
     *,
-    categories: Mapping[str, list[str]] | None = None,
     vectors: Vectors | None = None,
     place: str = "the table",
 ) -> tuple[dict[str, torch.Tensor], dict[str, list[str]]]:
-    """Return the columns a loss needs as tensors, and the categories behind the codes, sorted where none are given.
+    """Return the columns a loss needs as tensors, and the sorted categories behind the codes.
 
     A tensor is (n,): float32 with NaN where missing, or int64 codes with -1 where missing; of a vector (n, p).
     Errors call the table `place`.
@@ -45,9 +44,9 @@ def encode_metadata(
         elif kind == "continuous":
             metadata[column] = torch.from_numpy(_numbers_of(table, column, place).astype(np.float32))
         else:
-            given = None if categories is None else categories.get(column)
-            codes, found[column] = _codes_of(table, column, given, place)
-            metadata[column] = torch.from_numpy(codes)
+            texts = _column_of(table, column, place).map(text_of)
+            codes, known = pd.factorize(texts.mask(texts == "").astype(object), sort=True)
+            metadata[column], found[column] = torch.from_numpy(codes), known.tolist()
     return metadata, found
 
 
@@ -74,23 +73,6 @@ def _numbers_of(table: pd.DataFrame, column: str, place: str) -> npt.NDArray[np.
             "use it as categorical, or name another column."
         )
     return np.full(len(table), np.nan)
-
-
-def _codes_of(
-    table: pd.DataFrame, column: str, categories: Sequence[str] | None, place: str
-) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Return a categorical column as codes, and its categories; missing values are -1."""
-    texts = _column_of(table, column, place).map(text_of).to_numpy(dtype=object)
-    known = sorted(set(texts) - {""}) if categories is None else list(categories)
-    code_of = {category: code for code, category in enumerate(known)} | {"": -1}
-    problems = Problems(f"{place}, column '{column}'")
-    for row in np.flatnonzero([text not in code_of for text in texts]):
-        name = str(table["participant_id"].iloc[row]) if "participant_id" in table else f"row {row}"
-        problems.add(
-            f"found {shown(texts[row])}; the categories are {one_of(known)}.{suggestion(texts[row], known)}", name=name
-        )
-    problems.raise_if_any()
-    return np.array([code_of[text] for text in texts], dtype=np.int64), known
 
 
 def _column_of(table: pd.DataFrame, column: str, place: str) -> pd.Series:
@@ -120,9 +102,13 @@ def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort)
 def _vector_of(name: str, what: Sequence[str] | str | Path, cohort: Cohort) -> pd.DataFrame:
     if name in cohort.table:
         raise DataError("the table has a column of that name; give the vector another.")
-    values = _of_file(what, cohort) if isinstance(what, str | Path) else _of_columns(what, cohort)
-    known = values.dropna(axis="columns", how="all")
-    texts = [str(column) for column in known if not pd.api.types.is_numeric_dtype(known[column])]
+    if isinstance(what, str | Path):
+        values = _of_file(what, cohort)
+    else:
+        known = [str(column) for column in cohort.table.columns if column not in _NOT_VALUES]
+        values = cohort.table[matching_columns(what, known)]
+    filled = values.dropna(axis="columns", how="all")
+    texts = [str(column) for column in filled if not pd.api.types.is_numeric_dtype(filled[column])]
     if texts or not len(values.columns):
         raise DataError(f"must hold columns of numbers. Found {f'text in {one_of(texts[:30])}' if texts else 'none'}.")
     with np.errstate(over="ignore"):
@@ -133,20 +119,17 @@ def _vector_of(name: str, what: Sequence[str] | str | Path, cohort: Cohort) -> p
     return numbers
 
 
-def _of_columns(patterns: Sequence[str], cohort: Cohort) -> pd.DataFrame:
-    known = [str(column) for column in cohort.table.columns if column not in _NOT_VALUES]
-    return cohort.table[matching_columns(patterns, known)]
-
-
 def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
     path = cohort.source.parent / Path(file).expanduser()
     if not path.is_file():
         raise DataError(f"there is no file {shown(path, 200)} (a relative path starts from the table's folder).")
-    table = _read_table(path)
+    table = read_parquet(path) if path.suffix == ".parquet" else read_text_table(path)
     if "participant_id" not in table:
         near = suggestion("participant_id", table.columns)
         raise DataError(f"{path.name} needs a column 'participant_id'.{near}")
     table.index = pd.Index(table.pop("participant_id").astype(str))
+    if path.suffix != ".parquet":
+        table = table.apply(lambda cells: values_of("", cells)[0].set_axis(cells.index))
     if not table.index.is_unique:
         twice = table.index[table.index.duplicated()].unique()
         raise DataError(f"{path.name} has {one_of(twice[:N_SHOWN])} more than once.")
@@ -156,17 +139,6 @@ def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
             f"{path.name} has no row for any scan: {one_of(table.index[:3])} there, {one_of(ids[:3])} here."
         )
     return table.reindex(ids).reset_index(drop=True)
-
-
-def _read_table(path: Path) -> pd.DataFrame:
-    """Return a file of vectors; a column of a text file is numeric by the rule of ``participants.tsv``."""
-    if path.suffix == ".parquet":
-        return read_parquet(path)
-    table = read_text_table(path)
-    for name in table.columns.drop("participant_id", errors="ignore"):
-        cells = table[name]
-        table[name] = cells.map(number_of).astype(float) if is_numeric(cells) else cells.mask(cells.map(is_missing))
-    return table
 
 
 def check_vectors(vectors: Vectors, objective: nn.Module, cohort: Cohort, training_rows: Sequence[int]) -> None:

@@ -37,8 +37,8 @@ class Problems:
         self.found.append(Problem(text, column, line, name))
 
     def hint(self, text: str) -> None:
-        """Note one sentence that explains a kind of problem; a sentence is shown once."""
-        if text not in self.hints:
+        """Note one sentence that explains a kind of problem; it is shown once, and "" is none."""
+        if text and text not in self.hints:
             self.hints.append(text)
 
     def raise_if_any(self) -> None:

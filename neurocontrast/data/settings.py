@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from neurocontrast.data.selection import Where
+from neurocontrast.data.columns import Where
 from neurocontrast.settings import Settings
 from neurocontrast.transforms import MeasureSettings
 from neurocontrast.transforms.augment import Replaceable

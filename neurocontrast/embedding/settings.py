@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from neurocontrast.data.selection import Where
+from neurocontrast.data.columns import Where
 from neurocontrast.encoders.settings import ReadOut
 from neurocontrast.settings import Settings
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from neurocontrast.data.selection import matching_rows
+from neurocontrast.data.columns import matching_rows
 from neurocontrast.evaluation.adjustment import adjustments, check_adjustment, look_at_inner_folds
 from neurocontrast.evaluation.designs import Block, FeatureDesign, blocks_of
 from neurocontrast.evaluation.estimators import as_estimator, check_own, describe_own, gives_probabilities

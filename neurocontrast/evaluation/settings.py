@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from neurocontrast.data.selection import Where
+from neurocontrast.data.columns import Where
 from neurocontrast.evaluation.distances import OUTSIDE_PERCENTILE
 from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.target import Kind, Target

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import StrictFloat, StrictInt
 
-from neurocontrast.data.selection import matching_rows
+from neurocontrast.data.columns import matching_rows
 from neurocontrast.evaluation import record
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
 from neurocontrast.evaluation.fitting import OutOfFold, gather

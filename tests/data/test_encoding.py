@@ -29,21 +29,6 @@ def test_metadata_become_numbers_and_codes():
     assert encode_metadata(TABLE, {}) == ({}, {})
 
 
-def test_the_codes_of_training_are_kept():
-    metadata, categories = encode_metadata(TABLE, {"sex": "categorical"}, categories={"sex": ["X", "M", "F"]})
-    assert metadata["sex"].tolist() == [1, 2, -1, 2]
-    assert categories == {"sex": ["X", "M", "F"]}
-
-
-def test_unknown_categories_are_all_named():
-    table = TABLE.assign(sex=["Male", "F", "d", "F"])
-    with pytest.raises(DataError) as caught:
-        encode_metadata(table, {"sex": "categorical"}, categories={"sex": ["F", "M"]})
-    text = str(caught.value)
-    assert "s1: found 'Male'; the categories are 'F', 'M'" in text
-    assert "s3: found 'd'" in text
-
-
 def test_wrong_columns_are_named():
     with pytest.raises(DataError, match=r"people.tsv has no column 'ag'\. Did you mean 'age'"):
         encode_metadata(TABLE, {"ag": "continuous"}, place="people.tsv")

@@ -123,7 +123,7 @@ _XML = re.compile(r"catROIs?_(.+)\.xml")
 _TABLE = re.compile(r".*catROIs?_(.+)_([A-Za-z0-9]+)\.csv")
 _BRAINPREP = re.compile(r"_(GM|CSF|WM)_Vol\b")
 _N_NEEDED = 5
-_CAT12 = {"software": "CAT12", "scale": MM3_PER_ML}  # CAT12 writes mL
+_CAT12: dict[str, Any] = {"software": "CAT12", "scale": MM3_PER_ML}  # CAT12 writes mL
 
 
 class CAT12Regions:

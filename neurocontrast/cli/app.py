@@ -116,7 +116,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         show_message("interrupted")
         return _INTERRUPTED
     except OSError as error:
-        show_error(_explain(error))
+        place = f"{error.filename}: " if error.filename else ""
+        show_error(f"{place}{error.strerror or error}")
     except Exception as error:  # the last place before a traceback: whatever it is, one message is shown
         # PyTorch raises RuntimeError, and torch must not be imported to compare classes.
         is_full = isinstance(error, RuntimeError) and ("out of memory" in str(error) or "allocate memory" in str(error))
@@ -137,8 +138,3 @@ def _is_shown_elsewhere(error: NeurocontrastError) -> bool:
     if isinstance(error, OtherProcessEnded | TrainingSuspended):
         return place.rank > 0
     return isinstance(error, ConfigError | CheckpointError) and place.local_rank > 0
-
-
-def _explain(error: OSError) -> str:
-    place = f"{error.filename}: " if error.filename else ""
-    return f"{place}{error.strerror or error}"

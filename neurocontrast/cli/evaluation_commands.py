@@ -75,14 +75,16 @@ def evaluate(
     n_draws: Annotated[int | None, option("Number of draws of the training subjects, per size and fold.")] = None,
     n_permutations: Annotated[int | None, option("Permutations of the labels within sites, for a test.")] = None,
     n_jobs: Annotated[int | None, option("Processes that fit probes; they change no result.")] = None,
+    report: Annotated[bool, option("Make the report too, as `neurocontrast report` does.", "--report")] = False,
 ) -> Result:
     """Predict a column from frozen embeddings by cross-validation, and compare with age, sex and site alone."""
     others = {"test": test, "scans": scans, "probe": probe, "n_jobs": n_jobs, "n_permutations": n_permutations}
-    settings = given.resolve_evaluation(**others, train_sizes=_sizes(train_sizes), n_draws=n_draws).evaluation
+    config = given.resolve_evaluation(**others, train_sizes=_sizes(train_sizes), n_draws=n_draws)
     result = neurocontrast.evaluate(
-        embeddings, settings=settings, out=out, overwrite=given.overwrite, progress=given.progress
+        embeddings, settings=config.evaluation, out=out, overwrite=given.overwrite, progress=given.progress
     )
-    return evaluation_result(result.folder)
+    shown = {"show_ids": config.report.show_ids, "progress": given.progress}
+    return evaluation_result(result.folder, page=result.report(**shown) if report else None)
 
 
 def _sizes(text: str | None) -> list[int | str] | None:
@@ -176,8 +178,8 @@ def compare(
     return comparison_result(folder)
 
 
-def evaluation_result(folder: Path) -> Result:
-    """Return the first metric of an evaluation for each model, and the number of warnings."""
+def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:
+    """Return the first metric of an evaluation for each model, the number of warnings, and its report, if made."""
     from neurocontrast.commands.evaluate import EvaluationResult
 
     result = EvaluationResult(folder)
@@ -193,9 +195,11 @@ def evaluation_result(folder: Path) -> Result:
     n = len(read.warnings)
     warnings = [f"{n} warning{'' if n == 1 else 's'}: read them in the report."] if n else []
     facts = {"target": read.target, "metric": metric, "models": found, "n_warnings": n}
-    notes = [*new_site_lines(read), *warnings]
-    title = f"{read.target}, {read.splits}"
-    return Result(facts, title, pd.DataFrame(rows), notes, next=("report", folder), path=folder)
+    notes = [*new_site_lines(read), *warnings, *([_OPEN] if page else [])]
+    following = () if page else ("report", folder)
+    return Result(
+        facts, f"{read.target}, {read.splits}", pd.DataFrame(rows), notes, next=following, path=page or folder
+    )
 
 
 def comparison_result(folder: Path) -> Result:

@@ -48,7 +48,7 @@ def test_every_command_succeeds_and_leaves_its_files_and_nothing_else(study):
     assert (differences["difference"].abs() < 1e-9).all()
 
 
-def test_a_folder_that_cannot_be_renamed_is_filled_in_place(study, tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_renamed_is_filled_in_place(study, tmp_path, monkeypatch, capsys):
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -56,6 +56,8 @@ def test_a_folder_that_cannot_be_renamed_is_filled_in_place(study, tmp_path, mon
     few = [part for each in ("n_bootstraps=20", "C=[0.01]") for part in ("--set", f"evaluation.{each}")]
     assert run([*arguments, *few]) == 0
     assert (here / "evaluation.json").is_file()
-    assert run([*arguments, *few, "--overwrite"]) == 0
+    assert run([*arguments, *few, "--overwrite", "--report"]) == 0
     assert (here / "evaluation.json").is_file()
+    assert (here / "report.html").is_file()
+    assert "Next: open the page" in capsys.readouterr().out
     assert not list(here.glob(".tmp-*"))

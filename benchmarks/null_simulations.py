@@ -20,8 +20,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from neurocontrast.evaluation.designs import FeatureDesign, one_thread
-from neurocontrast.evaluation.fitting import OutOfFold
-from neurocontrast.evaluation.models import ProbeModel, cross_validate
+from neurocontrast.evaluation.models import OutOfFold, ProbeModel, cross_validate
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.significance import corrected_resampled_t, permutation_test
 from neurocontrast.evaluation.splits import leave_site_out, stratified

@@ -27,8 +27,7 @@ from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.display import as_progress
 from neurocontrast.encoders import Encoder, build_encoder, load_encoder
 from neurocontrast.evaluation import EvaluationSettings, Study, plan_study, read_split_file
-from neurocontrast.evaluation.fitting import Prediction, decide_scores
-from neurocontrast.evaluation.models import GivenModel
+from neurocontrast.evaluation.models import GivenModel, Prediction, decide_scores
 from neurocontrast.evaluation.notices import check_duplicates
 from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation.splits import Split
@@ -313,7 +312,7 @@ def _evaluate(folder: Path, plan: _Plan, study: Study, folds: Sequence[_Fold], p
     for fold, split in zip(folds, study.splits, strict=True):
         scores = fold.predictions[:, 1] if study.target.kind == "binary" else fold.predictions
         decided = decide_scores(scores, study.target, split.train, study.settings)
-        predictions[split.repeat, split.fold] = Prediction(*decided)
+        predictions[split.repeat, split.fold] = Prediction(scores, *decided)
     network = study.models[0]
     assert isinstance(network, GivenModel)
     result = measure(study.with_model(replace(network, predictions=predictions)), progress=progress)

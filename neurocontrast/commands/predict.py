@@ -21,10 +21,10 @@ from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
-from neurocontrast.evaluation.distances import OUTSIDE_PERCENTILE, Floats
 from neurocontrast.evaluation.distribution import count_outside, outside_message
-from neurocontrast.evaluation.few_shot import MIN_SHOTS, fit_shifts, shift_scores
-from neurocontrast.evaluation.rows import check_rows, encoder_digest, tidy_table
+from neurocontrast.evaluation.rows import Floats, check_rows, encoder_digest, tidy_table
+from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
+from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of_file, write_table_with_json
 from neurocontrast.progress import SILENT, Progress

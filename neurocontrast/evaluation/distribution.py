@@ -18,7 +18,6 @@ from scipy import stats
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.decomposition import PCA
 
-from neurocontrast.evaluation.distances import LEVELS, TrainingDistribution, place
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import NO_SITE, Floats, Rows, Texts, draw_subjects, site_names
 from neurocontrast.evaluation.splits import Split, deal_subjects, subject_values
@@ -38,6 +37,57 @@ ENOUGH = 0.75
 RARE = 0.001
 """More scans outside than chance gives with this probability are warned about."""
 _OTHER = "(other sites)"
+LEVELS = np.linspace(0.0, 100.0, 201)
+"""Percentiles at which the distances of training scans are kept."""
+_BLOCK_ROWS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingDistribution:
+    """Centres, spread and usual distances of training scans; nothing of a single person.
+
+    `centres` (n sites, p); `scale` (p,) is the standard deviation within sites, infinite for a feature that does not
+    vary there. `axes` (p, k) and `variances` (k,) are of the principal axes of the scaled features within sites,
+    `remainder` of every direction orthogonal to them. `usual` (n sites, 201) are distances of training scans at
+    percentiles 0, 0.5 … 100: the same for every site, but of each site its own in probes of earlier versions.
+    """
+
+    sites: tuple[str, ...]
+    centres: Floats
+    scale: Floats
+    axes: Floats
+    variances: Floats
+    remainder: float
+    usual: Floats
+
+    def distances(self, x: npt.NDArray[np.floating]) -> Floats:
+        """Return the distance of each scan (n, p) to the nearest centre (n,)."""
+        return self._from_centres(x).min(axis=0)
+
+    def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
+        """Return the distance of each scan, and its percentile among usual distances from the same centre."""
+        found = self._from_centres(x)
+        distances, usual = found.min(axis=0), self.usual[found.argmin(axis=0)]
+        return distances, np.array([place(*each) for each in zip(distances, usual, strict=True)], dtype=float)
+
+    def _from_centres(self, x: npt.NDArray[np.floating]) -> Floats:
+        """Return the distance of each scan from every centre, (n sites, n)."""
+        blocks = [np.asarray(x[start : start + _BLOCK_ROWS]) for start in range(0, max(1, len(x)), _BLOCK_ROWS)]
+        return np.concatenate([[self._distance(rows - each) for each in self.centres] for rows in blocks], axis=1)
+
+    def _distance(self, deviations: Floats) -> Floats:
+        scaled = deviations / self.scale
+        along = scaled @ self.axes
+        rest = np.einsum("ij,ij->i", scaled, scaled) - np.einsum("ij,ij->i", along, along)
+        return np.sqrt((along**2 / self.variances).sum(axis=1) + np.maximum(rest, 0.0) / self.remainder)
+
+
+def place(distance: float, usual: Floats) -> float:
+    """Return the percentile of a distance among usual ones, ties in their middle."""
+    low, high = (np.searchsorted(usual, distance, side=side) for side in ("left", "right"))
+    if low < high:
+        return float((LEVELS[low] + LEVELS[high - 1]) / 2)
+    return float(np.interp(distance, usual, LEVELS))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,12 +10,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from neurocontrast.data.columns import Where
-from neurocontrast.evaluation.distances import OUTSIDE_PERCENTILE
 from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings
 
+OUTSIDE_PERCENTILE = 97.5
+"""Percentile of the training scans' own distances beyond which a scan is called outside."""
 _RULES = ("half", "prevalence")
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 

@@ -16,9 +16,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER, finite_or_none
-from neurocontrast.evaluation.models import Model, cross_validate
+from neurocontrast.evaluation.models import Model, OutOfFold, cross_validate
 from neurocontrast.evaluation.rows import Labels, Texts
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split

@@ -1,22 +1,28 @@
-"""A probe fitted on all scans, as two files that can be applied to other embeddings: ``probe.json``, ``probe.npz``."""
+"""A probe fitted on all scans, as two files that can be applied to other embeddings: ``probe.json``, ``probe.npz``.
+
+A few scans of a new site whose truth is known take its bias out of the predictions.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt, ValidationError, model_validator
-from scipy.special import expit, softmax
+from scipy.optimize import brentq
+from scipy.special import expit, logit, softmax
 
 from neurocontrast.evaluation.designs import Block
-from neurocontrast.evaluation.distances import TrainingDistribution
+from neurocontrast.evaluation.distribution import TrainingDistribution
 from neurocontrast.evaluation.estimators import FittedModel
-from neurocontrast.evaluation.fitting import Prediction, fit_probe
 from neurocontrast.evaluation.metrics import decide
+from neurocontrast.evaluation.models import Prediction, fit_probe
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.evaluation.rows import Floats, check_same_encoder
@@ -31,6 +37,10 @@ FOLDER = "probe"
 _DESCRIPTION, _ARRAYS = "probe.json", "probe.npz"
 _REMEDY = "Copy the evaluation again."
 _FORMAT = 1
+MIN_SHOTS = 5
+"""A site with fewer labelled subjects is left as it is: their mean error is mostly themselves."""
+_FAR = 30.0  # no shift of log-odds is larger
+_EPSILON = 1e-9
 _LINEAR = ("mean", "scale", "coefficients", "intercept", "shares")
 _GEOMETRY = ("centres", "scale", "axes", "variances", "remainder", "usual")
 
@@ -255,3 +265,66 @@ def _read_arrays(path: Path, about: Mapping[str, Any]) -> dict[str, Floats]:
         raise CheckpointError(f"{path}: is not the file that {_DESCRIPTION} describes. {_REMEDY}")
     stored = read_arrays(path, error=CheckpointError, remedy=_REMEDY)
     return {name: array.astype(np.float64) for name, array in stored.items()}
+
+
+@dataclass(frozen=True)
+class SiteShift:
+    """What is added to the predictions of a site.
+
+    Parameters
+    ----------
+    n_subjects : int
+        Labelled subjects of the site.
+    shift : float or None
+        In the units of the target, or in log-odds; None where the labelled subjects cannot tell it.
+    standard_error : float or None
+        Of the shift; None for log-odds.
+    """
+
+    n_subjects: int
+    shift: float | None
+    standard_error: float | None = None
+
+
+def fit_shifts(
+    scores: Floats, truths: Floats, sites: pd.Series, subjects: pd.Series, kind: str
+) -> dict[str, SiteShift]:
+    """Return the shift of each site: an intercept alone, of scans with a known truth.
+
+    Parameters
+    ----------
+    scores : ndarray (n,)
+        Predicted numbers, or probabilities of the positive class.
+    truths : ndarray (n,)
+        The numbers, or 1 for the positive class and 0 for the other.
+    sites, subjects : Series (n,)
+        Of each scan; several scans of a subject count as one.
+    kind : {"continuous", "binary"}
+        Whether the shift is a mean error, or the intercept of a logistic regression whose offset is the log-odds.
+    """
+    labelled = pd.DataFrame(
+        {"site": sites.to_numpy(), "subject": subjects.to_numpy(), "score": scores, "truth": truths}
+    )
+    shifts = {}
+    for site, part in labelled.groupby("site"):
+        people = part.groupby("subject")[["score", "truth"]].mean()
+        n, score, truth = len(people), people["score"].to_numpy(), people["truth"].to_numpy()
+        if n < MIN_SHOTS or (kind == "binary" and not 0 < truth.mean() < 1):
+            shifts[str(site)] = SiteShift(n, None)
+        elif kind == "continuous":
+            error = truth - score
+            shifts[str(site)] = SiteShift(n, float(error.mean()), float(error.std(ddof=1) / np.sqrt(n)))
+        else:
+            odds = logit(np.clip(score, _EPSILON, 1 - _EPSILON))
+            found = brentq(lambda shift: expit(odds + shift).sum() - truth.sum(), -_FAR, _FAR)  # noqa: B023
+            shifts[str(site)] = SiteShift(n, float(found))
+    return shifts
+
+
+def shift_scores(scores: Floats, sites: pd.Series, shifts: Mapping[str, SiteShift], kind: str) -> Floats:
+    """Return the scores with the shift of each site added; sites without one keep theirs."""
+    known = {site: found.shift for site, found in shifts.items() if found.shift is not None}
+    added = np.array([known.get(site, 0.0) if isinstance(site, str) else 0.0 for site in sites])
+    if kind == "continuous":
+        return scores + added
+    return np.where(added == 0, scores, expit(logit(np.clip(scores, _EPSILON, 1 - _EPSILON)) + added))

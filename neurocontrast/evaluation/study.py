@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.evaluation.distribution import Reference, training_reference
-from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     LOWER_IS_BETTER,
@@ -21,7 +20,7 @@ from neurocontrast.evaluation.metrics import (
     explain_value,
     finite_or_none,
 )
-from neurocontrast.evaluation.models import Model, ProbeModel, cross_validate
+from neurocontrast.evaluation.models import Model, OutOfFold, ProbeModel, cross_validate
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.rows import NO_SITE

@@ -15,8 +15,7 @@ from pydantic import StrictBool, StrictFloat, StrictInt
 
 from neurocontrast.evaluation import record
 from neurocontrast.evaluation.adjustment import choose_covariates, kept_columns
-from neurocontrast.evaluation.fitting import OutOfFold
-from neurocontrast.evaluation.models import ProbeModel, cross_validate
+from neurocontrast.evaluation.models import OutOfFold, ProbeModel, cross_validate
 from neurocontrast.evaluation.notices import SITE_ASSOCIATION, cramers_v
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Counts, Interval, Notice, Part

@@ -18,9 +18,8 @@ from pydantic import StrictFloat, StrictInt
 from neurocontrast.data.columns import matching_rows
 from neurocontrast.evaluation import record
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
-from neurocontrast.evaluation.fitting import OutOfFold, gather
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
-from neurocontrast.evaluation.models import ProbeModel
+from neurocontrast.evaluation.models import OutOfFold, ProbeModel, gather
 from neurocontrast.evaluation.models.covariates import with_covariates
 from neurocontrast.evaluation.notices import NO_BASELINE, check_duplicates, check_overlap
 from neurocontrast.evaluation.planning import Study

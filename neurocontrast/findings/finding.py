@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.evaluation.distribution import Reference
-from neurocontrast.evaluation.fitting import OutOfFold
+from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Notice, Part
 from neurocontrast.findings.folder import KINDS, EvaluationFolder

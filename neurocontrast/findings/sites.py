@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value
+from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import Rows
 from neurocontrast.evaluation.uncertainty import MIN_SITES, bootstrap_metrics, count_resamples

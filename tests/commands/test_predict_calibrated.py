@@ -10,7 +10,7 @@ from small_run import FAST, INFO, embedded_people
 
 import neurocontrast as nc
 from neurocontrast.embedding.table import write_embeddings
-from neurocontrast.evaluation.few_shot import fit_shifts, shift_scores
+from neurocontrast.evaluation.stored_probe import fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.progress import SILENT
 

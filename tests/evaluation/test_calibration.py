@@ -3,11 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import expit
-from scipy.stats import binomtest
 from sklearn.calibration import calibration_curve
 
-from neurocontrast.evaluation.fitting import OutOfFold
-from neurocontrast.evaluation.tables import calibration_table, wilson_interval
+from neurocontrast.evaluation.models import OutOfFold
+from neurocontrast.evaluation.tables import calibration_table
 from neurocontrast.evaluation.target import Target
 
 
@@ -35,12 +34,6 @@ def test_bins_are_those_of_scikit_learns_quantile_curve(cohort):
     np.testing.assert_allclose(table["observed"], observed, atol=0.06)
     assert (table["n"] * table["observed"]).sum() == pytest.approx(truth.sum())
     assert ((table["observed_low"] <= table["observed"]) & (table["observed"] <= table["observed_high"])).all()
-
-
-def test_the_interval_is_wilsons():
-    for hits, n in ((0, 12), (5, 20), (40, 40)):
-        expected = binomtest(hits, n).proportion_ci(0.9, method="wilson")
-        assert wilson_interval(hits / n, n, level=0.9) == pytest.approx((expected.low, expected.high))
 
 
 def test_equal_predictions_stay_together_and_few_scans_make_few_bins():

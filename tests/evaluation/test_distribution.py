@@ -7,8 +7,7 @@ import pytest
 from sklearn.covariance import ledoit_wolf_shrinkage
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.evaluation.distances import LEVELS, place
-from neurocontrast.evaluation.distribution import fit_distribution, training_reference
+from neurocontrast.evaluation.distribution import LEVELS, fit_distribution, place, training_reference
 from neurocontrast.evaluation.rows import NO_SITE
 
 

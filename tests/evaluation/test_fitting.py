@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.evaluation.fitting import fit_probe
+from neurocontrast.evaluation.models import fit_probe
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from tests.evaluation.quick import QUICK

@@ -7,8 +7,7 @@ import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study, uncertainty
 from neurocontrast.evaluation.designs import FeatureDesign
-from neurocontrast.evaluation.fitting import fit_probe
-from neurocontrast.evaluation.models import cross_validate
+from neurocontrast.evaluation.models import cross_validate, fit_probe
 from tests.evaluation.quick import QUICK
 
 CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ("control", "patient")}

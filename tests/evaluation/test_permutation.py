@@ -5,8 +5,7 @@ import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study, significance
 from neurocontrast.evaluation.designs import FeatureDesign
-from neurocontrast.evaluation.fitting import OutOfFold
-from neurocontrast.evaluation.models import ProbeModel, cross_validate
+from neurocontrast.evaluation.models import OutOfFold, ProbeModel, cross_validate
 from neurocontrast.evaluation.significance import permutation_test, permuted_labels
 from neurocontrast.evaluation.splits import stratified
 from neurocontrast.evaluation.target import Target

@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation.designs import principal_axes
-from neurocontrast.evaluation.fitting import fit_probe
+from neurocontrast.evaluation.models import fit_probe
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target

@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.fitting import decide_scores
+from neurocontrast.evaluation.models import decide_scores
 from neurocontrast.evaluation.target import Target
 from tests.evaluation.quick import QUICK
 
@@ -40,6 +40,6 @@ def test_shares_are_those_of_the_training_rows():
     train = np.arange(4)  # the other rows hold what is not to be known
     by_share = EvaluationSettings(threshold="prevalence")
     binary = Target("diagnosis", "binary", np.array([1, 0, 0, 0, 1, 1]), ("control", "patient"), "patient")
-    assert decide_scores(np.array([0.2, 0.3]), binary, train, by_share)[1:] == (pytest.approx([0, 1]), 0.25)
+    assert decide_scores(np.array([0.2, 0.3]), binary, train, by_share) == (pytest.approx([0, 1]), 0.25)
     several = Target("diagnosis", "multiclass", np.array([0, 0, 1, 2, 2, 2, 2, 2]), ("a", "b", "c"))
-    assert decide_scores(np.array([[0.4, 0.24, 0.36]]), several, train, by_share)[1].tolist() == [2]
+    assert decide_scores(np.array([[0.4, 0.24, 0.36]]), several, train, by_share)[0].tolist() == [2]

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import bootstrap, norm
 from sklearn.metrics import roc_auc_score
 
-from neurocontrast.evaluation.fitting import OutOfFold
+from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import (
     Resamples,

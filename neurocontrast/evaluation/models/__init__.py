@@ -1,21 +1,27 @@
-"""The models of an evaluation, one file each.
+"""The models of an evaluation.
 
-A new model is a file here with a function ``make(study)``, and a line of `MODELS`. What needs images, or a network, is
+A new model is a function of a study that makes it, and a place in `MODELS`. What needs images, or a network, is
 added to the study by the command that has them (`Study.with_model`).
 """
 
-from neurocontrast.evaluation.models import covariates, regional
+from neurocontrast.evaluation.models import covariates
 from neurocontrast.evaluation.models.model import (
     ConstantModel,
     GivenModel,
     Model,
+    OutOfFold,
+    Prediction,
     ProbeModel,
     Rival,
     cross_validate,
+    decide_scores,
+    fit_probe,
+    gather,
     split_seed,
 )
 
-__all__ = ["MODELS", "ConstantModel", "GivenModel", "Model", "ProbeModel", "Rival", "cross_validate", "split_seed"]
+__all__ = ["MODELS", "ConstantModel", "GivenModel", "Model", "OutOfFold", "Prediction", "ProbeModel", "Rival",
+           "cross_validate", "decide_scores", "fit_probe", "gather", "split_seed"]  # fmt: skip
 
-MODELS = (covariates.make, regional.make)
+MODELS = (covariates.make_baseline, covariates.make_regional)
 """What the embedding is compared with: each returns its model of a study, or None without a use for it."""

@@ -1,4 +1,4 @@
-"""The baseline: what age, sex, site and other covariates say without the scan."""
+"""Models of columns of the table: the baseline of covariates, and measures of regions, which need no encoder."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pandas as pd
 
 from neurocontrast.evaluation.adjustment import choose_covariates
 from neurocontrast.evaluation.estimators import EstimatorError
-from neurocontrast.evaluation.fitting import fit_probe
-from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel
+from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel, Rival, fit_probe
 from neurocontrast.evaluation.notices import look_at_covariates
+from neurocontrast.evaluation.probes import default_probe
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import Floats, Rows
+from neurocontrast.evaluation.rows import Floats, Rows, choose_numbers
 from neurocontrast.evaluation.transformers import covariate_encoder
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class CovariateDesign:
         return encoder.fit_transform(table.iloc[train]), encoder.transform(table.iloc[test])
 
 
-def make(study: Study) -> Model:
+def make_baseline(study: Study) -> Model:
     """Return the covariates of the settings that can be used, with the estimator of the embedding where it fits them.
 
     Images that no covariate is known of have the shares of the classes as their baseline.
@@ -79,3 +79,13 @@ def _try(study: Study, names: Sequence[str]) -> list[Notice]:
         explanation = "The increment compares two kinds of probe, not only two kinds of input."
         return [Notice("baseline_default", text, explanation)]
     return []
+
+
+def make_regional(study: Study) -> ProbeModel | None:
+    """Return the columns that the setting `regional` names, with the default probe; None without any."""
+    names = choose_numbers(study.table, study.settings.regional, option="regional", target=study.target.name)
+    if not names:
+        return None
+    rival = Rival("regions", f"{len(names)} regional measures", "measures of the regions of the scans")
+    design, about = CovariateDesign(study.table, names), {"regional_columns": list(names)}
+    return ProbeModel("regional", design, default_probe(study.target.kind), rival=rival, about=about)

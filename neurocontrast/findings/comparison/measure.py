@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import RANKED, finite_or_none, top_hits
+from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.record import FORMAT, Estimate, Evaluation
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.significance import fold_p_value, holm, mcnemar_test

@@ -14,7 +14,6 @@ import pandas as pd
 from pydantic import StrictFloat, StrictInt
 
 from neurocontrast.evaluation.adjustment import choose_covariates
-from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     LOWER_IS_BETTER,
@@ -23,7 +22,7 @@ from neurocontrast.evaluation.metrics import (
     explain_undefined,
     finite_or_none,
 )
-from neurocontrast.evaluation.models import ConstantModel, Model, cross_validate
+from neurocontrast.evaluation.models import ConstantModel, Model, OutOfFold, cross_validate
 from neurocontrast.evaluation.models.covariates import with_covariates
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Counts, Estimate, Notice, Part, Section

@@ -215,8 +215,14 @@ def read_class_folders(files: FileSet) -> Pictures:
     paths = [name.split("/") for name in names]
     while all(len(path) > 2 and path[0] == paths[0][0] for path in paths) and paths[0][0].lower() not in _SPLIT_OF_NAME:
         paths = [path[1:] for path in paths]
-    splits = _splits(paths, files.source.name)
-    below = [path[1:] for path in paths] if splits else paths
+    splits = [_SPLIT_OF_NAME.get(path[0].lower(), "") if len(path) > 1 else "" for path in paths]
+    outside = ["/".join(path) for path, split in zip(paths, splits, strict=True) if not split]
+    if 0 < len(outside) < len(paths):
+        raise DataError(
+            f"{files.source.name}: some pictures lie in folders of splits, and {len(outside)} outside of them: "
+            f"{one_of(outside[:N_SHOWN])}. Divide all, or none."
+        )
+    below = paths if outside else [path[1:] for path in paths]
     problems = Problems(files.source.name)
     for path, name in zip(below, names, strict=True):
         if len(path) < 2:
@@ -227,42 +233,43 @@ def read_class_folders(files: FileSet) -> Pictures:
     return Pictures(
         files=["/".join(path) for path in paths],
         labels=[named[path[0]] for path in below],
-        splits=splits,
+        splits=None if outside else splits,
         read=lambda number: decode(files.read(names[number])),
         origin={"kind": "pictures", "n_files_skipped": n_others, "digest": files.digest()},
         has_file_names=True,
     )
 
 
-def _splits(paths: list[list[str]], source: str) -> list[str] | None:
-    found = [_SPLIT_OF_NAME.get(path[0].lower(), "") if len(path) > 1 else "" for path in paths]
-    outside = ["/".join(path) for path, split in zip(paths, found, strict=True) if not split]
-    if len(outside) == len(paths):
-        return None
-    if outside:
-        raise DataError(
-            f"{source}: some pictures lie in folders of splits, and {len(outside)} outside of them: "
-            f"{one_of(outside[:N_SHOWN])}. Divide all, or none."
-        )
-    return found
-
-
 def read_cifar(dataset: str, files: FileSet) -> Pictures:
     """Return CIFAR-10 (records of 1 + 3,072 bytes) or CIFAR-100 (2 + 3,072)."""
     train, test = _FILES_OF_CIFAR[dataset]
     columns = _LABELS_OF_CIFAR[dataset]
-    parts = {name: _records(files, name, dataset) for name in (*train, test)}
-    records = np.concatenate(list(parts.values()))
-    labels = {
-        column: np.array(_names(files, file, n_classes, dataset), dtype=object)[records[:, number]].tolist()
-        for number, (column, (file, n_classes)) in enumerate(columns.items())
-    }
+    length, parts = len(columns) + _N_PIXELS, dict[str, Pixels]()
+    for name in (*train, test):
+        content = np.frombuffer(_content(files, name, dataset), dtype=np.uint8)
+        if not len(content) or len(content) % length:
+            raise DataError(
+                f"{name}: {len(content):,} bytes; {dataset} has records of {length:,} bytes, so it is cut or of "
+                "another data set."
+            )
+        parts[name] = content.reshape(-1, length)
+        for number, (column, (_, n_classes)) in enumerate(columns.items()):
+            _check_codes(name, column, parts[name][:, number], n_classes)
+    records, labels = np.concatenate(list(parts.values())), dict[str, list[str]]()
+    for number, (column, (file, n_classes)) in enumerate(columns.items()):
+        known = _content(files, file, dataset).decode("utf-8", errors="replace").split()
+        if len(known) != n_classes or len(set(known)) != len(known):
+            raise DataError(
+                f"{files.source.name}: {file} must name {n_classes} classes, each once. Found {len(known)}: "
+                f"{shown(', '.join(known))}."
+            )
+        labels[column] = np.array(known, dtype=object)[records[:, number]].tolist()
     return Pictures(
         files=[f"{file}/{row}" for file, part in parts.items() for row in range(len(part))],
         labels=labels.pop("label"),
         splits=["test" if file == test else "train" for file, part in parts.items() for _ in part],
         read=lambda number: records[number, len(columns) :].reshape(3, 32, 32),
-        columns=labels,
+        columns=dict(labels),
         origin={"kind": "cifar binary", "digest": files.digest()},
     )
 
@@ -277,37 +284,12 @@ def _content(files: FileSet, name: str, dataset: str) -> bytes:
     return files.read(place)
 
 
-def _records(files: FileSet, name: str, dataset: str) -> Pixels:
-    content = np.frombuffer(_content(files, name, dataset), dtype=np.uint8)
-    columns = _LABELS_OF_CIFAR[dataset]
-    length = len(columns) + _N_PIXELS
-    if not len(content) or len(content) % length:
-        raise DataError(
-            f"{name}: {len(content):,} bytes; {dataset} has records of {length:,} bytes, so it is cut or of another "
-            "data set."
-        )
-    records: Pixels = content.reshape(-1, length)
-    for number, (column, (_, n_classes)) in enumerate(columns.items()):
-        _check_codes(name, column, records[:, number], n_classes)
-    return records
-
-
 def _check_codes(name: str, column: str, codes: Pixels, n_classes: int) -> None:
     bad = np.flatnonzero(codes >= n_classes)
     if len(bad):
         raise DataError(
             f"{name}: {len(bad)} images have a {column} beyond {n_classes - 1} (image {bad[0]} has {codes[bad[0]]})."
         )
-
-
-def _names(files: FileSet, name: str, n_classes: int, dataset: str) -> list[str]:
-    known = _content(files, name, dataset).decode("utf-8", errors="replace").split()
-    if len(known) != n_classes or len(set(known)) != len(known):
-        raise DataError(
-            f"{files.source.name}: {name} must name {n_classes} classes, each once. Found {len(known)}: "
-            f"{shown(', '.join(known))}."
-        )
-    return known
 
 
 def read_mnist(dataset: str, files: FileSet) -> Pictures:

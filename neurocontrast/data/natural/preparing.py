@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -70,7 +70,7 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
 def _write(pictures: Pictures, settings: ImagesSettings, folder: Path, progress: Progress) -> None:
     name = _name(settings)
     plan = plan_images(pictures, settings, name=name)
-    store = _write_store(_reader(pictures, plan, settings), plan.table, folder, progress)
+    store = _write_store(pictures, plan, settings, folder, progress)
     write_table(folder / "participants.tsv", plan.table)
     splits = list(plan.table["split"])
     copies = doubt_about_copies(iter(store.array), list(plan.table["participant_id"]), splits)
@@ -91,29 +91,22 @@ def _name(settings: ImagesSettings) -> str:
     return plain[:64] or "images"
 
 
-def _reader(pictures: Pictures, plan: Plan, settings: ImagesSettings) -> Callable[[int], Pixels]:
-    """Return a function that reads the image of a row of the table."""
+def _write_store(
+    pictures: Pictures, plan: Plan, settings: ImagesSettings, folder: Path, progress: Progress
+) -> ImageStore:
+    """Write the images of a table; those that cannot be read, or are of another size than the first, are one error."""
     size = (settings.size, settings.size) if isinstance(settings.size, int) else settings.size
-
-    def read(row: int) -> Pixels:
-        image = pictures.read(int(plan.rows[row]))
-        if size is not None:
-            image = scale(image, size)
-        return image if plan.colours is None else paint(image, plan.colours[row])
-
-    return read
-
-
-def _write_store(read: Callable[[int], Pixels], table: pd.DataFrame, folder: Path, progress: Progress) -> ImageStore:
-    files = table["file"] if "file" in table else table["path"]
-    names = [f"{participant} ({file})" for participant, file in zip(table["participant_id"], files, strict=True)]
+    files = plan.table["file"] if "file" in plan.table else plan.table["path"]
+    names = [f"{participant} ({file})" for participant, file in zip(plan.table["participant_id"], files, strict=True)]
     problems = Problems("images")
 
     def readable() -> Iterator[tuple[str, Pixels]]:
         """Give every image that can be read with its name; all others become problems."""
         for row, name in enumerate(names):
             try:
-                yield name, read(row)
+                image = pictures.read(int(plan.rows[row]))
+                image = image if size is None else scale(image, size)
+                yield name, image if plan.colours is None else paint(image, plan.colours[row])
             except DataError as error:
                 problems.add(str(error), name=name)
 
@@ -182,7 +175,9 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
 
     An identifier counts the pictures of the source's own split, and depends on no other choice.
     """
-    ids = _identifiers(pictures, name)
+    own = pd.Series(["image"] * len(pictures) if pictures.splits is None else list(pictures.splits))
+    width = max(5, len(str(len(pictures) - 1)))
+    ids = [f"{name}-{split}-{n:0{width}d}" for split, n in zip(own, own.groupby(own).cumcount(), strict=True)]
     parts = divide(ids, pictures.labels, pictures.splits, settings)
     columns: dict[str, Sequence[str]] = {
         "participant_id": ids,
@@ -202,25 +197,15 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
     return Plan(order, table, colours[order] if settings.background else None)
 
 
-def _identifiers(pictures: Pictures, name: str) -> list[str]:
-    splits = pd.Series(["image"] * len(pictures) if pictures.splits is None else list(pictures.splits))
-    width = max(5, len(str(len(pictures) - 1)))
-    numbers = splits.groupby(splits).cumcount()
-    return [f"{name}-{split}-{number:0{width}d}" for split, number in zip(splits, numbers, strict=True)]
-
-
 def stratified_order(names: Sequence[str], labels: Sequence[str], *, seed: int) -> npt.NDArray[np.int64]:
     """Return positions in an order whose first m are a stratified sample, and part of every larger one.
 
     Within a class images are in the order of a number drawn from (seed, name), and thus depend on no other image;
     the k-th of a class of n comes at (k - ½)/n.
     """
-    keys = np.array([derive_seed("image order", seed, name) for name in names], dtype=np.int64)
-    classes = np.unique(np.asarray(labels, dtype=object).astype(str), return_inverse=True)[1]
-    place = np.zeros(len(keys))
-    for code in range(classes.max(initial=-1) + 1):
-        members = np.flatnonzero(classes == code)
-        place[members[np.argsort(keys[members], kind="stable")]] = (np.arange(len(members)) + 0.5) / len(members)
+    keys = pd.Series([derive_seed("image order", seed, name) for name in names], dtype=np.int64)
+    of_class = keys.groupby(np.asarray(labels, dtype=object).astype(str))
+    place = (of_class.rank(method="first") - 0.5) / of_class.transform("size")
     return np.lexsort((keys, place))
 
 

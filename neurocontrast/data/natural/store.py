@@ -121,17 +121,17 @@ class Located:
                 rule = "an image of a store is named like 'images.npy#17'; a scan needs data.kind: volumes"
                 problem = f"found {shown(path, 200)}; {rule}"
             else:
-                problem = located.add(path) or located._problem_of_size()
+                problem = located.add(path)
+            first, last = located.stores[:1], located.store_of[-1:]
+            if not problem and first[0].shape != located.stores[last[0]].shape:
+                own, others = ("×".join(map(str, store.shape[1:])) for store in (located.stores[last[0]], first[0]))
+                problem = (
+                    f"this image is {own} pixels, and those of {shown(first[0].path, 200)} are {others}; all must have "
+                    "one size"
+                )
             if problem:
                 problems.add(problem, column="path", name=name)
         return located
-
-    def _problem_of_size(self) -> str:
-        first, last = self.stores[0], self.stores[self.store_of[-1]]
-        if first.shape == last.shape:
-            return ""
-        own, others = ("×".join(map(str, store.shape[1:])) for store in (last, first))
-        return f"this image is {own} pixels, and those of {shown(first.path, 200)} are {others}; all must have one size"
 
 
 def statistics_of(counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -141,31 +141,20 @@ def statistics_of(counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64
     """
     if not counts.sum(axis=1).all():
         raise DataError("mean and standard deviation need at least one image.")
-    means, deviations = [], []
-    for channel in counts.tolist():
-        total = sum(channel)
-        first = sum(value * count for value, count in enumerate(channel))
-        second = sum(value * value * count for value, count in enumerate(channel))
-        means.append(first / total / 255)
-        deviations.append((total * second - first * first) ** 0.5 / total / 255)
-    return np.array(means), np.array(deviations)
+    exact, values = counts.astype(object), np.arange(256, dtype=object)
+    total, first, second = exact.sum(axis=1), exact @ values, exact @ values**2
+    means, deviations = first / total / 255, (total * second - first * first) ** 0.5 / total / 255
+    return means.astype(np.float64), deviations.astype(np.float64)
 
 
 def write_store(folder: Path, images: Iterable[Pixels], *, n_images: int, shape: tuple[int, ...]) -> ImageStore:
     """Write `n_images` images of one `shape` (3, H, W) into a folder; never more than one image is in memory."""
     target = folder / STORE_NAME
-    header = {"descr": "|u1", "fortran_order": False, "shape": (n_images, *shape)}
-    with atomic_path(target) as temporary, open(temporary, "wb", buffering=2**20) as stream:
-        np.lib.format.write_array_header_1_0(stream, header)
-        n_written = 0
-        for image in images:
-            if image.dtype != np.uint8 or image.shape != shape:
-                found = f"Image {n_written} is {image.dtype} {image.shape}"
-                raise DataError(f"{STORE_NAME}: images are bytes (uint8) of shape {shape}. {found}.")
-            stream.write(np.ascontiguousarray(image).data)
-            n_written += 1
-        if n_written != n_images:
-            raise DataError(f"{STORE_NAME}: {n_images} images were announced and {n_written} came.")
+    with atomic_path(target) as temporary:
+        array = np.lib.format.open_memmap(temporary, "w+", np.uint8, (n_images, *shape))
+        for number, image in zip(range(n_images), images, strict=True):
+            array[number] = image
+        array.flush()
     return ImageStore.open(target)
 
 

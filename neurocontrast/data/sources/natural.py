@@ -78,9 +78,8 @@ class NaturalImages(Source):
         return {"standardise": contract["standardise"]}
 
     def contract(self) -> dict[str, Any]:
-        """Return the kind, the size, and by what colours are standardised."""
-        assert self.known is not None
-        return {"preprocessing": self.known.model_dump(mode="json")}
+        """Return the kind, the size, and by what colours are standardised; nothing before that is fitted."""
+        return {} if self.known is None else {"preprocessing": self.known.model_dump(mode="json")}
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
         """Return height and width, which the store says."""

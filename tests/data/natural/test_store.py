@@ -44,20 +44,6 @@ def test_statistics_are_those_of_numpy(store, pixels):
     np.testing.assert_allclose(std, values.std(axis=(0, 2, 3)), rtol=1e-12)
 
 
-@pytest.mark.parametrize("n_images", [5, 7])
-def test_too_many_or_too_few_images_leave_no_file(tmp_path, pixels, n_images):
-    with pytest.raises(DataError, match=f"{n_images} images were announced and 6"):
-        write_store(tmp_path, iter(pixels), n_images=n_images, shape=(3, 5, 7))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_image_of_another_shape_or_type_is_refused(tmp_path, pixels):
-    with pytest.raises(DataError, match=r"Image 0 is uint8 \(3, 5, 7\)"):
-        write_store(tmp_path, iter(pixels), n_images=6, shape=(3, 5, 5))
-    with pytest.raises(DataError, match="float64"):
-        write_store(tmp_path, iter(pixels / 2), n_images=6, shape=(3, 5, 7))
-
-
 def test_damaged_and_foreign_files_are_refused(tmp_path, store):
     cut = tmp_path / "cut.npy"
     cut.write_bytes(store.path.read_bytes()[:-100])

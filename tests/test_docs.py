@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
 import neurocontrast
+from neurocontrast.cli.app import app
+from neurocontrast.config import load_config
+from neurocontrast.config.load import list_recipes
 
 ROOT = Path(neurocontrast.__file__).parents[1]
 
@@ -36,6 +42,45 @@ def test_losses_and_keys_that_pages_name_exist(page):
     known |= {"YAwareContrastiveLearning", "GeneralizedSupervisedNTXenLoss", "LightningModule", "DCLLoss"}
     known |= {"TripletMarginLoss"}
     assert names <= known, names - known
+
+
+CLI = typer.main.get_command(app)
+PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("sample/*/*.md"),
+                *ROOT.glob("neurocontrast/weights/*/*.md")} - {ROOT / "CHANGELOG.md"})  # fmt: skip
+
+
+def shell_lines(text: str) -> Iterator[list[str]]:
+    """Words after `neurocontrast` of each line of the blocks of shell, whatever program starts it."""
+    for language, block in re.findall(r"^```(.*)\n([^`]*)^```", text, flags=re.MULTILINE):
+        lines = block.replace("\\\n", " ").splitlines() if language in ("", "sh", "bash") else []
+        for line in lines:
+            called = re.search(r"(?:^|[ (])neurocontrast ([a-z].*?)(?:\)$|$)", line)
+            if called:
+                yield shlex.split(called[1], comments=True)
+
+
+def quoted_calls(text: str) -> Iterator[list[str]]:
+    """Words after `neurocontrast` of each command that a sentence quotes."""
+    sentences = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return (call.split() for call in re.findall(r"`neurocontrast ([a-z][^`]*)`", sentences))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_of_pages_are_those_of_the_command_line(page):
+    text = page.read_text(encoding="utf-8")
+    for words in shell_lines(text):
+        context = CLI.make_context("neurocontrast", list(words))
+        while hasattr(context.command, "commands"):
+            name, command, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
+            context = command.make_context(name, rest, parent=context)
+        recipe = str(context.params.get("config"))
+        load_config(recipe if recipe in list_recipes() else None, context.params.get("overrides") or ())
+    for words in quoted_calls(text):
+        command = CLI
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        options = {name for each in command.params for name in [*each.opts, *each.secondary_opts]}
+        assert {word for word in words if word.startswith("-")} <= options, words
 
 
 def test_examples_are_in_the_gallery_with_a_title():

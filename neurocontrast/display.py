@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -113,6 +114,11 @@ class _Display(rich_progress.Progress):
                 yield Text(f"  {task.fields['shown']}", style="dim")
 
 
+@dataclass(frozen=True)
+class _Task:
+    advance: Callable[..., None]
+
+
 class _Bars(_Messages):
     """A bar for each task, with speed, time left and the task's figures; a task within a task shares its display."""
 
@@ -122,29 +128,24 @@ class _Bars(_Messages):
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
-        is_outer = not self._display.tasks
-        task = _BarTask(self._display, description, total, unit)
+        display, is_outer = self._display, not self._display.tasks
+        bar = display.add_task(description, total=total, unit=unit, shown="")
+
+        def advance(n: int = 1, **figures: float | str) -> None:
+            changes: dict[str, Any] = {"shown": _shown(figures)} if figures else {}
+            display.update(bar, advance=n, **changes)
+
         if is_outer:
-            self._display.start()
+            display.start()
         _SILENCE.n_bars += 1
         try:
-            yield task
+            yield _Task(advance)
         finally:
             _SILENCE.n_bars -= 1
             _SILENCE.begin_anew()
             if is_outer:
-                self._display.stop()
-            self._display.remove_task(task.identifier)
-
-
-class _BarTask:
-    def __init__(self, display: _Display, description: str, total: int | None, unit: str) -> None:
-        self._display = display
-        self.identifier = display.add_task(description, total=total, unit=unit, shown="")
-
-    def advance(self, n: int = 1, **shown: float | str) -> None:
-        changes: dict[str, Any] = {"shown": _shown(shown)} if shown else {}
-        self._display.update(self.identifier, advance=n, **changes)
+                display.stop()
+            display.remove_task(bar)
 
 
 class _Lines(_Messages):
@@ -158,34 +159,28 @@ class _Lines(_Messages):
         if not self._has_begun and total != 0:
             self._console.print(f"{description} …", markup=False, soft_wrap=True)
             self._has_begun = True
-        task = _LineTask(self._console, description, total, unit)
-        yield task
-        task.finish()
+        start = last_line = time.monotonic()
+        done, last_done = 0, 0 if total == 0 else -1
+        figures: dict[str, float | str] = {}
 
+        def tell() -> None:
+            nonlocal last_line, last_done
+            _SILENCE.begin_anew()
+            last_line, last_done = time.monotonic(), done
+            speed = done / max(last_line - start, 1e-9)
+            parts = [f"{description}: {done}{'' if total is None else f'/{total}'} {unit}", f"{speed:.3g}/s"]
+            if total is not None and 0 < done < total:
+                parts.append(f"{timedelta(seconds=round((total - done) / speed))} left")
+            parts += [_shown(figures)] if figures else []
+            self._console.print(", ".join(parts), markup=False, soft_wrap=True)
 
-class _LineTask:
-    def __init__(self, console: Console, description: str, total: int | None, unit: str) -> None:
-        self._console, self._description, self._total, self._unit = console, description, total, unit
-        self._done, self._last_done, self._start = 0, 0 if total == 0 else -1, time.monotonic()
-        self._last_line = self._start
-        self._figures: dict[str, float | str] = {}
+        def advance(n: int = 1, **shown: float | str) -> None:
+            nonlocal done
+            done += n
+            figures.update(shown)
+            if time.monotonic() - last_line >= _SECONDS_BETWEEN_LINES:
+                tell()
 
-    def advance(self, n: int = 1, **shown: float | str) -> None:
-        self._done += n
-        self._figures.update(shown)
-        if time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES:
-            self.finish()
-
-    def finish(self) -> None:
-        """Write a line, unless nothing was done since the last one."""
-        if self._done == self._last_done:
-            return
-        _SILENCE.begin_anew()
-        self._last_line, self._last_done = time.monotonic(), self._done
-        speed = self._done / max(self._last_line - self._start, 1e-9)
-        of_total = f"{self._done}" if self._total is None else f"{self._done}/{self._total}"
-        parts = [f"{self._description}: {of_total} {self._unit}", f"{speed:.3g}/s"]
-        if self._total is not None and 0 < self._done < self._total:
-            parts.append(f"{timedelta(seconds=round((self._total - self._done) / speed))} left")
-        parts += [_shown(self._figures)] if self._figures else []
-        self._console.print(", ".join(parts), markup=False, soft_wrap=True)
+        yield _Task(advance)
+        if done != last_done:
+            tell()

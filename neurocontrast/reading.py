@@ -17,7 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,13 @@ _DAMAGE_OF_ARRAYS: tuple[type[Exception], ...] = (*DAMAGE, MemoryError)
 """The damaged header of an array can announce any size."""
 
 
+class Refusal(TypedDict, total=False):
+    """How a file that cannot be used is refused: the class of the error, and the last sentence of its message."""
+
+    error: type[NeurocontrastError]
+    remedy: str
+
+
 def problem_of_place(path: str | os.PathLike[str]) -> str:
     """Return why a path is no file that can be read, or ""; reading a pipe or a device would never end."""
     try:
@@ -61,57 +68,39 @@ def problem_of_place(path: str | os.PathLike[str]) -> str:
     return next((f"is {kind}, not a file" for test, kind in _SPECIAL if test(mode)), "")
 
 
-def check_place(path: str | os.PathLike[str], *, error: type[NeurocontrastError] = DataError, remedy: str = "") -> None:
+def check_place(path: str | os.PathLike[str], **refusal: Unpack[Refusal]) -> None:
     """Refuse a path that is no regular file, or a link to none."""
-    problem = problem_of_place(path)
-    if problem:
-        _refuse(error, path, problem, remedy)
+    if problem := problem_of_place(path):
+        refuse(path, problem, **refusal)
 
 
-def read_bytes(
-    path: str | os.PathLike[str],
-    *,
-    error: type[NeurocontrastError] = DataError,
-    remedy: str = "",
-    limit: int = N_BYTES,
-) -> bytes:
+def read_bytes(path: str | os.PathLike[str], *, limit: int = N_BYTES, **refusal: Unpack[Refusal]) -> bytes:
     """Return the content of a regular file of at most `limit` bytes."""
-    check_place(path, error=error, remedy=remedy)
+    check_place(path, **refusal)
     try:
         with open(path, "rb") as stream:
             # Python takes the memory for all that is asked for.
             content = stream.read(min(limit, os.fstat(stream.fileno()).st_size) + 1)
     except OSError as problem_of_disk:
-        _refuse(error, path, f"cannot be read ({problem_of_disk.strerror})", remedy)
+        refuse(path, f"cannot be read ({problem_of_disk.strerror})", **refusal)
     if len(content) > limit:
-        _refuse(error, path, f"holds more than {limit:,} bytes, the most that such a file may hold", remedy)
+        refuse(path, f"holds more than {limit:,} bytes, the most that such a file may hold", **refusal)
     return content
 
 
-def read_text(
-    path: str | os.PathLike[str],
-    *,
-    error: type[NeurocontrastError] = DataError,
-    remedy: str = "",
-    limit: int = N_BYTES,
-) -> str:
+def read_text(path: str | os.PathLike[str], *, limit: int = N_BYTES, **refusal: Unpack[Refusal]) -> str:
     """Return the text of a UTF-8 file, without a byte order mark."""
-    content = read_bytes(path, error=error, remedy=remedy, limit=limit)
+    content = read_bytes(path, limit=limit, **refusal)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         line = content.count(b"\n", 0, problem.start) + 1
         found = f"line {line} holds a byte that is not UTF-8 (0x{content[problem.start]:02x})"
-        _refuse(error, path, found, remedy)
+        refuse(path, found, **refusal)
 
 
 def read_json(
-    path: str | os.PathLike[str],
-    *,
-    of: type = dict,
-    error: type[NeurocontrastError] = DataError,
-    remedy: str = "",
-    limit: int = N_JSON_BYTES,
+    path: str | os.PathLike[str], *, of: type = dict, limit: int = N_JSON_BYTES, **refusal: Unpack[Refusal]
 ) -> Any:
     """Read a JSON file.
 
@@ -121,42 +110,33 @@ def read_json(
         File in UTF-8, with or without a byte order mark.
     of : type, default=dict
         What it must hold: dict for an object, list, or object for any value.
-    error : type of NeurocontrastError, default=DataError
-        What a file that cannot be used raises.
-    remedy : str, optional
-        Sentence that ends the message.
     limit : int, default=2**28
         Largest file, in bytes.
+    **refusal : see `Refusal`
+        What is raised (by default `DataError`), and its last sentence.
 
     Raises
     ------
     NeurocontrastError
-        Of class `error`: no regular file, too large, not UTF-8, not JSON (NaN is not), with two values for one key, or
+        No regular file, too large, not UTF-8, not JSON (NaN is not), with two values for one key, or
         of another kind than `of`.
     """
-    content = read_bytes(path, error=error, remedy=remedy, limit=limit)
-    return parse_json(content, place=path, of=of, error=error, remedy=remedy)
+    content = read_bytes(path, **refusal, limit=limit)
+    return parse_json(content, place=path, of=of, **refusal)
 
 
-def parse_json(
-    content: bytes | str,
-    *,
-    place: object,
-    of: type = dict,
-    error: type[NeurocontrastError] = DataError,
-    remedy: str = "",
-) -> Any:
+def parse_json(content: bytes | str, *, place: object, of: type = dict, **refusal: Unpack[Refusal]) -> Any:
     """Return the value of a JSON text, by the rules of `read_json`; `place` begins the message."""
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
         value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_without_contradictions)
     except RecursionError:
-        _refuse(error, place, "not readable as JSON (nested too deep)", remedy)
+        refuse(place, "not readable as JSON (nested too deep)", **refusal)
     except ValueError as problem:
-        _refuse(error, place, f"not readable as JSON ({said(problem)})", remedy)
+        refuse(place, f"not readable as JSON ({said(problem)})", **refusal)
     if not isinstance(value, of):
         found = _KINDS.get(type(value), "null")
-        _refuse(error, place, f"must hold a JSON {_KINDS[of]}, found {found}", remedy)
+        refuse(place, f"must hold a JSON {_KINDS[of]}, found {found}", **refusal)
     return value
 
 
@@ -172,21 +152,20 @@ def _without_contradictions(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def read_array(path: str | os.PathLike[str], *, error: type[NeurocontrastError] = DataError, remedy: str = "") -> Any:
+def read_array(path: str | os.PathLike[str]) -> Any:
     """Return the array of a ``.npy`` file of at most 4 GiB; Python objects in it are refused."""
-    content = read_bytes(path, error=error, remedy=remedy)
+    content = read_bytes(path)
     try:
         return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
     except _DAMAGE_OF_ARRAYS as problem:
-        _refuse(error, path, f"not readable as an array ({said(problem)})", remedy)
+        refuse(path, f"not readable as an array ({said(problem)})")
 
 
 def read_arrays(
     path: str | os.PathLike[str],
     *,
     shapes: dict[str, Sequence[int | None]] | None = None,
-    error: type[NeurocontrastError] = DataError,
-    remedy: str = "",
+    **refusal: Unpack[Refusal],
 ) -> dict[str, npt.NDArray[Any]]:
     """Read a ``.npz`` archive, whose checksums are verified.
 
@@ -196,10 +175,10 @@ def read_arrays(
         Archive without Python objects.
     shapes : dict of str to sequence of int or None, optional
         Arrays that must be there, and their shapes, None for any length.
-    error, remedy : see `read_json`
+    **refusal : see `Refusal`
         What is raised, and its last sentence.
     """
-    content = read_bytes(path, error=error, remedy=remedy)
+    content = read_bytes(path, **refusal)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if sum(part.file_size for part in archive.infolist()) > N_BYTES:
@@ -209,16 +188,17 @@ def read_arrays(
         if any(isinstance(part, bytes) for part in arrays.values()):
             raise ValueError("a part is no array")
     except _DAMAGE_OF_ARRAYS as problem:
-        _refuse(error, path, f"not readable as an archive of arrays ({said(problem)})", remedy)
+        refuse(path, f"not readable as an archive of arrays ({said(problem)})", **refusal)
     for name, shape in (shapes or {}).items():
         if name not in arrays:
-            _refuse(error, path, f"the array '{name}' is missing", remedy)
+            refuse(path, f"the array '{name}' is missing", **refusal)
         found = arrays[name].shape
         if len(found) != len(shape) or any(n not in (None, m) for n, m in zip(shape, found, strict=True)):
             expected = " × ".join("any" if n is None else str(n) for n in shape) or "one number"
-            _refuse(error, path, f"the array '{name}' is of shape {found}, and must be {expected}", remedy)
+            refuse(path, f"the array '{name}' is of shape {found}, and must be {expected}", **refusal)
     return arrays
 
 
-def _refuse(error: type[NeurocontrastError], place: object, problem: str, remedy: str) -> NoReturn:
+def refuse(place: object, problem: str, error: type[NeurocontrastError] = DataError, remedy: str = "") -> NoReturn:
+    """Raise the error of a file that cannot be used."""
     raise error(f"{place}: {problem}. {remedy}".rstrip()) from None

@@ -17,7 +17,7 @@ from neurocontrast.data.columns import text_of
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, NeurocontrastError, one_of, said, suggestion
 from neurocontrast.files import relative_path, write_table
-from neurocontrast.reading import DAMAGE, check_place, read_bytes
+from neurocontrast.reading import DAMAGE, check_place, read_bytes, refuse
 
 _N_WORKBOOK_BYTES = 2**28
 
@@ -189,7 +189,7 @@ def read_table(
         Table in UTF-8, with a header.
     needed : collection of str
         Columns that must be there.
-    error, remedy : see `neurocontrast.reading.read_json`
+    error, remedy : see `neurocontrast.reading.Refusal`
         What is raised for a table that cannot be used, and its last sentence.
     **options
         Of `pandas.read_csv`, in place of those here; no word is a missing value unless ``na_values`` says so.
@@ -201,12 +201,16 @@ def read_table(
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows with more cells than the header
             table = pd.read_csv(path, index_col=False, **given | options)
     except (ValueError, OSError, OverflowError, pd.errors.ParserWarning) as problem:
-        raise error(f"{path}: not readable as a table ({said(problem)}). {remedy}".rstrip()) from None
+        refuse(path, f"not readable as a table ({said(problem)})", error, remedy)
     lacking = [name for name in needed if name not in table]
     if lacking:
         near = suggestion(lacking[0], table.columns)
-        there = one_of(table.columns[:30])
-        raise error(f"{path}: missing columns: {one_of(lacking)}; found: {there}.{near} {remedy}".rstrip())
+        refuse(
+            path,
+            f"missing columns: {one_of(lacking)}; found: {one_of(table.columns)}",
+            error,
+            f"{near} {remedy}".strip(),
+        )
     return table
 
 

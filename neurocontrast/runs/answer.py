@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +183,7 @@ def doubts_of_scan(
 def doubts_of_measures(source: RegionalMeasures, cohort: Cohort) -> tuple[list[str], list[str]]:
     """Return how measures of one person or several compare with those learned from, in words."""
     assert cohort.measures is not None
-    wide = replace(source.known, clip=np.inf)
+    wide = source.known.model_copy(update={"clip": np.inf})
     z = wide.apply(cohort.measures.values, cohort.names(), source=cohort.source.name)
     middle = np.median(z, axis=0)
     far = np.flatnonzero(np.abs(middle) > _MOST_DEVIATIONS)

@@ -3,66 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from neurocontrast.data.measures.names import HEAD_SIZE
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
+from neurocontrast.settings import Positive
+from neurocontrast.transforms.augment import MeasureSettings
 
 if TYPE_CHECKING:
     from neurocontrast.data.measures.tables import MeasuresTable
-    from neurocontrast.transforms.augment import MeasureSettings
 
 _VERSION = 1
 _SMALLEST = 1.0  # mm³: a volume of 0 has a logarithm too
 _STEADY = 1e-9
 _N_NAMED = 5
-_CHOSEN = ("log_volumes", "head_size", "max_missing", "clip")
 
 
-@dataclass(frozen=True)
-class MeasuresContract:
-    """Standardise the measures that an encoder reads.
+class MeasuresContract(MeasureSettings):
+    """Standardise the measures that an encoder reads, by settings and by numbers of the training people.
 
-    Parameters
-    ----------
-    columns : tuple of str
-        Names of the measures, in the order of the encoder's input.
-    is_volume : tuple of bool
-        Which of them `log_volumes` and `head_size` concern.
-    medians, means, sds, slopes : tuple of float
-        Of each measure among the training people, after logarithm and head size: the median, which replaces a missing
-        value; mean and standard deviation; and the slope on head size.
-    head : float
-        Median size of the head, as a logarithm where volumes are; 0 where it is not needed.
-    log_volumes, head_size, max_missing, clip
-        See `neurocontrast.transforms.MeasureSettings`.
-    atlas, software : str
-        Of the training tables, as in `MeasuresTable`.
-    left_out : tuple of str
-        Measures of the training tables that are missing or equal for all people.
+    Medians, means and deviations are those after logarithm and head size.
     """
 
-    columns: tuple[str, ...]
+    columns: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Names of the measures, in the order of the encoder's input."""
     is_volume: tuple[bool, ...]
-    medians: tuple[float, ...]
-    means: tuple[float, ...]
-    sds: tuple[float, ...]
-    slopes: tuple[float, ...]
-    head: float
-    log_volumes: bool
-    head_size: str
-    max_missing: float
-    clip: float
+    """Which of them `log_volumes` and `head_size` concern."""
+    medians: tuple[FiniteFloat, ...]
+    """Median of each measure, which replaces a missing value."""
+    means: tuple[FiniteFloat, ...]
+    """Mean of each measure."""
+    sds: tuple[Positive, ...]
+    """Standard deviation of each measure."""
+    slopes: tuple[FiniteFloat, ...]
+    """Slope of each measure on head size."""
+    head: FiniteFloat
+    """Median size of the head, as a logarithm where volumes are; 0 where it is not needed."""
     atlas: str = ""
+    """Atlas of the training tables, as in `MeasuresTable`."""
     software: str = ""
+    """Software of the training tables, as in `MeasuresTable`."""
     left_out: tuple[str, ...] = ()
+    """Measures of the training tables that are missing or equal for all people."""
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        of_measures = (self.is_volume, self.medians, self.means, self.sds, self.slopes)
+        if {len(each) for each in of_measures} != {len(set(self.columns))}:
+            raise ValueError("columns and their numbers differ in length")
+        return self
 
     @classmethod
     def fit(cls, table: MeasuresTable, values: pd.DataFrame, settings: MeasureSettings) -> Self:
@@ -77,26 +72,28 @@ class MeasuresContract:
             )
         if len(varying) < 2:
             raise DataError(f"data.measures: {len(varying)} measures differ between people; at least 2 are needed.")
-        is_volume = tuple(table.kinds[name] == "volume" for name in varying)
-        n = len(varying)
-        empty = cls(
-            tuple(varying), is_volume, (0.0,) * n, (0.0,) * n, (1.0,) * n, (0.0,) * n, 0.0,
-            **settings.model_dump(include=set(_CHOSEN)),
+        zeros, ones = (0.0,) * len(varying), (1.0,) * len(varying)
+        known = cls(
+            **settings.model_dump(include=set(MeasureSettings.model_fields)),
+            columns=tuple(varying),
+            is_volume=tuple(table.kinds[name] == "volume" for name in varying),
+            medians=zeros, means=zeros, sds=ones, slopes=zeros, head=0.0,
             atlas=table.atlas, software=table.software,
             left_out=tuple(str(name) for name in values if str(name) not in varying),
         )  # fmt: skip
-        raw = empty._logarithms(empty._of(values))
-        known = replace(empty, head=float(np.nanmedian(raw[:, varying.index(HEAD_SIZE)]))) if needs_head else empty
-        known = replace(known, slopes=tuple(known._slopes(raw).tolist()))
+        raw = known._logarithms(values[varying].to_numpy(dtype=np.float64))
+        if needs_head:
+            known = known.model_copy(update={"head": float(np.nanmedian(raw[:, varying.index(HEAD_SIZE)]))})
+            known = known.model_copy(update={"slopes": tuple(known._slopes(raw).tolist())})
         made = known._without_head(raw)
         medians = np.nanmedian(made, axis=0)
         made = np.where(np.isnan(made), medians, made)
         flat = [name for name, sd in zip(varying, made.std(0), strict=True) if not sd > _STEADY]
         if flat:  # volumes of less than 1 mm³, whose logarithms are all the same
             fitted = cls.fit(table, values.drop(columns=flat), settings)
-            return replace(fitted, left_out=(*fitted.left_out, *flat))
+            return fitted.model_copy(update={"left_out": (*fitted.left_out, *flat)})
         numbers = {"medians": medians, "means": made.mean(0), "sds": made.std(0)}
-        return cls(**vars(known) | {name: tuple(each.tolist()) for name, each in numbers.items()})
+        return known.model_copy(update={name: tuple(each.tolist()) for name, each in numbers.items()})
 
     def apply(self, values: pd.DataFrame, names: Sequence[str], *, source: str) -> npt.NDArray[np.float32]:
         """Return standardised measures (n, n_measures).
@@ -116,10 +113,7 @@ class MeasuresContract:
             If measures are absent, or with the names of all people who lack more than `max_missing` of them.
         """
         self.check_columns(values, source=source)
-        return self.standardised(self._of(values), names, source=source)
-
-    def _of(self, values: pd.DataFrame) -> npt.NDArray[np.float64]:
-        return values[list(self.columns)].to_numpy(dtype=np.float64)
+        return self.standardised(values[list(self.columns)].to_numpy(dtype=np.float64), names, source=source)
 
     def standardised(
         self, raw: npt.NDArray[np.float64], names: Sequence[str], *, source: str
@@ -171,10 +165,7 @@ class MeasuresContract:
 
     def _slopes(self, raw: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the slope of each measure on head size; that of head size itself is 0."""
-        slopes = np.zeros(raw.shape[1])
-        if self.head_size == "keep":
-            return slopes
-        head = self._head(raw)
+        slopes, head = np.zeros(raw.shape[1]), self._head(raw)
         for place, (name, is_volume) in enumerate(zip(self.columns, self.is_volume, strict=True)):
             if is_volume and name != HEAD_SIZE:
                 known = ~np.isnan(raw[:, place])
@@ -184,7 +175,7 @@ class MeasuresContract:
 
     def as_json(self) -> dict[str, Any]:
         """Return the section ``preprocessing`` of ``encoder.json``."""
-        return {"kind": "measures", "transform_version": _VERSION, **asdict(self)}
+        return {"kind": "measures", "transform_version": _VERSION, **self.model_dump()}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -194,18 +185,10 @@ class MeasuresContract:
                 f"preprocessing contract: transform_version is {content.get('transform_version')!r} and this "
                 f"neurocontrast has {_VERSION} for measures; install the version the encoder was trained with."
             )
-        from neurocontrast.transforms.augment import MeasureSettings
-
+        if lacking := [name for name in MeasureSettings.model_fields if name not in content]:
+            raise DataError(f"preprocessing contract: {', '.join(lacking)} missing or damaged.")
         try:
-            MeasureSettings.model_validate({name: content.get(name) for name in _CHOSEN})
-            given = {field.name: content[field.name] for field in fields(cls) if field.name in content}
-            known = TypeAdapter(cls).validate_python(given)
+            return cls.model_validate({name: content[name] for name in cls.model_fields if name in content})
         except ValidationError as error:
-            wrong = ", ".join(dict.fromkeys(str(each["loc"][0]) for each in error.errors()))
-            raise DataError(f"preprocessing contract: {wrong} missing or damaged.") from None
-        of_measures = (known.is_volume, known.medians, known.means, known.sds, known.slopes)
-        if not known.columns or {len(each) for each in of_measures} != {len(set(known.columns))}:
-            raise DataError("preprocessing contract: columns and their numbers differ in length.")
-        if not np.isfinite([*of_measures, (known.head,) * len(known.columns)]).all() or min(known.sds) <= 0:
-            raise DataError("preprocessing contract: medians, means, sds, slopes or head damaged.")
-        return known
+            wrong = [f"{each['loc'][0]} missing or damaged" if each["loc"] else each["msg"] for each in error.errors()]
+            raise DataError(f"preprocessing contract: {'; '.join(dict.fromkeys(wrong))}.") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import neurocontrast
 from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Result, Table, argument, option
@@ -72,10 +72,7 @@ def _cohort_result(participants: Path) -> Result:
 
 def convert(
     given: Given,
-    root: Annotated[
-        Path,
-        argument("ROOT", "Folder of one folder per person, with the DICOM series below."),
-    ],
+    root: Annotated[Path, argument("ROOT", "Folder of one folder per person, with the DICOM series below.")],
     out: Annotated[Path, option("BIDS tree to write.")],
     series: Annotated[str | None, option("Text in the description of the series to take.", metavar="TEXT")] = None,
     metadata_from_dicom: Annotated[bool, option("Take age and sex from the headers.", "--metadata-from-dicom")] = False,
@@ -107,7 +104,7 @@ def index(
         list[Path] | None, option("Table of people (.tsv, .csv, .xlsx); may be repeated.", "--phenotype")
     ] = None,
     id_column: Annotated[str | None, option("Column of identifiers in the tables of --phenotype.")] = None,
-    site_from: Annotated[Literal["column", "folder", "scanner"], option("Where the site is read from.")] = "column",
+    site_from: Annotated[str, option("Where the site is read from: column, folder or scanner.")] = "column",
     choose: Annotated[
         list[str] | None,
         option("Of several images: run=first, run=all, acq=…; of measures: atlas=aparc, measure=all."),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan, nan
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import pandas as pd
 
@@ -70,6 +70,8 @@ def index_scans(
 ) -> Index:
     """Find the scans below a folder and join what tables say of them; see `neurocontrast.index`."""
     rules, keep = _rules(choose), [name for name in dict.fromkeys(keep) if name not in COLUMNS]
+    if site_from not in get_args(SiteFrom):
+        raise ConfigError(f"site_from: must be one of {one_of(get_args(SiteFrom))}, found '{site_from}'.")
     if not root.is_dir():
         raise DataError(f"{root}: there is no such folder.")
     tree = read_tree(root)

@@ -165,6 +165,7 @@ def test_wrong_options_are_named(bids, tmp_path):
     out = tmp_path / "out" / "participants.tsv"
     for options, expected in (
         ({"layout": "bidz"}, r"layout: found 'bidz'. Did you mean 'bids'"),
+        ({"site_from": "nowhere"}, r"site_from: must be one of 'column', 'folder', 'scanner', found 'nowhere'"),
         ({"choose": ["run"]}, r"choose: found 'run'"),
         ({"keep": ["cohort", "nowhere"]}, r"keep: no table says 'cohort', 'nowhere'"),
         ({"phenotypes": [bids / "none.csv"]}, r"none.csv: there is no such file"),

@@ -108,8 +108,9 @@ def printable(text: str) -> str:
     """Return a text with escapes for control characters, and for bytes of a path that are not UTF-8."""
     if text.isprintable():
         return text
-    return "".join(_escaped(each) if category(each) in _UNSHOWN and each != "\n" else each for each in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+    return "".join(
+        each.encode("unicode_escape", "backslashreplace").decode("ascii")
+        if category(each) in _UNSHOWN and each != "\n"
+        else each
+        for each in text
+    )

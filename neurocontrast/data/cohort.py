@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -113,7 +113,8 @@ class Cohort:
         for column in self.table.columns:
             values = self.table[column]
             if column in ("path", *self.channels):
-                texts = _below(self.root, values)
+                texts = [path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.name
+                         for path in map(Path, values)]  # fmt: skip
             elif values.dtype == np.float64:
                 texts = ["" if np.isnan(value) else repr(float(value)) for value in values]
             else:
@@ -349,12 +350,6 @@ def _warnings(cells: pd.DataFrame) -> list[str]:
             if len(alike) > 1
         ]
     return warnings
-
-
-def _below(root: Path, paths: Iterable[str]) -> list[str]:
-    """Return paths from the root, or the names of files that are elsewhere."""
-    found = map(Path, paths)
-    return [path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name for path in found]
 
 
 def split_by_subject(cohort: Cohort, fraction: float, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

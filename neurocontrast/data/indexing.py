@@ -208,13 +208,14 @@ def _choose(scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, 
 
     Without a rule for the space, an image in MNI space is taken and the native one of the session left out.
     """
+    asked = [key for key, value in rules.items() if not (key == "run" and value in ("first", "all"))]
     groups: dict[tuple[str, str], list[FoundScan]] = defaultdict(list)
     for scan in scans:
         groups[scan.person, scan.session].append(scan)
     chosen: list[FoundScan] = []
     native: list[FoundScan] = []
     for group in groups.values():
-        left = [scan for scan in group if _fits(scan, rules)]
+        left = [scan for scan in group if all(scan.entities.get(key, "none") == rules[key] for key in asked)]
         index.left_out += [(scan.path, "not chosen by --choose") for scan in group if scan not in left]
         if "space" not in rules and any(scan.space.startswith("MNI") for scan in left):
             native += [scan for scan in left if scan.space == "native"]
@@ -234,11 +235,6 @@ def _choose(scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, 
             f"Images in MNI space are taken, not {len(native)} native ones; --choose space=native decides otherwise."
         )
     return chosen
-
-
-def _fits(scan: FoundScan, rules: Mapping[str, str]) -> bool:
-    asked = ((key, value) for key, value in rules.items() if not (key == "run" and value in ("first", "all")))
-    return all(scan.entities.get(key, "none") == value for key, value in asked)
 
 
 def _run_of(scan: FoundScan) -> tuple[float, str]:

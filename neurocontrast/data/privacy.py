@@ -66,7 +66,12 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
         beside = image.with_name(image.name.partition(".")[0] + ".json")
         for path in (image, beside) if os.path.lexists(beside) else (image,):
             try:
-                for field in _fields_of(path):
+                if path.suffix == ".json":
+                    fields = identifying_fields_of_json(path)
+                    found = [f"has the fields {', '.join(fields)}"] if fields else []
+                else:
+                    found = list(identifying_fields_of_image(path))
+                for field in found:
                     problems.add(f"{path.name}: {field}")
             except _FAULTS as error:
                 n_unread += 1
@@ -78,13 +83,6 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
     if n_unread:
         problems.hint(f"{n_unread} files could not be read. Whether they identify a patient is not known.")
     return {"n_found": n_found, "n_unread": n_unread}
-
-
-def _fields_of(path: Path) -> Iterator[str]:
-    if path.suffix != ".json":
-        yield from identifying_fields_of_image(path)
-    elif fields := identifying_fields_of_json(path):
-        yield f"has the fields {', '.join(fields)}"
 
 
 def identifying_fields_of_image(path: Path) -> Iterator[str]:

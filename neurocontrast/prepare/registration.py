@@ -92,7 +92,7 @@ def register_to_mni(voxels: Floats, mask: Mask, affine: Affine) -> Registration:
     fixed, brain = _template()
     moving = to_itk(np.where(mask, voxels, 0).astype(np.float32), affine)
     centre = affine[:3, :3] @ np.argwhere(mask).mean(axis=0) + affine[:3, 3]
-    around = _dilated(brain, MASK_MARGIN_MM)
+    around = sitk.BinaryDilate(brain, [round(MASK_MARGIN_MM / size) for size in brain.GetSpacing()])
     tries = [_optimise(fixed, around, moving, _start(centre, pitch), [4]) for pitch in PITCHES_DEGREES]
     transform, metric = _optimise(fixed, around, moving, min(tries, key=lambda each: each[1])[0], [2, 1])
     return Registration(_LPS @ _matrix(transform) @ _LPS, metric)
@@ -184,10 +184,6 @@ def _start(centre: npt.NDArray[np.float64], pitch: float) -> sitk.AffineTransfor
     transform.SetCenter(_CENTRE.tolist())
     transform.SetTranslation((_LPS[:3, :3] @ centre - _CENTRE).tolist())
     return transform
-
-
-def _dilated(brain: sitk.Image, margin_mm: float) -> sitk.Image:
-    return sitk.BinaryDilate(brain, [round(margin_mm / size) for size in brain.GetSpacing()])
 
 
 def _optimise(

@@ -139,7 +139,10 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
         raise DataError(f"{source}: no voxel belongs to the brain ({how}).")
     brain = correct_bias(voxels, mask, affine) if options.bias else voxels
     brain = np.where(mask, brain, 0).astype(np.float32)
-    registration, found_by = _register(brain, mask, affine, options)
+    if options.registration:
+        registration, found_by = register_to_mni(brain, mask, affine), "12 degrees of freedom"
+    else:
+        registration, found_by = Registration(np.eye(4), float("nan")), "the header's"
     template = _template(options.spacing_mm)
     grid, shape = template.affine, template.brain.shape
     inside = resample_to_grid(mask, affine, registration, grid, shape) > 0.5
@@ -166,15 +169,6 @@ def _volumes(maps: dict[str, Floats], registration: Registration, options: Prepa
     change = abs(float(np.linalg.det(registration.matrix[:3, :3])))
     sums = {f"{name}_ml": float(voxels.sum()) * options.spacing_mm**3 / 1000 for name, voxels in maps.items()}
     return {name: round(volume * change, 1) for name, volume in {"tiv": template_ml(), **sums}.items()}
-
-
-def _register(
-    brain: Floats, mask: npt.NDArray[np.bool_], affine: npt.NDArray[np.float64], options: PrepareOptions
-) -> tuple[Registration, str]:
-    """Return the map from the template to a scan, and where it is from."""
-    if not options.registration:
-        return Registration(np.eye(4), float("nan")), "the header's"
-    return register_to_mni(brain, mask, affine), "12 degrees of freedom"
 
 
 def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:

@@ -47,20 +47,14 @@ def fmriprep(tree: Tree) -> Iterator[FoundScan]:
 
 def caps(tree: Tree) -> Iterator[FoundScan]:
     """Give the affinely registered images of Clinica (``t1_linear``), or else its modulated grey-matter maps."""
-    linear = list(_caps_linear(tree))
-    yield from linear or _caps_tissue(tree)
-
-
-def _caps_linear(tree: Tree) -> Iterator[FoundScan]:
+    is_there = False
     for path, _, _ in tree.matching(rf"{_CAPS}/t1_linear", r"sub-.+_space-.+_T1w\.nii(?:\.gz)?"):
+        is_there = True
         subject, session, entities = identity_of(path.rpartition("/")[2])
         entities.setdefault("desc", "none")
         yield FoundScan(subject, path, session, entities=entities, space=entities["space"], stage="preprocessed")
-
-
-def _caps_tissue(tree: Tree) -> Iterator[FoundScan]:
     name = r"sub-.+_segm-graymatter_space-.+_modulated-on_probability\.nii(?:\.gz)?"
-    for path, _, _ in tree.matching(rf"{_CAPS}/t1/spm/segmentation/normalized_space", name):
+    for path, _, _ in () if is_there else tree.matching(rf"{_CAPS}/t1/spm/segmentation/normalized_space", name):
         subject, session, entities = identity_of(path.rpartition("/")[2])
         del entities["segm"]
         maps = {key: tree.first(path.replace("graymatter", tissue)) for key, tissue in _CLINICA_TISSUES.items()}

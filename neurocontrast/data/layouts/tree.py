@@ -77,27 +77,21 @@ def read_tree(root: Path) -> Tree:
                 path = joined_path(folder, entry.name)
                 if entry.name.startswith("."):
                     continue
-                if entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and _leads_to_folder(entry.path)):
+                if entry.is_dir(follow_symlinks=False) or (entry.is_symlink() and os.path.isdir(entry.path)):  # noqa: PTH112
                     waiting.append((path, (*above, this)))
-                elif entry.is_file(follow_symlinks=False) or _is_read(entry.path):
+                    continue
+                problem = "" if entry.is_file(follow_symlinks=False) else problem_of_place(entry.path)
+                # A broken link is what git-annex leaves for content that is elsewhere.
+                if problem in ("", "there is no such file"):
                     names.append(entry.name)
                 else:
-                    tree.skipped.append((path, problem_of_place(entry.path)))
+                    tree.skipped.append((path, problem))
         if names:
             tree.folders[folder] = sorted(names)
     if circles:
         shown = one_of(sorted(circles)[:5])
         raise DataError(f"{root}: {len(circles)} links lead back to a folder above them: {shown}. Remove them.")
     return tree
-
-
-def _is_read(path: str) -> bool:
-    """Return whether a path is a file, or a broken link, as git-annex leaves for content that is elsewhere."""
-    return problem_of_place(path) in ("", "there is no such file")
-
-
-def _leads_to_folder(link: str) -> bool:
-    return problem_of_place(link) == "is a folder, not a file"
 
 
 def problem_of_path(path: str) -> str:

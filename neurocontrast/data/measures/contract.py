@@ -191,4 +191,5 @@ class MeasuresContract(MeasureSettings):
             return cls.model_validate({name: content[name] for name in cls.model_fields if name in content})
         except ValidationError as error:
             wrong = [f"{each['loc'][0]} missing or damaged" if each["loc"] else each["msg"] for each in error.errors()]
-            raise DataError(f"preprocessing contract: {'; '.join(dict.fromkeys(wrong))}.") from None
+            text = "; ".join(dict.fromkeys(wrong)).replace("Value error, ", "")
+            raise DataError(f"preprocessing contract: {text}.") from None

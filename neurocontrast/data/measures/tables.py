@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import is_missing, text_of
+from neurocontrast.data.columns import is_missing, is_numeric, text_of
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import sheets_at
 from neurocontrast.data.measures.formats import Sheet
@@ -167,7 +167,7 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
         if region is None and column in keep:
             region = Region(column, "other", "")
         if region is None:
-            left_out += [column] if _looks_numeric(cells) else []
+            left_out += [column] if is_numeric(cells) else []
         elif region.name in chosen:
             problems.add(
                 f"{source}columns '{chosen[region.name]}' and '{column}' are both of the region '{region.name}'"
@@ -191,11 +191,6 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
         )
         frame[thickness.columns] = thickness.mask(thickness == 0)
     merged.frames.append((sheet.source.name, frame))
-
-
-def _looks_numeric(cells: Sequence[str]) -> bool:
-    known = [cell for cell in cells if not is_missing(cell)]
-    return bool(known) and bool(pd.to_numeric(pd.Series(known), errors="coerce").notna().all())
 
 
 def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:

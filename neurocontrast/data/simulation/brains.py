@@ -102,7 +102,7 @@ def load_anatomy(spacing_mm: float) -> Anatomy:
     shape = tuple(1 + int(np.floor(side / spacing_mm + 1e-6)) for side in FIELD_OF_VIEW_MM)
     affine = np.diag([spacing_mm] * 3 + [1.0])
     affine[:3, 3] = ORIGIN_MM
-    sigma = _voxel_sigma(spacing_mm)
+    sigma = math.sqrt(0.42**2 * (spacing_mm**2 - 1.0) + 0.25**2)  # about as wide as a voxel, against aliasing
     points = [spacing_mm * np.arange(n, dtype=np.float64) for n in shape]
     maps = {name: _filter(fine_map, points, sigma) for name, fine_map in _fine_maps().items()}
     brain = np.flatnonzero(ndimage.binary_dilation(maps["head"] > 0.05, iterations=max(1, round(10.0 / spacing_mm))))
@@ -195,16 +195,16 @@ def _folding(axes: list[NDArray[np.float64]]) -> RandomField:
 
 
 def _splines(axes: list[NDArray[np.float64]], control_mm: float) -> tuple[Array, ...]:
-    return tuple(_spline_basis(axis, along_mm, control_mm) for axis, along_mm in enumerate(axes))
-
-
-def _spline_basis(axis: int, axis_mm: NDArray[np.float64], control_mm: float) -> Array:
-    controls = ORIGIN_MM[axis] + np.arange(-control_mm, FIELD_OF_VIEW_MM[axis] + 2 * control_mm, control_mm)
-    distance = np.abs(axis_mm[:, None] - controls) / control_mm
-    inner = 2.0 / 3.0 - distance**2 + distance**3 / 2.0
-    outer = np.clip(2.0 - distance, 0.0, None) ** 3 / 6.0
-    basis = np.where(distance < 1.0, inner, outer)
-    return (basis / np.sqrt((basis**2).sum(axis=1).mean())).astype(np.float32)
+    """Return cubic B-spline bases (n_voxels, n_controls) along the axes, of unit variance for white noise."""
+    bases = []
+    for origin, side, along_mm in zip(ORIGIN_MM, FIELD_OF_VIEW_MM, axes, strict=True):
+        controls = origin + np.arange(-control_mm, side + 2 * control_mm, control_mm)
+        distance = np.abs(along_mm[:, None] - controls) / control_mm
+        inner = 2.0 / 3.0 - distance**2 + distance**3 / 2.0
+        outer = np.clip(2.0 - distance, 0.0, None) ** 3 / 6.0
+        basis = np.where(distance < 1.0, inner, outer)
+        bases.append((basis / np.sqrt((basis**2).sum(axis=1).mean())).astype(np.float32))
+    return tuple(bases)
 
 
 def _bias_terms(positions: Array, head: Array) -> Array:
@@ -213,11 +213,6 @@ def _bias_terms(positions: Array, head: Array) -> Array:
     inside = head > 0.5
     terms -= terms[:, inside].mean(axis=1, keepdims=True)
     return (terms / terms[:, inside].std(axis=1, keepdims=True)).astype(np.float32)
-
-
-def _voxel_sigma(spacing_mm: float) -> float:
-    """Return σ of a Gaussian about as wide as a voxel, against aliasing."""
-    return float(np.sqrt(0.42**2 * (spacing_mm**2 - 1.0) + 0.25**2))
 
 
 def _smooth(fine: Array, sigma: float) -> Array:
@@ -240,7 +235,11 @@ def render_scan(settings: SimulationSettings, person: Person, scanner: Scanner |
     """
     anatomy = load_anatomy(settings.spacing_mm)
     scanner = draw_scanner(settings, person.site) if scanner is None else scanner
-    brain = _warp(anatomy, *_individual(settings, person, anatomy, scanner))
+    image, positions = _individual(settings, person, anatomy, scanner)
+    volume, brain = np.zeros((2, *anatomy.shape), dtype=np.float32)
+    volume.ravel()[anatomy.brain] = image
+    voxels = (positions - np.asarray(ORIGIN_MM, dtype=np.float32)[:, None]) / np.float32(anatomy.spacing_mm)
+    brain.ravel()[anatomy.brain] = ndimage.map_coordinates(volume, voxels, order=1, output=np.float32)
     return _acquire(brain, scanner, anatomy, derive_generator("simulated-scan", settings.seed, person.index))
 
 
@@ -264,7 +263,10 @@ def _individual(
     generator = derive_generator("simulated-anatomy", settings.seed, person.index)
     angles, shift = np.deg2rad(_ROTATION_DEG) * generator.standard_normal(3), _SHIFT_MM * generator.standard_normal(3)
     displacement = anatomy.smooth.draw(generator, 3).reshape(3, -1)[:, anatomy.brain]
-    folding = anatomy.individual * _sulci(anatomy.folding.draw(generator).ravel()[anatomy.brain])
+    crossing = special.ndtr(np.abs(anatomy.folding.draw(generator).ravel()[anatomy.brain]))
+    # A standard normal field that is high where another one crosses 0: sheets, as sulci are.
+    sulci = -special.ndtri(np.clip(2.0 * crossing - 1.0, 1e-6, 1.0 - 1e-6)).astype(np.float32)
+    folding = anatomy.individual * sulci
 
     cortex, ventricles, years = _ageing(person)
     # A loss opens folds where this person's are, and what is fluid already cannot be lost again.
@@ -292,20 +294,6 @@ def _individual(
     positions += (1.0 - np.float32(_STIFF_RIM) * anatomy.outer) * displacement
     positions += np.float32(growth) * anatomy.towards_ventricles
     return image, positions
-
-
-def _sulci(field: Array) -> Array:
-    """Return a standard normal field that is high where another one crosses 0: sheets, as sulci are."""
-    return -special.ndtri(np.clip(2.0 * special.ndtr(np.abs(field)) - 1.0, 1e-6, 1.0 - 1e-6)).astype(np.float32)
-
-
-def _warp(anatomy: Anatomy, image: Array, positions: Array) -> Array:
-    volume = np.zeros(anatomy.shape, dtype=np.float32)
-    volume.ravel()[anatomy.brain] = image
-    voxels = (positions - np.asarray(ORIGIN_MM, dtype=np.float32)[:, None]) / np.float32(anatomy.spacing_mm)
-    warped = np.zeros(anatomy.shape, dtype=np.float32)
-    warped.ravel()[anatomy.brain] = ndimage.map_coordinates(volume, voxels, order=1, output=np.float32)
-    return warped
 
 
 def _strip(

@@ -158,8 +158,14 @@ def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
 
 def draw_person(settings: SimulationSettings, index: int) -> Person:
     """Draw person number `index` (from 0), independently of all other people."""
-    site = _site_of(settings, index)
-    place = draw_sites(settings)[site]
+    sites = draw_sites(settings)
+    # A golden-ratio sequence fills the sites in proportion at any n_subjects, yet each person's place is fixed.
+    start, bounds = (
+        derive_generator("simulated-site-order", settings.seed).random(),
+        np.cumsum([s.share for s in sites]),
+    )
+    site = min(int(np.searchsorted(bounds, (start + index * _GOLDEN) % 1.0, side="right")), len(sites) - 1)
+    place = sites[site]
     # All draws are made for everybody, in one order: changing an effect leaves the other draws as they were.
     generator = derive_generator("simulated-person", settings.seed, index)
     is_male = bool(generator.random() < 0.5)
@@ -180,13 +186,6 @@ def draw_person(settings: SimulationSettings, index: int) -> Person:
         ventricle_gap=float(ventricles),
         focal_loss=float(settings.focal_atrophy * np.clip(1.0 + 0.4 * severity, 0.0, 2.0)) if is_patient else 0.0,
     )
-
-
-def _site_of(settings: SimulationSettings, index: int) -> int:
-    # A golden-ratio sequence fills the sites in proportion at any n_subjects, yet each person's place is fixed.
-    start = derive_generator("simulated-site-order", settings.seed).random()
-    bounds = np.cumsum([site.share for site in draw_sites(settings)])
-    return min(int(np.searchsorted(bounds, (start + index * _GOLDEN) % 1.0, side="right")), settings.n_sites - 1)
 
 
 def _draw_age(site: Site, generator: np.random.Generator) -> float:

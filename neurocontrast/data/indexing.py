@@ -98,8 +98,7 @@ def index_scans(
         problems.raise_if_any()
     bad = {problem.name for problem in problems.found}
     index.left_out += [(problem.name, problem.text) for problem in problems.found]
-    datasets = sorted({scan.dataset for scan in scans})
-    index.tables = [table.source for dataset in datasets for table in people.general(dataset)]
+    index.tables = [table.source for name in sorted({scan.dataset for scan in scans}) for table in people.general(name)]
     if not any(each.in_any_table for each in known):
         index.notes.append("No table says anything of these people; --phenotype FILE joins one.")
     rows = [row for scan, row in zip(chosen, rows, strict=True) if scan.name not in bad]

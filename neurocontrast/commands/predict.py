@@ -21,7 +21,7 @@ from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
-from neurocontrast.evaluation.distribution import count_outside, outside_message
+from neurocontrast.evaluation.distribution import count_outside, look_outside
 from neurocontrast.evaluation.rows import Floats, check_rows, encoder_digest, tidy_table
 from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
@@ -153,7 +153,7 @@ def _outside(fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame) -> di
     if fitted.distribution is None:
         return None
     counts = count_outside(tidy, table["mahalanobis_percentile"], reference="probe", threshold=OUTSIDE_PERCENTILE)
-    return counts | {"message": outside_message(counts)}
+    return counts | {"message": next((notice.message for notice in look_outside(counts)), None)}
 
 
 def _n_known(table: pd.DataFrame) -> int:

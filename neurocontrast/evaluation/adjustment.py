@@ -130,10 +130,5 @@ def look_at_inner_folds(
         return []
     subjects, sites = table["subject_id"].to_numpy(dtype=object), site_names(table["site"])
     short = sum(not site_inner_folds(target, split.train, subjects, sites) for split in splits)
-    text = (
-        f"inner_splits=leave-site-out: {short} of {len(splits)} training folds have fewer than {MIN_INNER_SITES} "
-        f"sites of {MIN_LEFT_OUT_SUBJECTS} subjects or more that can be left out with every class to fit on; their "
-        "inner folds are dealt by subject instead."
-    )
-    explanation = "There the penalty was chosen for people of known sites, as it is by default."
-    return [Notice("inner_splits_dealt", text, explanation)] if short else []
+    about = {"least_sites": MIN_INNER_SITES, "least_subjects": MIN_LEFT_OUT_SUBJECTS}
+    return [Notice.of("inner_splits_dealt", n=short, n_all=len(splits), **about)] if short else []

@@ -19,6 +19,7 @@ from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.decomposition import PCA
 
 from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import NO_SITE, Floats, Rows, Texts, draw_subjects, site_names
 from neurocontrast.evaluation.splits import Split, deal_subjects, subject_values
 from neurocontrast.seeds import derive_generator, derive_seed
@@ -220,15 +221,12 @@ def count_outside(
     return about | {"n_outside": n_outside, "n": n, "by_site": by_site}
 
 
-def outside_message(counts: Mapping[str, Any]) -> str | None:
-    """Return the warning about scans that lie outside; None if there are no more than training scans have."""
+def look_outside(counts: Mapping[str, Any]) -> list[Notice]:
+    """Return the warning about scans that lie outside, if there are more of them than training scans have."""
     n_outside, n, threshold = counts["n_outside"], counts["n"], counts["threshold_percentile"]
     share = 1 - threshold / 100
     if not n or stats.binomtest(n_outside, n, share, alternative="greater").pvalue > RARE:
-        return None
+        return []
     where = [f"{each['site']} {each['n_outside']} of {each['n']}" for each in counts["by_site"] if each["n_outside"]]
-    return (
-        f"{n_outside} of {n} scans lie outside the distribution that the probe was fitted on ({', '.join(where[:8])}; "
-        f"beyond the {threshold:g}th percentile, where {share * n:.0f} would be expected): do not trust what it says "
-        "of them without people of their site to check it on."
-    )
+    about = {"where": ", ".join(where[:8]), "threshold": threshold, "expected": share * n}
+    return [Notice.of("outside_distribution", n_outside=n_outside, n=n, **about)]

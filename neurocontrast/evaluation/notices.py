@@ -28,13 +28,6 @@ SITE_ASSOCIATION, SEX_ASSOCIATION = 0.3, 0.2
 """Bias-corrected Cramér's V with the class; of the site also the root of the variance of a number that it explains."""
 AGE_DIFFERENCE, AGE_ASSOCIATION = 0.3, 0.15
 """Mean ages of two classes apart, in standard deviations; of several, root of the variance of age that they explain."""
-_FEW = "With so few, chance alone moves the result a lot. Read the interval, not the point."
-_CONFOUNDED = (
-    "Where {what} and target go together, a model that reads {what} off the scan looks as if it had read the target. "
-    "Compare with the baseline, which knows {what} and nothing of the scan."
-)
-_NO_SITES = "Differences between scanners cannot be told apart from differences between people there."
-NO_BASELINE = "Without a full baseline nobody can say what the scan adds to what was known without it."
 
 
 def look_at_cohort(table: pd.DataFrame, target: Target, splits: Sequence[Split], *, min_site_n: int) -> list[Notice]:
@@ -50,16 +43,8 @@ def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[
     expected = ("is the target", "is held out") if used else ()
     reasons = "; ".join(f"{name} {why}" for name, why in dropped.items() if why not in expected)
     if not used:
-        text = f"The baseline has no covariate ({reasons}): it predicts the average of its training scans."
-        return [Notice("baseline_empty", text, NO_BASELINE)]
-    text = f"The baseline uses {one_of(used)} only: {reasons}."
-    return [Notice("baseline_incomplete", text, NO_BASELINE)] if reasons else []
-
-
-def look_at_missing(target: str, n_missing: int) -> list[Notice]:
-    """Return the warning that scans without a target are left out."""
-    text = f"Scans left out, without {target}: {n_missing}. If they differ, the result is of a selected group."
-    return [Notice("excluded_missing_target", text, "They are in no figure below.")] if n_missing else []
+        return [Notice.of("baseline_empty", reasons=reasons)]
+    return [Notice.of("baseline_incomplete", used=one_of(used), reasons=reasons)] if reasons else []
 
 
 def look_at_size(splits: Sequence[Split], settings: EvaluationSettings) -> list[Notice]:
@@ -68,11 +53,8 @@ def look_at_size(splits: Sequence[Split], settings: EvaluationSettings) -> list[
     if n_train <= settings.large_table:
         return []
     dealt = settings.split_column is None and settings.inner_splits == "stratified"
-    text = (
-        f"A large table ({n_train:,} training scans a fold, more than large_table={settings.large_table:,}): features "
-        f"are in single precision{', and strengths are chosen on the first of the inner folds' if dealt else ''}."
-    )
-    return [Notice("large_table", text, "Probabilities differ by a few thousandths at most.")]
+    strengths = ", and strengths are chosen on the first of the inner folds" if dealt else ""
+    return [Notice.of("large_table", n_train=n_train, limit=settings.large_table, strengths=strengths)]
 
 
 def _look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> Iterable[Notice]:
@@ -80,58 +62,40 @@ def _look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArr
         unseen = np.setdiff1d(target.values[split.test], target.values[split.train])
         if len(unseen):
             names = one_of(target.classes[code] for code in unseen)
-            text = f"When {split.named}, {names} is in no training scan and cannot be predicted there."
-            yield Notice("fold_unseen_class", text, "What belongs to it counts as an error.")
+            yield Notice.of("fold_unseen_class", split=split.named, names=names)
     # The warning on single-class sites says it of a site that is held out.
     dealt = [split for split in splits if target.kind != "continuous" and split.held_out_site is None]
     single = [split for split in dealt if len(np.unique(target.values[split.test])) < 2]
     if single:
         names = ", ".join(f"repeat {split.repeat} fold {split.fold}" for split in single[:5])
-        text = (
-            f"{len(single)} test folds have one class only ({names}): no AUC there; they count in the pooled figures. "
-            "Give fewer folds, or let splits=stratified deal them."
-        )
-        yield Notice("single_class_fold", text, "The mean over folds leaves these folds out; pooled figures do not.")
+        yield Notice.of("single_class_fold", n=len(single), names=names)
     everything = np.arange(len(subjects))
     untested = np.setdiff1d(everything, np.concatenate([split.test for split in splits]))
     if len(untested):
-        text = f"{len(untested)} of {len(subjects)} scans are trained on only, as the folds say."
-        yield Notice("fold_untested", text, "They are in no figure of the result, but shaped the models.")
+        yield Notice.of("fold_untested", n=len(untested), n_all=len(subjects))
     held_out = [split for split in splits if split.held_out_site is not None]
     idle = [np.setdiff1d(everything, np.concatenate([split.train, split.test])) for split in held_out]
     sat_out = {owner for rows in idle for owner in subjects[rows]}
     if sat_out:
-        text = (
-            f"Subjects scanned at several sites: {len(sat_out)}. While one of their sites is held out, none of their "
-            "scans is trained on."
-        )
-        yield Notice("site_shared_subjects", text, "So nobody is recognised again.")
+        yield Notice.of("site_shared_subjects", n=len(sat_out))
 
 
 def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
     subjects = table["subject_id"]
     if target.kind == "continuous":
         if subjects.nunique() < 2 * FEW_SUBJECTS:
-            yield Notice("few_subjects", f"Only {subjects.nunique()} subjects: intervals are wide.", _FEW)
+            yield Notice.of("few_subjects", n=subjects.nunique())
         return
     counts = {name: subjects[target.values == code].nunique() for code, name in enumerate(target.classes)}
     few = ", ".join(f"'{name}' has {n}" for name, n in counts.items() if n < FEW_SUBJECTS)
     if few:
-        yield Notice("few_subjects", f"Classes with fewer than {FEW_SUBJECTS} subjects: {few}.", _FEW)
+        yield Notice.of("few_subjects_of_class", least=FEW_SUBJECTS, classes=few)
     shares = np.bincount(target.values, minlength=len(target.classes)) / len(target.values)
     if target.kind == "binary" and shares.min() < RARE_SHARE:
-        text = (
-            f"'{target.classes[int(shares.argmin())]}' is {shares.min():.0%} of the scans: at the threshold 0.5 a "
-            "probe tends to name the other class. evaluation.threshold=prevalence moves the threshold."
-        )
-        explanation = "Read the AUC, which does not depend on the threshold; this lowers balanced accuracy."
-        yield Notice("class_imbalance", text, explanation)
+        yield Notice.of("class_imbalance", name=target.classes[int(shares.argmin())], share=shares.min())
     changing = int((pd.Series(target.values).groupby(subjects.to_numpy()).nunique() > 1).sum())
     if changing:
-        text = f"Subjects with sessions of different classes: {changing}. The rarest class decides the fold."
-        yield Notice(
-            "changing_class", text, "Their scans stay in one fold together, so that nobody is recognised again."
-        )
+        yield Notice.of("changing_class", n=changing)
 
 
 def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Notice]:
@@ -140,33 +104,22 @@ def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Not
     sites = site_names(table["site"])
     n_missing = int((sites == NO_SITE).sum())
     if n_missing:
-        text = f"{n_missing} of {len(table)} scans have no site"
-        text += "." if n_missing == len(table) else f"; they form the group '{NO_SITE}'."
-        yield Notice("site_missing", text, _NO_SITES)
+        rest = "" if n_missing == len(table) else f"; they form the group '{NO_SITE}'"
+        yield Notice.of("site_missing", n=n_missing, n_all=len(table), rest=rest)
     sizes = table["subject_id"].groupby(sites).nunique()
     if len(sizes) == 1:
         if not n_missing:
-            text = f"All scans are of the site '{sizes.index[0]}': results need not hold at another."
-            yield Notice("single_site", text, "Nothing here tells whether the result would hold at another scanner.")
+            yield Notice.of("single_site", site=sizes.index[0])
         return
     small = [f"'{site}' ({n})" for site, n in sizes.items() if n < min_site_n]
     if small:
-        text = (
-            f"Sites with fewer than {min_site_n} subjects: {_listed(small)}. Their own figures have no interval and "
-            "say little; leave them out with where, or read the pooled figures."
-        )
-        yield Notice("small_site", text, _FEW)
+        yield Notice.of("small_site", least=min_site_n, sites=_listed(small))
     if target.kind == "continuous":
         return
     grouped = pd.Series(target.values).groupby(sites)
     single = [f"'{site}' ({target.classes[codes.iloc[0]]})" for site, codes in grouped if codes.nunique() == 1]
     if single:
-        text = (
-            f"{len(single)} of {len(sizes)} sites have one class only: {_listed(single)}. There AUC and balanced "
-            "accuracy are not defined, and a probe that recognises the site recognises the class."
-        )
-        explanation = "Such a site rewards a model that has merely learned to recognise the site."
-        yield Notice("single_class_site", text, explanation)
+        yield Notice.of("single_class_site", n=len(single), n_all=len(sizes), sites=_listed(single))
 
 
 def _site_association(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
@@ -182,12 +135,10 @@ def _site_association(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
         strength = cramers_v(target.values[known], sites)
         measure, means = "bias-corrected Cramér's V", "the classes are spread unevenly over sites"
     if strength > SITE_ASSOCIATION:
-        text = (
-            f"Site is confounded with {target.name} ({measure} {strength:.2f} > {SITE_ASSOCIATION}): {means} "
-            f"({_unlike_sites(target, known, sites)}). A probe can score by recognising the scanner. Compare with the "
-            "baseline, and with splits=leave-site-out; keep sites that have every class with where."
-        )
-        yield Notice("site_confounded", text, _CONFOUNDED.format(what="site"))
+        yield Notice.of(
+            "site_confounded", what="site", target=target.name, measure=measure, strength=strength,
+            limit=SITE_ASSOCIATION, means=means, unlike=_unlike_sites(target, known, sites),
+        )  # fmt: skip
 
 
 def _unlike_sites(target: Target, known: npt.NDArray[np.intp], sites: npt.NDArray[np.object_], n_shown: int = 3) -> str:
@@ -217,7 +168,8 @@ def _age(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
         strength, limit, what = float(np.sqrt(explained / spread)), AGE_DIFFERENCE, "difference in standard deviations"
     if strength > limit:
         means = ", ".join(f"{target.classes[code]} {ages[codes == code].mean():.1f}" for code in present)
-        yield _differing("age", f"{what} {strength:.2f} > {limit}; means {means}", target)
+        how = f"{what} {strength:.2f} > {limit}; means {means}"
+        yield Notice.of("imbalance", what="age", how=how, target=target.name)
 
 
 def _sex(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
@@ -226,12 +178,8 @@ def _sex(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
     known = texts != ""
     strength = cramers_v(target.values[first][known], texts[known]) if known.any() and target.name != "sex" else 0.0
     if strength > SEX_ASSOCIATION:
-        yield _differing("sex", f"bias-corrected Cramér's V {strength:.2f} > {SEX_ASSOCIATION}", target)
-
-
-def _differing(what: str, how: str, target: Target) -> Notice:
-    text = f"Classes differ in {what} ({how}): what looks like {target.name} can be {what}. Compare with the baseline."
-    return Notice(f"{what}_imbalance", text, _CONFOUNDED.format(what=what))
+        how = f"bias-corrected Cramér's V {strength:.2f} > {SEX_ASSOCIATION}"
+        yield Notice.of("imbalance", what="sex", how=how, target=target.name)
 
 
 def _one_row_a_subject(table: pd.DataFrame) -> npt.NDArray[np.intp]:
@@ -273,8 +221,7 @@ def check_overlap(
     notices, unknown = [], info.get("pretraining_unknown")
     if unknown or info.get("pretraining_subjects") is None:
         who = f"Of the joined embeddings, {one_of(unknown)} does" if unknown else "The embeddings do"
-        text = f"{who} not say who was in pretraining: an overlap could not be checked."
-        notices = [Notice("overlap_unknown", text, "If some of them were, the figures below may be too good.")]
+        notices = [Notice.of("overlap_unknown", who=who)]
     both = sorted(set(table["subject_id"][pretrained(table, info)]))
     if not both:
         return 0, notices
@@ -285,9 +232,7 @@ def check_overlap(
             f"{text} ({shown}): the encoder has seen them, and their scores would flatter it. Embed other people, keep "
             "only others with where, or set allow_overlap=True, which the report then says."
         )
-    text = f"{text} (allowed on request): the figures may flatter the encoder."
-    explanation = "The encoder can fit people whom it has seen better than anybody new: the figures may be too good."
-    return len(both), [*notices, Notice("pretraining_overlap", text, explanation)]
+    return len(both), [*notices, Notice.of("pretraining_overlap", text=text)]
 
 
 def pretrained(table: pd.DataFrame, info: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
@@ -316,10 +261,7 @@ def check_duplicates(
             f"{text}. They could be on both sides of a fold. Give them one subject_id or leave one out; to evaluate "
             "all the same, set allow_overlap=True."
         )
-    text = f"{text}. They can be on both sides of a fold (allowed on request)."
-    return [
-        Notice("duplicate_overlap", text, "What is learned by heart is not understood: the figures may be too good.")
-    ]
+    return [Notice.of("duplicate_overlap", text=text)]
 
 
 def feature_codes(features: Iterable[npt.NDArray[np.floating]]) -> npt.NDArray[np.intp]:

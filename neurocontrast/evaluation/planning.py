@@ -20,7 +20,6 @@ from neurocontrast.evaluation.notices import (
     check_duplicates,
     check_overlap,
     look_at_cohort,
-    look_at_missing,
     look_at_size,
     pretrained,
 )
@@ -190,7 +189,9 @@ def plan_study(
             scans = scans._replace(target=replace(scans.target, has_probabilities=False))
     study = _plan(scans, settings, info or {}, split_rows, cv)
     if estimator is not None:
-        study = replace(study, estimator=estimator).with_notices(_look_at_scores(study.target, estimator))
+        study = replace(study, estimator=estimator)
+        if not study.target.has_probabilities:
+            study = study.with_notices([Notice.of("no_probabilities", estimator=describe_own(estimator)[0])])
     study = study.with_model(ProbeModel("embedding", study.design(), study.estimator))
     for make in MODELS:
         model = make(study)
@@ -247,15 +248,6 @@ def _flow(scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_un
     return pd.DataFrame([*before, *rows], columns=["step", "n_scans", "n_subjects", "reason"])
 
 
-def _look_at_scores(target: Target, estimator: BaseEstimator) -> list[Notice]:
-    text = (
-        f"{describe_own(estimator)[0]} has decision values and no probabilities (no predict_proba): scans are ranked "
-        "by these and assigned to classes by its predict, and Brier score, log-loss and calibration are left out."
-    )
-    why = "Whether the scores are right as probabilities is not known."
-    return [] if target.has_probabilities else [Notice("no_probabilities", text, why)]
-
-
 def _check_one_design(settings: EvaluationSettings, cv: Any) -> None:
     """Refuse settings that say how folds are made where a splitter says the same."""
     if cv is None:
@@ -284,11 +276,12 @@ def _plan(
     leaving = any(split.held_out_site is not None for split in splits)
     subjects = table["subject_id"].to_numpy(dtype=object)
     excluded = {reason: int(part.sum()) for reason, part in scans.left_out.items()}
+    n_missing = excluded.get(f"{target.name} missing", 0)
     units = choose_units(settings.bootstrap_unit, site_names(table["site"]), subjects, target=target.name)
     found = [
         *look_at_cohort(table, target, splits, min_site_n=settings.min_site_n),
         *look_at_inner_folds(table, target, splits, settings),
-        *look_at_missing(settings.target, excluded.get(f"{settings.target} missing", 0)),
+        *([Notice.of("excluded_missing_target", target=target.name, n=n_missing)] if n_missing else []),
         *look_at_size(splits, settings),
         *units.notices,
     ]

@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
+import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -33,6 +35,9 @@ from neurocontrast.reading import read_json
 
 FILE = "evaluation.json"
 FORMAT = 1
+_WARNINGS: dict[str, dict[str, str]] = yaml.safe_load(
+    resources.files("neurocontrast.evaluation").joinpath("warnings.yaml").read_text("utf-8")
+)
 
 Interval = tuple[StrictFloat, StrictFloat] | None
 Document = dict[str, Any] | None
@@ -56,6 +61,12 @@ class Notice:
     code: str
     message: str = ""
     explanation: str = ""
+
+    @classmethod
+    def of(cls, key: str, **values: object) -> Notice:
+        """Return a warning of ``warnings.yaml``, its text filled with values."""
+        texts = {"code": key} | _WARNINGS[key]
+        return cls(**{name: text.format(**values) for name, text in texts.items()})
 
 
 class Section(BaseModel):

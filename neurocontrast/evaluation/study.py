@@ -202,46 +202,30 @@ def look_at_rival(figures: Mapping[str, Any], model: Model, metric: str) -> list
         return []
     if ours < theirs if metric in LOWER_IS_BETTER else ours > theirs:
         return []
-    what = model.rival.what
-    text = (
-        f"{what[:1].upper()}{what[1:]} do as well as the embedding or better ({metric.replace('_', ' ')} {theirs:.3g} "
-        f"against {ours:.3g}): here the encoder is no gain over {model.rival.over}."
-    )
-    explanation = "Do not credit the encoder with what a linear model of the scans, without pretraining, does as well."
-    return [Notice(f"{model.name}_as_good", text, explanation)]
+    what, name = model.rival.what, metric.replace("_", " ")
+    return [
+        Notice.of(
+            "as_good", model=model.name, What=what[:1].upper() + what[1:], metric=name, theirs=theirs, ours=ours,
+            over=model.rival.over,
+        )
+    ]  # fmt: skip
 
 
 def _look_at_results(figures: Mapping[str, Any], models: Models, facts: Mapping[str, Any]) -> Iterable[Notice]:
     failed = sum(model.n_not_converged for model in models.values())
     if failed:
-        text = f"{failed} fits stopped before they had converged: their coefficients are not the best ones."
-        yield Notice("not_converged", text, "More scans, a smaller C, or more steps usually help.")
+        yield Notice.of("not_converged", n=failed)
     for name, part in (("embedding", "metrics"), ("baseline", "baseline")):
         pooled, within = (figures[part].get(key, {}).get("pooled") for key in ("auc", "auc_within_fold"))
         if pooled is not None and within is not None and abs(pooled - within) > POOLING_GAP:
-            text = (
-                f"The pooled AUC of the {name} is {pooled:.2f}, but {within:.2f} when scans are compared within their "
-                "fold only: classes are spread unevenly over folds, and models of different folds have different base "
-                "rates."
-            )
-            explanation = "Pooling compares scores of different models. Read the AUC within folds, and its difference."
-            yield Notice("pooled_auc_mixes_folds", text, explanation)
+            yield Notice.of("pooled_auc_mixes_folds", model=name, pooled=pooled, within=within)
     if "split" not in facts and figures["metrics"].get("auc", {}).get("pooled") == 1.0:
-        text = (
-            "The embedding tells the classes apart without one error (AUC 1); there is no interval, since every "
-            "resample is without an error too. Look for what gives the class away (a scanner, a preprocessing, a label "
-            "in the image) before believing it."
-        )
-        yield Notice("perfect_separation", text, "Such a figure comes from a leak more often than from a disease.")
+        yield Notice.of("perfect_separation")
     permutation = figures.get("permutation")
     if permutation and permutation["share_moved"] < FEW_MOVED:
         within = " and ".join(unit for unit in ("site", "fold") if permutation[f"within_{unit}"])
-        text = (
-            f"A permutation changes the labels of {permutation['share_moved']:.0%} of the scans only"
-            f"{f', since labels are exchanged within {within}' if within else ''}: it can find next to nothing."
-        )
-        explanation = "A large p-value is no evidence against the model here. Larger sites, or fewer folds, would help."
-        yield Notice("permutation_moves_few", text, explanation)
+        held = f", since labels are exchanged within {within}" if within else ""
+        yield Notice.of("permutation_moves_few", share=permutation["share_moved"], held=held)
 
 
 def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: list[Notice]) -> Evaluation:

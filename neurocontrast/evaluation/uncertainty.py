@@ -217,12 +217,8 @@ def choose_units(asked: str, sites: Texts, subjects: Texts, *, target: str) -> U
     )
     if n_missing or n < MIN_SITES:
         raise ConfigError(f"bootstrap_unit: 'site' {why}. Use bootstrap_unit=subject, or choose scans with where.")
-    notice = Notice(
-        "few_sites_resampled",
-        f"Intervals resample {n} sites; with fewer than {ENOUGH_SITES} they tend to be too short.",
-        "Read the intervals as lower bounds of the uncertainty.",
-    )
-    return Units("site", labels, n, (notice,) if n < ENOUGH_SITES else ())
+    few = (Notice.of("few_sites_resampled", n=n, enough=ENOUGH_SITES),) if n < ENOUGH_SITES else ()
+    return Units("site", labels, n, few)
 
 
 def _linked_sites(sites: Texts, subjects: Texts) -> tuple[Texts, int]:

@@ -277,26 +277,13 @@ def _look_at(study: Study, readings: pd.DataFrame) -> list[Notice]:
     site = site_reading(readings)
     if site is None or site["value"] < site["chance"] + STRONG_SHARE * (1 - site["chance"]):
         return []
-    text = (
-        f"The site can be told from the features that the probe gets: balanced accuracy {site['value']:.2f}, where "
-        f"chance is {site['chance']:.2f} ({int(site['n_levels'])} sites)."
-    )
     known = study.table["site"].notna().to_numpy() & ~study.table["subject_id"].duplicated().to_numpy()
     strength = 0.0
     if study.target.kind != "continuous":
         strength = cramers_v(study.target.values[known], study.table["site"][known].to_numpy(dtype=object))
-    if strength > SITE_ASSOCIATION:
-        text += (
-            f" And the site says much of {study.target.name} (bias-corrected Cramér's V {strength:.2f}): a probe can "
-            "score without the brain. Read the figures within sites, the increment over the baseline, and "
-            "sites left out (leave-site-out splits)."
-        )
-    else:
-        text += " Whether that carries the result, leave-site-out splits tell."
-    explanation = (
-        "A model can use the scanner where sites differ in the target. See Confounds, and the result site by site."
-    )
-    return [Notice("site_predictable", text, explanation)]
+    key = "site_predictable_and_confounded" if strength > SITE_ASSOCIATION else "site_predictable"
+    about = {"value": site["value"], "chance": site["chance"], "n_sites": int(site["n_levels"])}
+    return [Notice.of(key, target=study.target.name, strength=strength, **about)]
 
 
 _HARMONISE = {

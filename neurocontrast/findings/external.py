@@ -21,7 +21,7 @@ from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
 from neurocontrast.evaluation.models import OutOfFold, ProbeModel, gather
 from neurocontrast.evaluation.models.covariates import with_covariates
-from neurocontrast.evaluation.notices import NO_BASELINE, check_duplicates, check_overlap
+from neurocontrast.evaluation.notices import check_duplicates, check_overlap
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Counts, Increment, Interval, Metric, Notice, Part
 from neurocontrast.evaluation.rows import (
@@ -80,12 +80,6 @@ class ExternalTest(Part):
 
 
 Models = dict[str, OutOfFold]
-_SHARED = (
-    "The model has already seen these people. Its features can fit them better than anybody new, so the figures of the "
-    "external test set may be too good."
-)
-_TWINS = "The same image on both sides is learned by heart: the figures of the external test set may be too good."
-_ENCODERS = "If the encoders differ, the figures of the external test set mean nothing."
 
 
 @dataclass(frozen=True)
@@ -131,7 +125,7 @@ def plan_external(
         encoder_digest(training_info), encoder_digest(info), n_expected=study.features.shape[1], n_found=n_found,
         parameter="test", what="the probe",
     )  # fmt: skip
-    notices = [] if doubt is None else [Notice("encoder_unknown", doubt, _ENCODERS)]
+    notices = [] if doubt is None else [Notice.of("encoder_unknown", doubt=doubt)]
     own, where = study.settings.test_where, study.settings.where
     hint = " evaluation.test_where selects rows of the test table alone ({} for all)." if own is None else ""
     with _naming_the_test_table():
@@ -146,9 +140,7 @@ def plan_external(
     joined = _join(study, chosen, np.asarray(features[rows]), target)
     n_overlap, leaks = _check_leaks(study, joined, chosen, info)
     names, dropped = _covariates(study, chosen)
-    baseline = [
-        Notice("external_baseline", f"test: the baseline goes without {each}.", NO_BASELINE) for each in dropped
-    ]
+    baseline = [Notice.of("external_baseline", name=each) for each in dropped]
     notices += [*found, *leaks, *baseline]
     excluded = {"not selected by where": len(tidy) - len(kept), f"{target.name} missing": int((~present).sum())}
     excluded = {why: n for why, n in excluded.items() if n}
@@ -180,8 +172,7 @@ def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[int, list[Notice]
             f"{text}: the probe would be tested on people it was fitted on. Leave them out with evaluation.test_where "
             "or where; to test on them all the same, and have the report say so, set allow_overlap=True."
         )
-    text = f"{text} (allowed on request): the figures flatter."
-    return len(both), [Notice("external_shared_subjects", text, _SHARED)]
+    return len(both), [Notice.of("external_shared_subjects", text=text)]
 
 
 def _join(study: Study, chosen: pd.DataFrame, features: npt.NDArray[np.floating], target: Target) -> Study:
@@ -209,7 +200,7 @@ def _check_leaks(
             known = {notice.message for notice in study.notices}
     found = [Notice(f"external_{each.code}", f"test: {each.message}", each.explanation) for each in seen]
     twins = [each for each in twins if each.message not in known]
-    return n_overlap, found + [Notice("external_duplicates", f"test: {each.message}", _TWINS) for each in twins]
+    return n_overlap, found + [Notice.of("external_duplicates", text=each.message) for each in twins]
 
 
 def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], list[str]]:

@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import StrictFloat, StrictInt
 
 from neurocontrast.evaluation import record
-from neurocontrast.evaluation.distribution import Reference, count_outside, outside_message
+from neurocontrast.evaluation.distribution import Reference, count_outside, look_outside
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.record import Notice, Part
+from neurocontrast.evaluation.record import Part
 from neurocontrast.evaluation.rows import Floats, Rows
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
@@ -40,12 +40,6 @@ class Outlyingness(Part):
     n: StrictInt | None = None
     by_site: list[SiteOutside] = []
     note: str | None = None
-
-
-_EXPLANATION = (
-    "Do not trust the number for these scans: the model gives one wherever they lie, but it learned from nothing like "
-    "them. They count in the figures below. See “Scans unlike those it learned from”."
-)
 
 
 def measure_outlyingness(inputs: Inputs) -> Found:
@@ -81,10 +75,9 @@ def _found(study: Study, rows: Rows, scores: Floats, reference: str, why_not: se
     percentiles, threshold = table["mahalanobis_percentile"], study.settings.outside_percentile
     table["outside"] = [None if np.isnan(value) else bool(value > threshold) for value in percentiles]
     counts = count_outside(table, percentiles, reference=reference, threshold=threshold)
-    n_without, message = int(percentiles.isna().sum()), outside_message(counts)
-    why = f"Without a score: {count_text(n_without, 'scan')} ({'; '.join(sorted(why_not))})." if why_not else None
-    notices = [] if message is None else [Notice("outside_distribution", message, _EXPLANATION)]
-    return Found({"outlyingness": counts | {"note": why}}, {"outlyingness": table}, notices)
+    n_without = count_text(int(percentiles.isna().sum()), "scan")
+    why = f"Without a score: {n_without} ({'; '.join(sorted(why_not))})." if why_not else None
+    return Found({"outlyingness": counts | {"note": why}}, {"outlyingness": table}, look_outside(counts))
 
 
 _TITLE = "Scans unlike those it learned from"

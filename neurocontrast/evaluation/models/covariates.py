@@ -75,9 +75,7 @@ def _try(study: Study, names: Sequence[str]) -> list[Notice]:
         fit_probe(CovariateDesign(study.table, names), study.target, rows, rows[:1], subjects=study.subjects,
                   settings=settings, seed=settings.seed, estimator=study.estimator, pairs=[])  # fmt: skip
     except EstimatorError as error:
-        text = f"The baseline has the default probe: the estimator does not fit its {len(names)} columns: {error}."
-        explanation = "The increment compares two kinds of probe, not only two kinds of input."
-        return [Notice("baseline_default", text, explanation)]
+        return [Notice.of("baseline_default", n=len(names), error=error)]
     return []
 
 

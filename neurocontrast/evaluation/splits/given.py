@@ -278,15 +278,9 @@ def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
     lacking = [name for code, name in enumerate(target.classes) if code not in tested]
     if lacking:
         names = one_of(lacking[:10]) + (" …" if len(lacking) > 10 else "")
-        text = f"No row of test has {names}: nothing is known of how well it is told."
-        yield Notice("class_untested", text, "Nothing is known of these classes; balanced accuracy is of the others.")
+        yield Notice.of("class_untested", names=names)
     if split.validation is None or not len(split.validation):
-        yield Notice(
-            "no_validation",
-            "There are no validation rows: a fifth of the rows of train, drawn at random, takes their place to "
-            "choose the penalty.",
-            "The strength of the probe's penalty was chosen within the training images instead.",
-        )
+        yield Notice.of("no_validation")
 
 
 def look_at_twins(features: npt.NDArray[np.floating], split: Split) -> tuple[int, list[Notice]]:
@@ -295,12 +289,5 @@ def look_at_twins(features: npt.NDArray[np.floating], split: Split) -> tuple[int
     They are not refused: official sets hold some images twice, and every published figure has them.
     """
     codes = feature_codes(features)
-    twins = split.test[np.isin(codes[split.test], codes[split.train])]
-    if not len(twins):
-        return 0, []
-    text = (
-        f"{len(twins)} of {len(split.test)} rows of test have the features of a row of train or validation to the last "
-        "bit: one image is in both. Official sets have a few; many would flatter every figure."
-    )
-    explanation = "The same image on both sides is learned by heart, not recognised: the figures below may be too good."
-    return len(twins), [Notice("duplicate_overlap", text, explanation)]
+    n = int(np.isin(codes[split.test], codes[split.train]).sum())
+    return n, [Notice.of("twins", n=n, n_all=len(split.test))] if n else []

@@ -301,30 +301,13 @@ def _warnings(summary: Mapping[str, Any]) -> list[Notice]:
         shown, usual = {"mae": ("mean absolute error", "median"), "log_loss": ("log-loss", "prevalence")}[name]
         ratio, gain = (summary[key]["embedding"][name] for key in ("ratio", "unseen_minus_constant"))
         home, unseen = (summary[where]["embedding"][name]["value"] for where in ("home", "unseen"))
+        about = {"error": shown, "usual": usual, "unseen": unseen, "home": home}
         if ratio["low"] is not None and ratio["value"] >= NOTABLE_RATIO and ratio["low"] > 1:
-            text = (
-                f"At sites that the probe has not seen its {shown} is {unseen:.3g}, where it is {home:.3g} for the "
-                f"same people when their site is known: {ratio['value']:.2f} times as much ({ratio['low']:.2f} to "
-                f"{ratio['high']:.2f}). The other figures are of known sites: do not expect them at another hospital."
-            )
-            explanation = (
-                "The result below is of sites that were trained on. At another scanner expect the error of unseen "
-                "sites, or a larger one. See “At a site it has not seen”."
-            )
-            found.append(Notice("new_site_worse", text, explanation))
+            grown = {"ratio": ratio["value"], "low": ratio["low"], "high": ratio["high"]}
+            found.append(Notice.of("new_site_worse", **about, **grown))
         if gain["value"] is not None and (gain["value"] if gain["high"] is None else gain["high"]) >= 0:
-            text = (
-                f"At sites that the probe has not seen its {shown} ({unseen:.3g}) is not shown to be below that of "
-                f"the other sites' {usual} ({summary['unseen']['constant'][name]['value']:.3g}), which needs no scan."
-            )
-            explanation = (
-                "At a scanner that was not trained on, do not trust the number: as far as these data tell, a guess "
-                "without the scan serves as well. See “At a site it has not seen”."
-            )
-            found.append(Notice("new_site_no_better_than_constant", text, explanation))
+            constant = summary["unseen"]["constant"][name]["value"]
+            found.append(Notice.of("new_site_no_better_than_constant", **about, constant=constant))
     if summary["skipped"]:
-        text = f"{len(summary['skipped'])} sites were not left out ({_listed(summary['skipped'])})."
-        found.append(
-            Notice("new_site_skipped", text, "What the model does there, were the site new to it, is not known.")
-        )
+        found.append(Notice.of("new_site_skipped", n=len(summary["skipped"]), sites=_listed(summary["skipped"])))
     return found

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
-from neurocontrast.cli.command import command, show_error, show_message, show_unexpected
-from neurocontrast.cli.data_commands import (
-    check,
-    convert,
-    copy_recipe,
-    images,
-    index,
-    list_recipes,
-    prepare,
-    qc,
-    show_recipe,
-    show_schema,
-    simulate,
-)
-from neurocontrast.cli.evaluation_commands import compare, evaluate, join, predict, report
-from neurocontrast.cli.network_commands import (
-    bundle,
-    doctor,
-    embed,
-    explain,
-    export_weights,
-    find_weights,
-    finetune,
-    import_weights,
-    list_weights,
-    pretrain,
-    verify_weights,
-)
+from neurocontrast.cli import data_commands as data
+from neurocontrast.cli import evaluation_commands as evaluation
+from neurocontrast.cli import network_commands as network
+from neurocontrast.cli.command import Result, command, show_error, show_message, show_unexpected
 from neurocontrast.exceptions import (
     CheckpointError,
     ConfigError,
@@ -44,40 +20,47 @@ from neurocontrast.exceptions import (
 )
 
 _INTERRUPTED = 130
-_HELP = {"help_option_names": ["-h", "--help"]}
+_OPTIONS: dict[str, Any] = {
+    "no_args_is_help": True,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
 
-app = typer.Typer(
-    name="neurocontrast",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings=_HELP,
-    help=(
-        "Contrastive pretraining for 3D brain MRI with the metadata that hospitals already record.\n\n"
-        "The way through: index or check scans, pretrain an encoder, embed scans, evaluate, report."
-    ),
-)
-_BEFORE_TRAINING = (simulate, convert, index, prepare, qc, images, check)
-_FROM_TRAINING_ON = (pretrain, embed, join, evaluate, finetune, predict, explain, report, compare, bundle, doctor)
-for function in (*_BEFORE_TRAINING, *_FROM_TRAINING_ON):
-    app.command()(command(function))
 
-weights = typer.Typer(
-    no_args_is_help=True,
-    context_settings=_HELP,
-    help="List, find and verify weights; import and export them.",
+def _group(name: str, about: str, commands: Mapping[str, Callable[..., Result]]) -> typer.Typer:
+    """Return commands by their names, with a help that is also shown when none is given."""
+    made = typer.Typer(name=name, help=about, **_OPTIONS)
+    for each, function in commands.items():
+        made.command(each)(command(function))
+    return made
+
+
+_BEFORE_TRAINING = (data.simulate, data.convert, data.index, data.prepare, data.qc, data.images, data.check)
+_FROM_TRAINING_ON = (
+    *(network.pretrain, network.embed, evaluation.join, evaluation.evaluate, network.finetune, evaluation.predict),
+    *(network.explain, evaluation.report, evaluation.compare, network.bundle, network.doctor),
 )
-weights.command("import")(command(import_weights))
-weights.command("export")(command(export_weights))
-weights.command("list")(command(list_weights))
-weights.command("path")(command(find_weights))
-weights.command("verify")(command(verify_weights))
-app.add_typer(weights, name="weights")
-recipes = typer.Typer(no_args_is_help=True, context_settings=_HELP, help="List, show and copy the recipes of --config.")
-recipes.command("list")(command(list_recipes))
-recipes.command("show")(command(show_recipe))
-recipes.command("copy")(command(copy_recipe))
-recipes.command("schema")(command(show_schema))
-app.add_typer(recipes, name="config")
+_WEIGHTS: dict[str, Callable[..., Result]] = {
+    "import": network.import_weights,
+    "export": network.export_weights,
+    "list": network.list_weights,
+    "path": network.find_weights,
+    "verify": network.verify_weights,
+}
+_RECIPES: dict[str, Callable[..., Result]] = {
+    "list": data.list_recipes,
+    "show": data.show_recipe,
+    "copy": data.copy_recipe,
+    "schema": data.show_schema,
+}
+app = _group(
+    "neurocontrast",
+    "Contrastive pretraining for 3D brain MRI with the metadata that hospitals already record.\n\n"
+    "The way through: index or check scans, pretrain an encoder, embed scans, evaluate, report.",
+    {function.__name__: function for function in (*_BEFORE_TRAINING, *_FROM_TRAINING_ON)},
+)
+app.add_typer(_group("weights", "List, find and verify weights; import and export them.", _WEIGHTS))
+app.add_typer(_group("config", "List, show and copy the recipes of --config.", _RECIPES))
 
 
 def _show_version(value: bool) -> None:

@@ -26,8 +26,7 @@ from neurocontrast.data.listing import read_table
 from neurocontrast.reading import read_json
 
 if TYPE_CHECKING:
-    from neurocontrast.evaluation.record import Estimate, Evaluation
-    from neurocontrast.findings.new_site.measure import NewSite
+    from neurocontrast.evaluation.record import Evaluation
 
 _OPEN = "Next: open the page in a browser. Read its warnings first."
 _PROBES = "auto|logistic|ridge|MODULE:OBJECT"
@@ -225,7 +224,13 @@ def new_site_lines(evaluation: Evaluation) -> Iterator[str]:
 
     block, extra = evaluation.part(NewSite), evaluation.model_extra or {}
     if block is not None:
-        yield from (_error_line(block, model) for model in block.models if model != "baseline")
+        metric, sites = block.metric or "", f"{block.n_sites} sites left out"
+        for model in block.models:
+            both = (figures[model][metric] for figures in (block.home, block.unseen))
+            home, unseen = (_figure(each.value, [each.low, each.high]) for each in both)
+            name = metric if model == "embedding" else f"{metric} {model}"
+            if model != "baseline":
+                yield f"New site: {name} {home} at known sites, {unseen} at unseen ones ({sites})."
     elif extra.get("new_site_note") and evaluation.splits != "fixed":
         yield f"Not measured at sites left out: {extra['new_site_note']}."
     tested = evaluation.part(ExternalTest)
@@ -233,17 +238,6 @@ def new_site_lines(evaluation: Evaluation) -> Iterator[str]:
     for name, found in (("Scans", evaluation.part(Outlyingness)), ("External scans", external)):
         if found is not None:
             yield f"{name} outside the training distribution: {found.n_outside} of {found.n}."
-
-
-def _error_line(block: NewSite, model: str) -> str:
-    metric = block.metric or ""
-    home, unseen = (_ends(block.home[model][metric]), _ends(block.unseen[model][metric]))
-    name = metric if model == "embedding" else f"{metric} {model}"
-    return f"New site: {name} {home} at known sites, {unseen} at unseen ones ({block.n_sites} sites left out)."
-
-
-def _ends(figure: Estimate) -> str:
-    return _figure(figure.value, [figure.low, figure.high])
 
 
 def _figure(value: float | None, interval: Sequence[float | None] | None) -> str:

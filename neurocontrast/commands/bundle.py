@@ -1,4 +1,4 @@
-"""Hand a run, and its probe, over as a MONAI bundle."""
+"""Hand a run, and its probe, over as a MONAI bundle, with the templates of `neurocontrast/bundling`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from neurocontrast.bundling import MARKER, Samples, texts_of
+import jinja2
+import torch
+
+from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.settings import DataSettings
-from neurocontrast.data.sources import brains_of_run
+from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
 from neurocontrast.encoders import load_encoder, save_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe, save_probe
 from neurocontrast.evaluation.record import FILE, Evaluation, read_evaluation
@@ -18,9 +21,22 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_text
 from neurocontrast.provenance import version
 from neurocontrast.runs.folder import read_provenance
+from neurocontrast.transforms.preprocessing import Preprocessing
 
+_MARKER = "configs/metadata.json"
+_TEMPLATES = {
+    _MARKER: "metadata.json.j2",
+    "configs/inference.yaml": "inference.yaml.j2",
+    "docs/README.md": "README.md.j2",
+}
 _OF_THE_RUN = ("weights", "head")
 """What ``encoder.json`` says of files that a bundle does without."""
+_INTENDED_USE = "Research on groups of people. Not a medical device; no decision about a person may rest on it."
+_TENSOR = {"dtype": "float32", "value_range": [], "is_patch_data": False}
+_JINJA = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parents[1] / "bundling"), keep_trailing_newline=True, autoescape=False
+)
+_JINJA.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
 
 
 def bundle(
@@ -59,17 +75,16 @@ def bundle(
         Where a file of the run or of the probe is missing, damaged or of another version.
     """
     target, folder = Path(out), Path(run)
-    check_output_folder(target, overwrite=overwrite, marker=MARKER, what="a bundle")
+    check_output_folder(target, overwrite=overwrite, marker=_MARKER, what="a bundle")
     encoder, contract = load_encoder(folder)
     source = brains_of_run(folder, contract, DataSettings(), what="a bundle is made of an encoder of brains")
-    probe = None if evaluation is None else _probe_of(Path(evaluation), contract)
-    texts = texts_of(
-        Samples.of(source),
-        contract,
-        read_provenance(folder) if (folder / "provenance.json").is_file() else {},
-        probe=probe,
-        evaluation=None if evaluation is None else _evaluation_of(Path(evaluation)),
-    )
+    probe = evaluated = None
+    if evaluation is not None:
+        probe, place = _probe_of(Path(evaluation), contract), Path(evaluation)
+        place = place if (place / FILE).is_file() else place.parent
+        evaluated = read_evaluation(place) if (place / FILE).is_file() else None
+    provenance = read_provenance(folder) if (folder / "provenance.json").is_file() else {}
+    texts = _texts_of(_samples_of(source), contract, provenance, probe=probe, evaluation=evaluated)
     texts["docs/license.txt"] = _licences(licence)
     with atomic_folder(target) as made:
         for name, text in texts.items():
@@ -91,11 +106,6 @@ def _probe_of(evaluation: Path, contract: Mapping[str, Any]) -> FittedProbe:
     return probe.model_copy(update={"trained_on": frozenset()})
 
 
-def _evaluation_of(path: Path) -> Evaluation | None:
-    folder = path if (path / FILE).is_file() else path.parent
-    return read_evaluation(folder) if (folder / FILE).is_file() else None
-
-
 def _licences(licence: str | os.PathLike[str] | None) -> str:
     """Return the text of the licence of the weights, and of that of the code."""
     if licence is None:
@@ -112,3 +122,59 @@ def _licences(licence: str | os.PathLike[str] | None) -> str:
     found = (each.read_text("licenses/LICENSE") for each in metadata.distributions(name="neurocontrast"))
     of_code = next((text for text in found if text), "BSD-3-Clause")
     return f"{of_weights}\n\n---\n\nThe code of neurocontrast {version()}:\n\n{of_code.strip()}\n"
+
+
+def _texts_of(
+    samples: Mapping[str, Any],
+    contract: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    *,
+    probe: FittedProbe | None,
+    evaluation: Evaluation | None,
+) -> dict[str, str]:
+    """Return the text of each file of a bundle, by its name.
+
+    `contract` and `provenance` are the contents of ``encoder.json`` and ``provenance.json``, which may be empty.
+    """
+    found = {} if evaluation is None else evaluation.metrics
+    metrics = {name: each.value for name, each in found.items()}
+    given = {
+        **{"samples": samples, "contract": contract, "probe": probe, "evaluation": evaluation},
+        "provenance": {"cohort": {}, **provenance},
+        "metrics": {name: value for name, value in metrics.items() if value is not None},
+        "simulated": contract.get("simulated") or (evaluation is not None and evaluation.simulated),
+        "versions": {name: metadata.version(name) for name in ("monai", "numpy")}
+        | {"torch": torch.__version__.partition("+")[0], "neurocontrast": version()},
+        "features": [f"feature {number}" for number in range(int(contract["n_features"]))],
+        "numbered": lambda names: {str(number): name for number, name in enumerate(names)},
+        **{"tensor": _TENSOR, "intended_use": _INTENDED_USE},
+    }
+    return {name: _JINJA.get_template(template).render(given) for name, template in _TEMPLATES.items()}
+
+
+def _samples_of(source: Brains) -> dict[str, Any]:
+    """Return what a bundle's encoder is given, for the templates: `named` and `unlike` are for the model card."""
+    if isinstance(source, RegionalMeasures):
+        known = source.known
+        return {
+            "what": "regional measures of the brain",
+            "channels": known.columns,
+            "shape": (1,),
+            "classes": f"{len(known.columns)} measures of the atlas {known.atlas}, by models/encoder.json",
+            "format": {"type": "tuples", "format": "raw", "modality": "n/a"},
+            "unlike": "another scanner, sequence, version of FreeSurfer, age or disease",
+            "contract": known,
+        }
+    channels = source.channels or ("t1",)
+    columns = columns_of(channels)
+    return {
+        "what": "brain MRI",
+        "channels": channels,
+        "shape": source.transforms.image_shape[1:],
+        "classes": f"{', '.join(channels)}, on the grid and in the intensities of models/encoder.json",
+        "format": {"type": "image", "format": "magnitude", "modality": "MR"},
+        "unlike": "another scanner, sequence, age, disease or brain extraction",
+        "columns": columns,
+        "named": "T1-weighted, skull-stripped brains" if columns == ("path",) else f"Maps: {', '.join(columns)}",
+        "is_resampled": isinstance(source.transforms, Preprocessing) and source.transforms.spacing_mm is not None,
+    }

@@ -109,7 +109,7 @@ class VolumeCache:
         missing = self.missing(scans)
         if not missing:
             return 0
-        found: dict[ScanFiles, str | bool] = {}
+        found: dict[ScanFiles, str | bool] = dict.fromkeys(missing, False)
         is_writable = self._is_writable(progress)
         if failures is not None and not is_writable:
             raise DataError(f"data.skip_unreadable: needs a cache, and {self.folder} cannot be written. Set "
@@ -122,16 +122,15 @@ class VolumeCache:
                 ):
                     found[scan] = made
                     task.advance()
-        reasons = {scan: str(found[scan]) for scan in missing if isinstance(found.get(scan), str)}
-        n_kept = sum(made is True for made in found.values())
-        if failures is not None:
-            failures |= reasons
-            return n_kept
+        reasons = {scan: made for scan, made in found.items() if isinstance(made, str)}
         problems = Problems("scans")
-        for reason in reasons.values():
+        for reason in reasons.values() if failures is None else ():
             problems.add(reason)
         problems.raise_if_any()
-        if n_kept < len(missing):
+        if failures is not None:
+            failures |= reasons
+        n_kept = list(found.values()).count(True)
+        if n_kept + len(reasons) < len(missing):
             progress.warning(
                 f"the cache folder {self.folder} cannot be written: {len(missing) - n_kept:,} scans have no entry in "
                 "it and are preprocessed anew whenever they are read. Set data.cache_dir to another."

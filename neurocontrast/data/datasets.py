@@ -116,7 +116,24 @@ class CohortDataset(Dataset):
         return apply(self.transform, {**item, _IMAGE: image}, start=self._n_kept)
 
 
-class MeasuresDataset(torch.utils.data.Dataset[dict[str, Any]]):
+class _InPlace(torch.utils.data.Dataset[dict[str, Any]]):
+    """Samples that are read straight into an array of `image_shape` and `image_dtype`."""
+
+    image_shape: tuple[int, ...]
+    image_dtype: np.dtype[Any]
+
+    def read_into(self, out: npt.NDArray[Any], index: int) -> None:
+        """Read a sample into `out`."""
+        raise NotImplementedError
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Return ``{"image": tensor of `image_shape`, "index": index}``."""
+        image = np.empty(self.image_shape, self.image_dtype)
+        self.read_into(image, index)
+        return {"image": torch.from_numpy(image), "index": index}
+
+
+class MeasuresDataset(_InPlace):
     """The measures of a cohort, in the order of its rows, each person's as a sample (n_measures, 1).
 
     Parameters
@@ -127,22 +144,17 @@ class MeasuresDataset(torch.utils.data.Dataset[dict[str, Any]]):
 
     def __init__(self, values: npt.NDArray[np.float32]) -> None:
         self.values = values
-        self.image_shape: tuple[int, ...] = (values.shape[1], 1)
-        self.image_dtype: np.dtype[Any] = np.dtype(np.float32)
+        self.image_shape, self.image_dtype = (values.shape[1], 1), np.dtype(np.float32)
 
     def __len__(self) -> int:
         return len(self.values)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        """Return ``{"image": float32 tensor (n_measures, 1), "index": index}``."""
-        return {"image": torch.from_numpy(self.values[index].copy())[:, None], "index": index}
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
         """Write the measures of a person into `out`, of `image_shape`."""
         out[:, 0] = self.values[index]
 
 
-class ImageDataset(torch.utils.data.Dataset[dict[str, Any]]):
+class ImageDataset(_InPlace):
     """The images of a cohort, whose paths are like ``…/images.npy#17``, from stores of one size; uint8 (3, H, W).
 
     A DataError names all rows without an image: another kind of path, a store that is absent or damaged, an index
@@ -156,17 +168,10 @@ class ImageDataset(torch.utils.data.Dataset[dict[str, Any]]):
         problems.raise_if_any()
         self._stores = located.stores
         self._store_of, self._index_of = np.array(located.store_of), np.array(located.index_of)
-        self.image_shape: tuple[int, ...] = self._stores[0].shape
-        self.image_dtype: np.dtype[Any] = np.dtype(np.uint8)
+        self.image_shape, self.image_dtype = self._stores[0].shape, np.dtype(np.uint8)
 
     def __len__(self) -> int:
         return len(self.paths)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        """Return ``{"image": uint8 tensor (3, H, W), "index": index}``."""
-        image = np.empty(self.image_shape, self.image_dtype)
-        self.read_into(image, index)
-        return {"image": torch.from_numpy(image), "index": index}
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
         """Read an image into `out`, of `image_shape` and `image_dtype`."""

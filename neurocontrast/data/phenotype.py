@@ -245,11 +245,8 @@ def _decode(known: str, name: str, cell: str, description: object) -> str | Refu
         cell = str(level.get("Description", cell) if isinstance(level, dict) else level)
     # The codes that a column's name explains, as IXI's "SEX_ID (1=m, 2=f)" does.
     match = CODES_IN_NAME.search(name)
-    for part in match[1].split(",") if match else ():
-        code, _, meaning = part.partition("=")
-        if cell == code.strip():
-            cell = meaning.strip()
-            break
+    codes = (part.partition("=") for part in match[1].split(",")) if match else ()
+    cell = {code.strip(): meaning.strip() for code, _, meaning in codes}.get(cell, cell)
     if known == "age":
         return _years(name, cell, str(described.get("Units", "")))
     if known == "sex":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -211,7 +212,13 @@ def holds_name(parts: Sequence[str], name: str) -> bool:
     letters do not matter. Words of three letters are found anywhere in a part; shorter ones (``Li``, ``Wu``) as words
     of their own or together. Titles, particles and words such as ``anonymous`` are not names.
     """
-    words = {_folded(word) for reading in _readings(name) for word in _WORD.findall(reading) if _is_name(word)}
+    readings = [name]
+    for encoding in _ENCODINGS:
+        with contextlib.suppress(UnicodeError):
+            readings.append(name.encode("latin-1").decode(encoding))
+    # Single letters of English are initials; one character of Chinese is a name.
+    found = {word for text in readings for word in _WORD.findall(text) if len(word) > 1 or not word.isascii()}
+    words = {_folded(word) for word in found if word.casefold() not in _NO_NAMES and not _PLACEHOLDER.match(word)}
     long = {one + other for one, other in itertools.permutations(words, 2) if _is_long(one + other, 4)}
     long |= {word for word in words if _is_long(word, 3)}
     for part in parts:
@@ -221,21 +228,6 @@ def holds_name(parts: Sequence[str], name: str) -> bool:
         if words.intersection(tokens) or any(word in text for word in long for text in texts):
             return True
     return False
-
-
-def _readings(name: str) -> list[str]:
-    found = [name]
-    for encoding in _ENCODINGS:
-        try:
-            found.append(name.encode("latin-1").decode(encoding))
-        except UnicodeError:
-            continue
-    return found
-
-
-def _is_name(word: str) -> bool:
-    initial = len(word) == 1 and word.isascii()
-    return not initial and word.casefold() not in _NO_NAMES and not _PLACEHOLDER.match(word)
 
 
 def _is_long(word: str, least: int) -> bool:

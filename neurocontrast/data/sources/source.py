@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 import pandas as pd
 from monai.transforms import Compose, Transform
 
-from neurocontrast.data.batches import Images
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.natural.store import is_image_path
@@ -33,8 +32,9 @@ class Source:
     """Samples as the section ``data`` of a configuration describes them; there is one class for each kind.
 
     A source gives a cohort (`read_cohort`), makes its samples ready (`make_ready`), reads them (`images`), and says how
-    they were prepared (`contract`), from which another source prepares others alike (`as_in_run`). `augment` is a
-    transform from Python that makes views, for ``augment.transforms: python``.
+    they were prepared (`contract`), from which another source prepares others alike (`as_in_run`). A kind defines these
+    three, the size of its samples (`n_channels`, `shape`), and which settings a run has decided (`in_run`).
+    `augment` is a transform from Python that makes views, for ``augment.transforms: python``.
     """
 
     data: AnyDataSettings
@@ -45,11 +45,6 @@ class Source:
     def table(self) -> AnyTable | None:
         """The table of samples: a DataFrame from Python, or the file that `data` names."""
         return self.data.participants if self.frame is None else self.frame
-
-    @property
-    def n_channels(self) -> int:
-        """Channels of a sample."""
-        raise NotImplementedError
 
     @property
     def channels(self) -> tuple[str, ...] | None:
@@ -81,10 +76,6 @@ class Source:
         )
         return check_kind(cohort, self.data.kind)
 
-    def cohort_of(self, given: Any, folder: Path) -> Cohort:
-        """Return a cohort of what Python gives; images that are only in memory are written to a folder."""
-        raise NotImplementedError
-
     def unlisted(self, place: Path, *, images_root: Any = None) -> Cohort | None:
         """Return the samples of a place that needs no table of people; None where it needs one."""
         del place, images_root
@@ -107,26 +98,6 @@ class Source:
         """Return the source with what is learned by reading the samples of the rows of training."""
         del cohort, rows, progress
         return self
-
-    def as_in_run(self, contract: Mapping[str, Any]) -> Self:
-        """Return the source with the preprocessing of a run; `contract` is its ``encoder.json``."""
-        raise NotImplementedError
-
-    def in_run(self, contract: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of ``data`` that a run has decided; `contract` is its preprocessing."""
-        raise NotImplementedError
-
-    def contract(self) -> dict[str, Any]:
-        """Return the keys of ``encoder.json`` that say how samples are prepared."""
-        raise NotImplementedError
-
-    def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
-        """Return the size of a channel along each axis."""
-        raise NotImplementedError
-
-    def images(self, cohort: Cohort) -> Images:
-        """Return the samples of a cohort, in the order of its rows."""
-        raise NotImplementedError
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
         """Prepare samples that are not ready to be read."""

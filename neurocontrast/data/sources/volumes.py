@@ -173,18 +173,10 @@ def _first_readable(scans: Sequence[ScanFiles]) -> ScanFiles:
 
 
 def _write_given(given: Any, channels: tuple[str, ...], root: Path | None, folder: Path) -> Cohort:
-    """Return a cohort of paths and nibabel images; those that are only in memory are written to a folder.
+    """Return a cohort of paths and nibabel images; those that are only in memory are written to `folder`.
 
-    Parameters
-    ----------
-    given : sequence or DataFrame
-        One path or image a scan, or a tuple of one a channel, or a DataFrame with the columns `channels`.
-    channels : tuple of str
-        Columns with the files of each scan.
-    root : Path or None
-        Folder that relative paths start from; the working directory for None.
-    folder : Path
-        Where images are written to.
+    `given` has one path or image a scan, or a tuple of one for each of the columns `channels`, or is a DataFrame with
+    these columns. Relative paths start from `root`, by default the working directory.
     """
     scans = _scans_of(given, channels)
     names = [f"scan {row}" for row in range(len(scans))]

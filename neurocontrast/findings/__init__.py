@@ -23,7 +23,7 @@ from neurocontrast.findings.methods import METHODS, PROVENANCE, SILENCES
 from neurocontrast.findings.new_site import NEW_SITE
 from neurocontrast.findings.outside import OUTSIDE
 from neurocontrast.findings.predictions import CALIBRATION, CURVES, ERRORS, WORST
-from neurocontrast.findings.prose import head_facts, target_text
+from neurocontrast.findings.prose import head_facts, naming
 from neurocontrast.findings.result import RESULT, WARNINGS, say_result
 from neurocontrast.findings.sites import FOLDS, GROUPS, SITES
 from neurocontrast.page.blocks import Section, render
@@ -130,7 +130,7 @@ def render_report(files: EvaluationFolder, sections: Sequence[Section]) -> str:
     return render(
         sections,
         kicker="neurocontrast evaluation report",
-        title=target_text(files),
+        title=naming("target", files),
         summary=say_result(files, "sentence"),
         facts=head_facts(files),
         simulated=files.summary.simulated,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -26,7 +27,7 @@ from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
-from neurocontrast.findings.prose import column_text
+from neurocontrast.findings.prose import naming
 from neurocontrast.page.blocks import Block, Column, Facts, Section, Table, make_table, note
 from neurocontrast.page.wording import describe_metric, estimate_text, number_text, value_text
 from neurocontrast.seeds import derive_seed
@@ -316,7 +317,7 @@ def _table(confounds: pd.DataFrame) -> Table:
     rows = confounds.reindex(columns=[*confounds, *({"within", "note", "n", "n_levels"} - set(confounds))])
     within, remark = rows["within"].fillna("all"), rows["note"].fillna("")
     rows = rows.rename(columns={"low": "value_low", "high": "value_high"}).assign(
-        column=rows["column"].map(column_text),
+        column=rows["column"].map(partial(naming, "column")),
         within=("within " + within).where(within != "all", "all scans"),
         metric=[describe_metric(str(key)).label for key in rows["metric"]],
         note=remark,

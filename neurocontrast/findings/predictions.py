@@ -13,7 +13,7 @@ from sklearn.metrics import ConfusionMatrixDisplay, precision_recall_curve, roc_
 
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
-from neurocontrast.findings.prose import threshold_text
+from neurocontrast.findings.prose import naming
 from neurocontrast.page import style
 from neurocontrast.page.blocks import Column, Section, make_table, note, pictures
 from neurocontrast.page.style import about_thinning, draw_groups, thin_rows
@@ -211,7 +211,7 @@ def _count_text(n: float) -> str:
 @style.styled
 def draw_confusion(files: EvaluationFolder) -> style.Picture:
     """Draw the confusion matrix; of many classes as shares in colour, without numbers in the cells."""
-    numbers, rule, n_classes = count_confusion(files), threshold_text(files), len(files.classes)
+    numbers, rule, n_classes = count_confusion(files), naming("threshold", files), len(files.classes)
     totals, many = numbers.sum(axis=1), n_classes > _MAX_CELLS
     shares = numbers / np.where(totals > 0, totals, 1)[:, None]
     side = float(np.clip(2.6 + 0.55 * min(n_classes, 7) + 0.1 * n_classes, 3.8, 10.6))

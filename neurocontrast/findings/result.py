@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from neurocontrast.evaluation.record import Evaluation, Increment, Metric
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
-from neurocontrast.findings.prose import covariates_text, permutation_result, write
+from neurocontrast.findings.prose import naming, permutation_result, write
 from neurocontrast.page import style
 from neurocontrast.page.blocks import (
     Block,
@@ -94,7 +94,7 @@ def _cards(files: EvaluationFolder) -> list[Card]:
     gain = interval_phrase(level, interval_text(increment.interval, digits=2, signed=True))
     return [
         _card(files, key, " of the embedding", s.metrics[key], f"; {better} is better", strong=True),
-        _card(files, key, f" of {covariates_text(files)} only", s.baseline.get(key)),
+        _card(files, key, f" of {naming('covariates', files)} only", s.baseline.get(key)),
         Card("Difference", number_text(increment.difference, digits=2, signed=True),
              gain + ("" if about.higher_is_better else "; negative is better")),
         *(_card(files, key, f" of {each.what}", each.metrics[key]) for each in rivals(s) if key in each.metrics),

@@ -12,7 +12,7 @@ import pandas as pd
 from neurocontrast.findings.folder import Results, words_of
 from neurocontrast.findings.learning import draw_learning
 from neurocontrast.findings.methods import record_block
-from neurocontrast.findings.prose import design_text, folds_text, pretraining_text, write_paragraphs
+from neurocontrast.findings.prose import naming, write_paragraphs
 from neurocontrast.page.blocks import (
     Block,
     Citations,
@@ -100,8 +100,8 @@ class Comparison(Results):
 def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
     """Return the page of a comparison, which loads nothing and runs nothing."""
     s, items = files.summary, files.words.items
-    folds = folds_text(s.get("n_folds"), s.get("n_repeats"))
-    design = f"{folds}, {design_text(str(s.get('splits')))}; the same {items} and folds for every model"
+    folds = naming("folds", s.get("n_folds"), s.get("n_repeats"))
+    design = f"{folds}, {naming('design', str(s.get('splits')))}; the same {items} and folds for every model"
     if files.fixed:
         design = f"the same training, validation and test {items} for every model"
     return render(
@@ -287,7 +287,7 @@ def _build_provenance(files: Comparison) -> Section:
     keys, s = ("run", "objective", "embeddings", "n_overlap", "simulated"), files.summary
     blocks = [
         record_block(
-            f"{model.get('name')}: {pretraining_text(model.get('run') or {}, model.get('objective'))}",
+            f"{model.get('name')}: {naming('pretraining', model.get('run') or {}, model.get('objective'))}",
             {key: model[key] for key in keys if model.get(key) is not None},
         )
         for model in s.get("models") or []

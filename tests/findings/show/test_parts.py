@@ -15,7 +15,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.findings import build_sections, open_folder, render_report
 from neurocontrast.findings.brain import read_map, share_outside
 from neurocontrast.findings.cohort import list_steps
-from neurocontrast.findings.prose import threshold_text
+from neurocontrast.findings.prose import naming
 from neurocontrast.page.blocks import list_pictures
 from tests.findings.show.folders import edit, rewrite
 from tests.findings.show.page import Page
@@ -72,7 +72,7 @@ def test_the_page_is_sound(html):
 )
 def test_the_rule_of_the_threshold_is_told(folder, build, rule, values, says):
     files = open_folder(rewrite(folder, threshold={"rule": rule, "values": values}))
-    assert says in threshold_text(files)
+    assert says in naming("threshold", files)
     assert says.lower() in build("errors", files).blocks[0].pictures[0].caption.lower()
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from neurocontrast.findings.methods import list_silences, write_methods
-from neurocontrast.findings.prose import kernel_text, loss_citations, objective_text
+from neurocontrast.findings.prose import loss_citations, naming
 from neurocontrast.findings.result import list_warnings, say_result
 from neurocontrast.page.blocks import Citations
 from neurocontrast.page.wording import DASH, interval_text, number_text, shorten_paths
@@ -97,21 +97,23 @@ def test_silences_follow_the_splits(changed):
 
 def test_objective_and_kernel():
     kernel = [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}]
-    assert kernel_text(kernel) == "age (gaussian, sigma 5) × sex (categorical)"
+    assert naming("kernel", kernel) == "age (gaussian, sigma 5) × sex (categorical)"
     vector = {"column": "anatomy", "type": "gaussian", "sigma": 1.0, "standardise": True, "columns": ["gm_ml", "wm_ml"]}
     text = "anatomy (gaussian, sigma 1, standardise yes, columns gm_ml, wm_ml)"
-    assert kernel_text([vector]) == text
-    assert kernel_text([vector | {"standardise": False}]) == text.replace("standardise yes, ", "")
-    assert kernel_text([{"column": "site", "type": "different", "within": 0.0}]) == "site (different, within 0)"
+    assert naming("kernel", [vector]) == text
+    assert naming("kernel", [vector | {"standardise": False}]) == text.replace("standardise yes, ", "")
+    assert naming("kernel", [{"column": "site", "type": "different", "within": 0.0}]) == "site (different, within 0)"
     simclr = {"loss": "ntxent", "title": "NT-Xent (SimCLR)", "citation": "Chen T. SimCLR. ICML 2020."}
-    assert objective_text({**simclr, "kernel": None}) == "NT-Xent (SimCLR), no metadata"
-    assert objective_text({"loss": "supcon", "label": "diagnosis"}) == "supcon, groups of diagnosis", "an older run"
+    assert naming("objective", {**simclr, "kernel": None}) == "NT-Xent (SimCLR), no metadata"
+    assert naming("objective", {"loss": "supcon", "label": "diagnosis"}) == "supcon, groups of diagnosis", (
+        "an older run"
+    )
     parts = {"a": simclr, "b": {"loss": "fair_cclk", "title": "fair CCL-K", "kernel": kernel[1:]}}
     assert loss_citations({"loss": "sum", "objectives": parts}) == ["Chen T. SimCLR. ICML 2020."]
-    assert objective_text({"loss": "sum", "objectives": parts, "weights": {"b": 0.5}}) == (
+    assert naming("objective", {"loss": "sum", "objectives": parts, "weights": {"b": 0.5}}) == (
         "sum of 1 × (NT-Xent (SimCLR), no metadata) and 0.5 × (fair CCL-K, kernel on sex (categorical))"
     )
-    assert objective_text(None) == "not recorded"
+    assert naming("objective", None) == "not recorded"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from neurocontrast.findings import build_sections, open_folder, render_report
 from neurocontrast.findings.external import external_part
 from neurocontrast.findings.methods import write_methods
-from neurocontrast.findings.prose import splits_text
+from neurocontrast.findings.prose import naming
 from neurocontrast.findings.result import draw_headline, rivals, say_result, table_metrics
 from neurocontrast.findings.sites import table_folds
 from neurocontrast.page.blocks import Citations
@@ -103,5 +103,5 @@ def test_nilearn_is_named_only_where_it_ran(changed, changing, binary_folder):
 
 def test_a_splitter_of_the_user_s_is_named(changed):
     files = changed(splits="custom", splitter="StratifiedGroupKFold(n_splits=5)")
-    assert splits_text(files) == "5 folds, made by StratifiedGroupKFold(n_splits=5)"
+    assert naming("splits", files) == "5 folds, made by StratifiedGroupKFold(n_splits=5)"
     assert "5 folds, made by StratifiedGroupKFold(n_splits=5)" in methods_of(files)

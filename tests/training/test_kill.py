@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tiny import assert_same
 
 from neurocontrast.training.checkpoints import newest_checkpoint
 
@@ -57,17 +58,6 @@ def killed_after(seconds, server, folder, *, saves=True):
     with contextlib.suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
     return int(server.stdout.readline()) != 0
-
-
-def metrics_of(folder):
-    lines = [line.split(",") for line in (folder / "metrics.csv").read_text().splitlines()]
-    timing = [lines[0].index(name) for name in ("seconds", "samples_per_second")]
-    return [[cell for place, cell in enumerate(line) if place not in timing] for line in lines]
-
-
-def assert_same(folder, whole):
-    assert (folder / "encoder.safetensors").read_bytes() == (whole / "encoder.safetensors").read_bytes()
-    assert metrics_of(folder) == metrics_of(whole)
 
 
 def test_killed_twice_then_resumed_is_the_uninterrupted_run(whole, server, tmp_path):

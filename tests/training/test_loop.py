@@ -3,13 +3,16 @@ import signal
 
 import numpy as np
 import pytest
+import tiny
 import torch
+from monai.transforms import Compose, RandAffined, RandAxisFlipd
 from tiny import N_SCANS, Contrast, Images, after, assert_resumes, data, model, rows_of, run, views, weights
 
 from neurocontrast import losses
-from neurocontrast.encoders import load_encoder
+from neurocontrast.encoders import EncoderSettings, build_model, load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingError
 from neurocontrast.training.validation import _score
+from neurocontrast.transforms import RandBrainRiciand, RandMaskEdged, RandNoised, TwoViews
 
 
 def test_training_lowers_the_loss_and_ends_in_a_loadable_encoder(tmp_path):
@@ -192,3 +195,56 @@ def test_the_probe_is_scored_on_others_than_it_was_fitted_to():
     x = np.random.default_rng(0).normal(size=(60, 3))
     assert _score(x[:40], x[:40, 0], x[40:], x[40:, 0])["r2"] > 0.9
     assert _score(x[:40], x[:40, 0], x[40:], -x[40:, 0])["r2"] < 0
+
+
+def mine() -> Compose:
+    """Return a pipeline of a user's: MONAI's transforms, this package's, and a function of the user's own."""
+    return Compose([
+        RandAxisFlipd("image", prob=0.5),
+        RandAffined("image", prob=0.5, rotate_range=0.1, padding_mode="border"),
+        RandBrainRiciand("image", prob=0.5),
+        RandMaskEdged("image", prob=0.3),
+        lambda sample: {**sample, "image": sample["image"].clamp(-4.0, 4.0)},
+        RandNoised("image", prob=0.8),
+    ])  # fmt: skip
+
+
+def test_a_run_on_a_users_own_transforms_resumes_to_the_same_weights(tmp_path):
+    assert_resumes(tmp_path, 4, made_views=TwoViews(mine(), seed=3))
+    run(tmp_path / "other", made_views=TwoViews(mine(), seed=4))
+    assert weights(tmp_path / "other") != weights(tmp_path / "whole")
+
+
+ENCODER = EncoderSettings(name="resnet_small", projection=(16, 8), projection_norm="layers")
+OF_PICTURES = {"encoder": ENCODER, "made_views": tiny.views_of_pictures}
+
+
+def pictures(rows):
+    return torch.stack([tiny.Pictures()[row]["image"] for row in rows])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of one batch an epoch, so that re-estimated statistics are those of all training pictures."""
+    folder = tmp_path_factory.mktemp("pictures")
+    model, result = run(folder, given=data(images=tiny.Pictures()), batch_size=10, probe_every=1, **OF_PICTURES)
+    return folder, model, result
+
+
+def test_statistics_of_encoder_and_head_are_those_of_unaugmented_pictures(trained):
+    _, model, result = trained
+    encoder, head = model.encoder, model.head
+    n_layers = sum(isinstance(module, torch.nn.BatchNorm2d) for module in encoder.modules())
+    assert result.batchnorm == {**result.batchnorm, "n_layers": n_layers, "n_scans": 10, "n_batches": 1}
+    with torch.no_grad():
+        first = encoder.features.layers.conv1(pictures(range(10)).float() / 255)
+        torch.testing.assert_close(encoder.features.layers.bn1.running_mean, first.mean(dim=(0, 2, 3)))
+        still = build_model(ENCODER)
+        still.load_state_dict(model.state_dict())
+        hidden = still.head[0](still.train().encoder(pictures(range(10))))
+        torch.testing.assert_close(head[1].running_mean, hidden.mean(dim=0), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(head[1].running_var, hidden.var(dim=0), rtol=1e-4, atol=1e-5)
+
+
+def test_a_resumed_run_of_pictures_is_the_uninterrupted_one(tmp_path):
+    assert_resumes(tmp_path, 5, given=data(images=tiny.Pictures()), epochs=2, **OF_PICTURES)

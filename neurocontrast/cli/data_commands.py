@@ -192,9 +192,6 @@ def qc(
     No scan is dropped. qc.html shows every scan with its measures and flags, the worst first, and takes your ratings.
     The same command continues one that was interrupted.
     """
-    from neurocontrast.commands.check import first_recipe
-    from neurocontrast.data.listing import read_text_table
-
     found = neurocontrast.qc(**given.options, progress=given.progress)
     flagged = found.table[found.table["n_flags"] > 0]
     facts = {"n_scans": len(found.table), "n_flagged": len(flagged), "flagged": flagged["participant_id"].tolist()}
@@ -208,8 +205,7 @@ def qc(
     else:
         failed = (found.table["qc_rating"] == "fail").any()  # a value that no scan has is refused
         chosen = ["--set", "data.where.qc_rating.not=[fail]"] if failed else []
-        recipe = first_recipe(read_text_table(found.rated).columns)
-        following = ["pretrain", "--config", *recipe, "--participants", found.rated, *chosen, "--out", "run"]
+        following = ["pretrain", "--config", *found.recipe, "--participants", found.rated, *chosen, "--out", "run"]
     notes = [*notes[:20], *more]
     return Result(facts, title, notes=notes, next=following, path=found.page, exit_code=code)
 

@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from monai.transforms import Compose, Transform
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
-from neurocontrast.data.batches import Images
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import source_of_run
 from neurocontrast.display import as_progress
@@ -21,7 +19,6 @@ from neurocontrast.embedding.extract import FinishedBatches, extract_features
 from neurocontrast.embedding.scan_embedder import load_network
 from neurocontrast.embedding.settings import EmbeddingSettings
 from neurocontrast.embedding.table import write_embeddings
-from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator
 from neurocontrast.progress import SILENT, Progress
@@ -65,62 +62,47 @@ def embed(
         Receives progress messages; True shows them on standard error.
     """
     progress = as_progress(progress)
-    target = Path(out)
+    folder, target = Path(run), Path(out)
     check_output_file(target, ".parquet", overwrite=overwrite)
     settings = as_config({} if config is None else config)
     refuse_several("embed")
     device = usable_accelerator(settings.embedding.accelerator, section="embedding")
-    network, images, table, info, files, skipped = _prepare(
-        Path(run), participants, images_root, settings, transforms, progress
-    )
-    finished = FinishedBatches(target, _key(info, settings.embedding, device, files))
-    features = extract_features(
-        network,
-        images,
-        settings=settings.embedding,
-        n_readers=settings.data.n_workers,
-        progress=progress,
-        finished=finished,
-    )
-    write_embeddings(target, table, features, info)
-    write_skipped(target.with_suffix(".skipped.tsv"), skipped)
-    finished.remove()
-    return target
-
-
-def _prepare(
-    run: Path,
-    participants: AnyTable,
-    images_root: str | os.PathLike[str] | None,
-    settings: Config,
-    transforms: Compose | Sequence[Transform] | None,
-    progress: Progress,
-) -> tuple[Encoder | ContrastiveModel, Images, pd.DataFrame, dict[str, Any], list[Any], pd.DataFrame]:
-    """Return the network, prepared images, their table, what is stored of it, files' signatures, and skipped scans."""
-    network, contract = load_network(run, settings.embedding)
+    network, contract = load_network(folder, settings.embedding)
     given = None if transforms is None else Compose(transforms)
-    source = source_of_run(run, contract, settings.data, transforms=given)
+    source = source_of_run(folder, contract, settings.data, transforms=given)
     listed = source.read_cohort(participants, images_root=images_root)
     cohort = listed.select(settings.embedding.where)
     for warning in cohort.warnings:
         progress.warning(warning)
     warn_of_imitations(cohort, "embedding.where", progress)
-    info = describe_embedded(run, contract, cohort, progress) | settings.embedding.reading()
+    info = describe_embedded(folder, contract, cohort, progress) | settings.embedding.reading()
     read, skipped = leave_out(source, cohort, progress)
-    steps = [("listed", listed, None), ("excluded", _between(listed, cohort), "not selected by embedding.where"),
-             ("excluded", _between(cohort, read), "cannot be used (data.skip_unreadable)")]  # fmt: skip
-    info["flow"] = [
+    info |= {"flow": _flow(listed, cohort, read), "cohort_digest": read.digest()}
+    finished = FinishedBatches(target, _key(info, settings.embedding, device, source.signatures(read)))
+    features = extract_features(
+        network,
+        source.images(read),
+        settings=settings.embedding,
+        n_readers=settings.data.n_workers,
+        progress=progress,
+        finished=finished,
+    )
+    write_embeddings(target, source.table_of(read), features, info)
+    write_skipped(target.with_suffix(".skipped.tsv"), skipped)
+    finished.remove()
+    return target
+
+
+def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[dict[str, Any]]:
+    """Return how many scans and subjects were listed, and how many were left out for what reason."""
+    unchosen, unreadable = without(listed, set(chosen.names())), without(chosen, set(read.names()))
+    steps = [("listed", listed, None), ("excluded", unchosen, "not selected by embedding.where"),
+             ("excluded", unreadable, "cannot be used (data.skip_unreadable)")]  # fmt: skip
+    return [
         {"step": step, "n_scans": len(rows), "n_subjects": rows.table["subject_id"].nunique(), "reason": reason}
         for step, rows, reason in steps
         if len(rows)
     ]
-    info["cohort_digest"] = read.digest()
-    return network, source.images(read), source.table_of(read), info, source.signatures(read), skipped
-
-
-def _between(cohort: Cohort, kept: Cohort) -> Cohort:
-    """Return the scans of a cohort that were not kept."""
-    return without(cohort, set(kept.names()))
 
 
 def _key(info: Mapping[str, Any], settings: EmbeddingSettings, device: str, files: Sequence[Any]) -> str:

@@ -40,6 +40,7 @@ from neurocontrast.transforms.grids import Grid
 _MAP, _RANKING, _SURFACE, _DESCRIPTION = "saliency.nii.gz", "regions.tsv", "surface.png", "explain.json"
 _N_RESAMPLES, _N_TOP = 1000, 10
 _PEAKS_APART_MM = 20.0
+_EVALUATED = ["participant_id", "subject_id", "session", "y_true"]
 
 
 class _Readout(NamedTuple):
@@ -122,12 +123,16 @@ def explain(
     encoder, contract = load_encoder(run)
     source = brains_of_run(run, contract, settings.data, what="explain maps where in a brain an encoder looks")
     _check_encoder(probe, contract, run, progress)
-    evaluated, chosen_by = _read_evaluated(evaluation), settings.explanation
+    stated: dict[str, Any] = {"needed": _EVALUATED, "error": CheckpointError, "remedy": "Copy the evaluation again."}
+    evaluated = read_table(evaluation / "predictions.tsv", **stated, dtype=str)[_EVALUATED]
+    evaluated = evaluated.drop_duplicates(["participant_id", "session"]).reset_index(drop=True)
     if participants is None:
         given = _find_cohort(evaluation, evaluated, source, images_root)
     else:
         given = source.read_cohort(participants, images_root=images_root)
-    chosen_by = _for_measures(chosen_by, len(evaluated)) if isinstance(source, RegionalMeasures) else chosen_by
+    chosen_by = settings.explanation
+    if isinstance(source, RegionalMeasures):
+        chosen_by = _for_measures(chosen_by, len(evaluated))
     cohort, truths = _choose(given, evaluated, probe, chosen_by)
     source.make_ready(cohort, progress)
     chosen = _Chosen(probe, readout, cohort, truths)
@@ -232,7 +237,10 @@ def _explain_scans(
     images, rows = source.images(cohort), range(len(cohort))
     share, scores = explain_scans(score, images, rows, settings=settings, spacing_mm=grid.spacing_mm, progress=progress)
     in_brain = share * inside_brain(nib.Nifti1Image(share, grid.affine)) if grid.is_mni else share
-    apart = [round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
+    peaks: list[dict[str, Any]] = []
+    for voxel in find_peaks(in_brain, distance=[round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]):
+        at = {axis: round(float(mm), 1) for axis, mm in zip("xyz", apply_affine(grid.affine, voxel), strict=True)}
+        peaks.append({**at, "region": name_of_place(**at) if grid.is_mni else None, "value": float(share[voxel])})
     about = {
         "method": "occlusion",
         **settings.model_dump(include={"patch_mm", "fill", "smooth_mm", "seed"}),
@@ -241,7 +249,7 @@ def _explain_scans(
         "affine": grid.affine.tolist(),
         "template": "MNI152" if grid.is_mni else None,
         "map": _MAP,
-        "top_regions": [_peak(grid, share, place) for place in find_peaks(in_brain, distance=apart)],
+        "top_regions": peaks,
         "warnings": notes,
     }
 
@@ -287,30 +295,22 @@ def _readout(probe: FittedProbe, positive: str | None) -> _Readout:
 
 
 def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, progress: Progress) -> None:
-    found, (expected, *beside) = contract["weights"]["sha256"], (probe.encoder or "").split(", ")
+    """Refuse another encoder than that of the probe, or its projection head; warn where the probe names none."""
+    _, *beside = (probe.encoder or "").split(", ")
     if "head" in beside:
         raise DataError(
             f"{run}: the probe was fitted on embeddings after the projection head (embedding.layer: head), and a map "
             "is that of the encoder's features. Embed with embedding.layer: encoder, and evaluate that table."
         )
-    if contract["n_features"] != probe.n_features or (expected and expected != found):
-        known = f"'{expected[:12]}…'" if expected else "one that is not recorded"
-        raise DataError(
-            f"{run}: the probe was fitted on {probe.n_features} features of the encoder {known}, and this is the "
-            f"encoder '{found[:12]}…' with {contract['n_features']}. Give the run whose embeddings were evaluated."
-        )
-    if not expected:
-        progress.warning(f"{run}: the evaluation does not say which encoder made its embeddings; this one is taken.")
+    found = ", ".join([contract["weights"]["sha256"], *beside]) if probe.encoder else None
+    try:
+        doubt = probe.check_encoder(found, contract["n_features"], place=str(run))
+    except DataError as error:
+        raise DataError(f"{error} Give the run whose embeddings were evaluated.") from None
+    if doubt is not None:
+        progress.warning(doubt)
     if beside:
         progress.warning(f"the embeddings were made in {beside[0]}; the map is computed in float32.")
-
-
-def _read_evaluated(evaluation: Path) -> pd.DataFrame:
-    """Return who was evaluated, and the truth: one row a scan."""
-    path, needed = evaluation / "predictions.tsv", ["participant_id", "subject_id", "session", "y_true"]
-    remedy = "Copy the evaluation again."
-    table = read_table(path, needed=needed, error=CheckpointError, remedy=remedy, dtype=str)[needed]
-    return table.drop_duplicates(["participant_id", "session"]).reset_index(drop=True)
 
 
 def _choose(
@@ -366,17 +366,8 @@ def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[st
 
 def _write(folder: Path, chosen: _Chosen, explained: _Explained, contract: Mapping[str, Any]) -> None:
     """Write the map or the ranking, one row a subject, and where these came from."""
-    names = [subject_digest(str(subject))[:12] for subject in chosen.cohort.table["subject_id"]]
-    with atomic_folder(folder) as new:
-        explained.save(new)
-        rows = pd.DataFrame({"subject": names, "y_true": chosen.truths, "score": explained.scores})
-        write_table(new / "saliency.tsv", rows)
-        write_json(new / _DESCRIPTION, _describe(chosen, contract) | explained.about)
-
-
-def _describe(chosen: _Chosen, contract: Mapping[str, Any]) -> dict[str, Any]:
     probe, truths = chosen.probe, chosen.truths
-    return {
+    about = {
         "format": 1,
         "n_subjects": len(truths),
         "n_of_class": {name: truths.count(name) for name in probe.classes} if probe.classes else None,
@@ -389,9 +380,9 @@ def _describe(chosen: _Chosen, contract: Mapping[str, Any]) -> dict[str, Any]:
         "encoder": contract["weights"]["sha256"],
         "environment": describe_environment(),
     }
-
-
-def _peak(grid: Grid, share: npt.NDArray[np.float32], voxel: tuple[int, int, int]) -> dict[str, Any]:
-    """Return the coordinates of a voxel in mm, in MNI space the name of the place, and the value of the map there."""
-    place = {axis: round(float(at), 1) for axis, at in zip("xyz", apply_affine(grid.affine, voxel), strict=True)}
-    return place | {"region": name_of_place(**place) if grid.is_mni else None, "value": float(share[voxel])}
+    names = [subject_digest(str(subject))[:12] for subject in chosen.cohort.table["subject_id"]]
+    with atomic_folder(folder) as new:
+        explained.save(new)
+        rows = pd.DataFrame({"subject": names, "y_true": truths, "score": explained.scores})
+        write_table(new / "saliency.tsv", rows)
+        write_json(new / _DESCRIPTION, about | explained.about)

@@ -15,6 +15,7 @@ import pandas as pd
 from PIL import Image
 from threadpoolctl import threadpool_limits
 
+from neurocontrast.commands.check import first_recipe
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.columns import matching_columns
 from neurocontrast.data.listing import read_sheet, read_table, read_text_table, write_rows
@@ -49,6 +50,8 @@ class Quality:
     """Scans that cannot be read; they come first."""
     rated: Path | None = None
     """The table of scans with the column ``qc_rating``, where ratings were given."""
+    recipe: tuple[str, ...] = ("small",)
+    """What follows ``--config`` to begin with."""
 
 
 def qc(
@@ -118,7 +121,7 @@ def qc(
     if given is not None:
         rated = target / "participants.tsv"
         write_rows(rated, read_text_table(cohort.source).assign(qc_rating=given), root=cohort.root)
-    return Quality(table, target / "qc.html", len(unreadable), rated)
+    return Quality(table, target / "qc.html", len(unreadable), rated, first_recipe(cohort.table.columns))
 
 
 def _ratings_of(cohort: Cohort, ratings: str | Path) -> list[str]:

@@ -90,9 +90,10 @@ def import_weights(
     if left_out:
         shown = ", ".join(left_out[:5]) + (f" and {len(left_out) - 5} more" if len(left_out) > 5 else "")
         progress.message(f"{path.name}: left out, since features do without: {shown}")
+    objective = as_config({"objective": dict(known.objective)}).objective if known.objective else None
     contract = {
         **source.contract(),
-        "objective": _objective(known),
+        "objective": None if objective is None else describe_objective(objective, {}),
         "simulated": False,
         "imported": {
             "file": path.name,
@@ -119,12 +120,6 @@ def _source(known: Architecture, settings: Config, progress: Progress) -> BrainV
         )
     data = as_config({"data": {**known.data, **given}}).data
     return BrainVolumes(data).prepared(None)
-
-
-def _objective(known: Architecture) -> dict[str, Any] | None:
-    if not known.objective:
-        return None
-    return describe_objective(as_config({"objective": dict(known.objective)}).objective, {})
 
 
 @dataclass(frozen=True)

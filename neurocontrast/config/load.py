@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pydantic
 import yaml
 from pydantic_core import to_jsonable_python
@@ -118,22 +119,12 @@ def _content_of(config: Config) -> dict[str, Any]:
 
 def differences(earlier: Config, now: Config, *, ignore: Sequence[str] = ()) -> list[str]:
     """Return one line for each dotted key that differs, but for those that start with one in `ignore`."""
-    old, new = _flat(_content_of(earlier)), _flat(_content_of(now))
+    old, new = (pd.json_normalize(_content_of(each)).iloc[0].to_dict() for each in (earlier, now))
     return [
         f"{key}: was {json.dumps(old.get(key))}, is {json.dumps(new.get(key))}"
         for key in dict.fromkeys([*old, *new])
         if old.get(key) != new.get(key) and not any(f"{key}.".startswith(f"{each}.") for each in ignore)
     ]
-
-
-def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in content.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
 
 
 def _override(content: dict[str, Any], override: str) -> dict[str, Any]:

@@ -77,14 +77,6 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def sweep_files(path: Path) -> None:
-    """Remove the temporary files that killed writers left of a file, and of files with another ending."""
-    pattern = re.compile(rf"(\.tmp-[0-9a-f]{{12}}-)+{re.escape(path.stem)}\..*")
-    for left in path.parent.glob(".tmp-*"):
-        if pattern.fullmatch(left.name) and left.is_file():
-            left.unlink(missing_ok=True)
-
-
 def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> None:
     """Refuse, before any work is done, a file or folder that could not be written; `parameter` is for the message."""
     target = Path(path).absolute()
@@ -102,9 +94,12 @@ def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> N
 def check_output_file(path: Path, suffix: str, *, overwrite: bool, parameter: str = "out") -> None:
     """Refuse an output that is no file of this ending, that exists and may not be replaced, or cannot be written.
 
-    What killed writers of the file left is removed first.
+    What killed writers of the file, and of files with another ending, left is removed first.
     """
-    sweep_files(path)
+    pattern = re.compile(rf"(\.tmp-[0-9a-f]{{12}}-)+{re.escape(path.stem)}\..*")
+    for left in path.parent.glob(".tmp-*"):
+        if pattern.fullmatch(left.name) and left.is_file():
+            left.unlink(missing_ok=True)
     if path.is_dir() or path.suffix != suffix:
         raise ConfigError(f"{parameter}: must be a file that ends in {suffix}, got '{path}'.")
     if path.exists() and not overwrite:

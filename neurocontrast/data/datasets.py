@@ -180,10 +180,8 @@ class ImageDataset(_InPlace):
     def channel_statistics(self, rows: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return mean and standard deviation (3,) of each channel over the images of the rows, in [0, 1]."""
         chosen = np.asarray(rows, dtype=np.int64)
-        counts = np.zeros((3, 256), dtype=np.int64)
-        for number, store in enumerate(self._stores):
-            counts += store.histogram(self._index_of[chosen[self._store_of[chosen] == number]])
-        return statistics_of(counts)
+        sums = [store.sums(self._index_of[chosen[self._store_of[chosen] == n]]) for n, store in enumerate(self._stores)]
+        return statistics_of(np.sum(sums, axis=0))
 
 
 class _Items(Sequence[dict[str, Any]]):

@@ -22,7 +22,7 @@ from neurocontrast.data.columns import (
     is_numeric,
     number_of,
 )
-from neurocontrast.data.layouts.tree import FoundScan, Tree
+from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
 from neurocontrast.data.listing import read_sheet
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import one_of
@@ -45,11 +45,10 @@ _AGE_DIFFERENCE = 1.0  # ages of one scan in two tables may differ by the year t
 
 @dataclass
 class Phenotype:
-    """Rows of one table: known columns, decoded, by (subject, session); session "" holds for every session."""
+    """Rows of one table: known columns, decoded, by subject and session; session "" holds for every session."""
 
     source: str
-    rows: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
-    sessions: dict[str, set[str]] = field(default_factory=dict)
+    rows: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
 
 
 class Known(NamedTuple):
@@ -78,7 +77,7 @@ class PeopleTables:
 
     def known_of(self, scan: FoundScan) -> Known:
         """Return what the tables say of a scan; contradictions in age or sex become problems."""
-        rows = [(source, specific, cells) for source, specific, cells in self._rows_of(scan) if cells is not None]
+        rows = list(self._rows_of(scan))
         known = Known({}, {}, bool(rows))
         is_specific: dict[str, bool] = {}
         for source, specific, cells in rows:
@@ -100,13 +99,13 @@ class PeopleTables:
             for table in tables:
                 if "phenotype/" not in table.source:
                     prefix = f"{dataset}_" if dataset and table.source.startswith(f"{dataset}/") else ""
-                    found |= {f"{prefix}{subject}": table.source for subject, _ in table.rows}
+                    found |= {f"{prefix}{subject}": table.source for subject in table.rows}
         return found
 
     def sessions_of(self, scan: FoundScan) -> set[str]:
         """Return the sessions that tables have for the person of a scan."""
         tables = [*self.general(scan.dataset), *self._of_subject(scan)]
-        return {session for table in tables for session in table.sessions.get(scan.subject, ())}
+        return {session for table in tables for session in table.rows.get(scan.subject, ()) if session}
 
     def general(self, dataset: str) -> list[Phenotype]:
         """Return the tables of people: the user's, those of ``phenotype/``, and ``participants.tsv``."""
@@ -119,15 +118,20 @@ class PeopleTables:
             self._general[dataset] = [*given, *(self._read_once(self.tree.root / path, path) for path in own)]
         return self._general[dataset]
 
-    def _rows_of(self, scan: FoundScan) -> Iterator[tuple[str, bool, dict[str, str] | None]]:
+    def _rows_of(self, scan: FoundScan) -> Iterator[tuple[str, bool, dict[str, str]]]:
+        """Give the rows that hold for a scan, with their table, and whether they are of this very session."""
+        general = self.general(scan.dataset)
         for table in self._of_scans(scan):
-            yield table.source, True, table.rows.get((scan.path, ""))
-        for table in [*self._of_subject(scan), *self.general(scan.dataset)]:
-            yield table.source, True, table.rows.get((scan.subject, scan.session)) if scan.session else None
-        for table in self.general(scan.dataset):
-            sessions = table.sessions.get(scan.subject, set())
-            only = next(iter(sessions)) if len(sessions) == 1 and not scan.session else ""
-            yield table.source, False, table.rows.get((scan.subject, ""), table.rows.get((scan.subject, only)))
+            for row in table.rows.get(scan.path, {}).values():
+                yield table.source, True, row
+        for table in [*self._of_subject(scan), *general] if scan.session else ():
+            if (of_session := table.rows.get(scan.subject, {}).get(scan.session)) is not None:
+                yield table.source, True, of_session
+        for table in general:
+            of_person = table.rows.get(scan.subject, {})
+            is_only = len(of_person) == 1 and not scan.session
+            if (of_all := next(iter(of_person.values())) if is_only else of_person.get("")) is not None:
+                yield table.source, False, of_all
 
     def _of_scans(self, scan: FoundScan) -> Iterator[Phenotype]:
         person = f"sub-{scan.subject}"
@@ -185,20 +189,19 @@ def read_phenotype(
             problems.add(f"{source}: found no identifier", line=line)
             continue
         session = row[sessions].removeprefix("ses-") if sessions else ""
-        key = (f"{folder}/{person}" if folder else person, session)
+        key = joined_path(folder, person)
         cells = {}
         for known, name in columns.items():
             decoded = _decode(known, name, row[name], described.get(name))
             if isinstance(decoded, Refusal):
                 where = f"{source}, sub-{person}, column '{name}'"
                 problems.add(f"{where}: found {shown(row[name])}; {decoded.rule}", line=line)
-                for hint in filter(None, (decoded.hint, _other_ages(table, name, source) if known == "age" else "")):
-                    problems.hint(hint)
+                problems.hint(decoded.hint)
+                problems.hint(_other_ages(table, name, source) if known == "age" else "")
             elif decoded:
                 cells[known] = decoded
-        if key[1]:
-            phenotype.sessions.setdefault(person, set()).add(key[1])
-        before, first = phenotype.rows.setdefault(key, cells), line_of.setdefault(key, line)
+        before = phenotype.rows.setdefault(key, {}).setdefault(session, cells)
+        first = line_of.setdefault((key, session), line)
         for known, cell in cells.items():
             earlier = before.setdefault(known, cell)
             if earlier != cell and (known != "age" or _ages_differ(earlier, cell)):

@@ -67,7 +67,7 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
         for path in (image, beside) if os.path.lexists(beside) else (image,):
             try:
                 if path.suffix == ".json":
-                    fields = identifying_fields_of_json(path)
+                    fields = sorted(_keys(read_json(path, of=object)))
                     found = [f"has the fields {', '.join(fields)}"] if fields else []
                 else:
                     found = list(identifying_fields_of_image(path))
@@ -102,12 +102,8 @@ def identifying_fields_of_image(path: Path) -> Iterator[str]:
         yield f"the header has an extension of code {extension.get_code()}"
 
 
-def identifying_fields_of_json(path: Path) -> list[str]:
-    """Return the keys of a JSON file that name a person, a place or a date, those of nested objects included."""
-    return sorted(_keys(read_json(path, of=object)))
-
-
 def _keys(content: object) -> set[str]:
+    """Return the keys of JSON content that name a person, a place or a date, those of nested objects included."""
     if isinstance(content, list):
         return {key for each in content for key in _keys(each)}
     if not isinstance(content, dict):

@@ -116,7 +116,9 @@ def _imitate(out: Path, stem: str, options: PrepareOptions) -> None:
         if read_record(out, name, given, options) is not None:
             continue
         voxels = nib.load(source).get_fdata(dtype=np.float32) if voxels is None else voxels
-        brain = imitate_acquisition(voxels, options.spacing_mm, name=stem, number=number)
+        image = torch.from_numpy(np.ascontiguousarray(voxels))[None, None]
+        # Depends on the scan's name and the number alone.
+        brain: Floats = _imitations(options.spacing_mm).view(image, [stem], epoch=0, view=number)[0, 0].numpy()
         maps, _ = _tissue(brain, brain > 0, options)
         _replace(out, name, {"brain": brain, **maps}, {"input": given, "facts": {}}, options)
 
@@ -220,8 +222,9 @@ def _write(path: Path, voxels: Floats, affine: npt.NDArray[np.float64]) -> None:
         nib.save(image, temporary)
 
 
-def imitation_settings(spacing_mm: float) -> AugmentSettings:
-    """Return what an imitated acquisition changes, on a grid of that voxel size.
+@cache
+def _imitations(spacing_mm: float) -> TwoViews:
+    """Return the views that imitate acquisitions on a grid of that voxel size.
 
     Another registration (size and place), contrast, bias field, sharpness, noise, and another brain extraction. The
     ranges hold what the sites of three collections differ by: the ratio of white to grey matter is 1.3 to 1.5 among
@@ -246,34 +249,5 @@ def imitation_settings(spacing_mm: float) -> AugmentSettings:
         "tight_mask": {"probability": 0.6, "depth_voxels": (voxels(0.5), voxels(6.0)), "below": (0.2, 0.55)},
         "mask_edge": {"probability": 0.3, "depth_voxels": (voxels(0.5), voxels(3.0))},
     }
-    return AugmentSettings(**{"blur": None, "noise": None, "cutout": None, **operations})
-
-
-def imitate_acquisition(brain: Floats, spacing_mm: float, *, name: str, number: int) -> Floats:
-    """Return a brain as another acquisition would have shown it, which depends on its name and number alone.
-
-    Parameters
-    ----------
-    brain : ndarray (D, H, W)
-        Intensities, 0 outside the brain.
-    spacing_mm : float
-        Voxel size.
-    name : str
-        Names the randomness: mostly the scan.
-    number : int
-        Which one.
-
-    Returns
-    -------
-    ndarray (D, H, W)
-        Intensities, 0 outside the brain.
-    """
-    image = torch.from_numpy(np.ascontiguousarray(brain, dtype=np.float32))[None, None]
-    made: Floats = _views(spacing_mm).view(image, [name], epoch=0, view=number)[0, 0].numpy()
-    return made
-
-
-@cache
-def _views(spacing_mm: float) -> TwoViews:
-    """Return the views of imitated acquisitions, which try their transforms out at the first image alone."""
-    return TwoViews(brain_views(imitation_settings(spacing_mm)), seed=0)
+    settings = AugmentSettings(**{"blur": None, "noise": None, "cutout": None, **operations})
+    return TwoViews(brain_views(settings), seed=0)

@@ -67,16 +67,14 @@ class ImageStore:
         """The shape of one image, (3, H, W)."""
         return self.array.shape[1:]
 
-    def histogram(self, indices: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Return how often each value occurs in each channel of the images at `indices`, (3, 256)."""
-        rows = np.sort(np.asarray(indices, dtype=np.int64))
-        counts = np.zeros((3, 256), dtype=np.int64)
+    def sums(self, indices: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Return the number of pixels, their sum and that of their squares, (3,), by channel (columns), exactly."""
+        rows, sums = np.sort(np.asarray(indices, dtype=np.int64)), np.zeros((3, 3), dtype=np.int64)
         n_at_once = max(1, _BYTES_AT_ONCE // int(np.prod(self.shape)))
         for start in range(0, len(rows), n_at_once):
-            block = self.array[rows[start : start + n_at_once]]
-            for channel in range(3):
-                counts[channel] += np.bincount(block[:, channel].ravel(), minlength=256)
-        return counts
+            block = self.array[rows[start : start + n_at_once]].astype(np.int64)
+            sums += [[block[:, 0].size] * 3, block.sum(axis=(0, 2, 3)), np.square(block).sum(axis=(0, 2, 3))]
+        return sums
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another process maps the file for itself; the pixels would be copied otherwise.
@@ -134,15 +132,14 @@ class Located:
         return located
 
 
-def statistics_of(counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return mean and standard deviation (3,) of pixel values, scaled to [0, 1], from their histogram (3, 256).
+def statistics_of(sums: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return mean and standard deviation (3,) of pixel values, scaled to [0, 1], from what `ImageStore.sums` returns.
 
     Sums of whole numbers are exact, so the result depends on no order and no machine.
     """
-    if not counts.sum(axis=1).all():
+    total, first, second = sums.astype(object)
+    if not total.all():
         raise DataError("mean and standard deviation need at least one image.")
-    exact, values = counts.astype(object), np.arange(256, dtype=object)
-    total, first, second = exact.sum(axis=1), exact @ values, exact @ values**2
     means, deviations = first / total / 255, (total * second - first * first) ** 0.5 / total / 255
     return means.astype(np.float64), deviations.astype(np.float64)
 

@@ -13,13 +13,12 @@ from nibabel.filebasedimages import ImageFileError
 from neurocontrast.data.listing import read_table
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder, Explanation
+from neurocontrast.findings.prose import write, write_paragraphs
 from neurocontrast.page.blocks import Block, Column, Facts, Items, Section, Table, make_table, note, pictures
 from neurocontrast.page.style import WIDTH, Picture, Series, blank_figure, draw_intervals, styled
-from neurocontrast.page.wording import value_text
 
 # nilearn is imported inside functions: it takes seconds, and only a report with volumes needs it.
 
-_MUCH_OUTSIDE = 0.3
 _NAMES = (
     "Near: the region whose centre, of Dosenbach et al. (2010) or Seitzman et al. (2020), is the nearest. PFC, FC: "
     "prefrontal, frontal cortex (a: anterior, d: dorsal, l: lateral, m: medial, v: ventral); ACC: anterior cingulate; "
@@ -28,19 +27,6 @@ _NAMES = (
 )
 _N_REGIONS = 20
 _LEAD_OF_REGIONS = "Which measures the differences in score come from. It shows what the model used, not what is ill."
-_FACTS = {
-    "method": "Method",
-    "n_subjects": "Subjects",
-    "target": "Target",
-    "positive": "Positive class",
-    "score": "Score",
-    "n_of_class": "Subjects by class",
-    "patch_mm": "Edge of a cube, mm",
-    "smooth_mm": "Smoothing, mm",
-    "spacing_mm": "Voxel size, mm",
-    "shape": "Voxels",
-    "seed": "Seed",
-}
 
 
 def show_brain(files: EvaluationFolder) -> Section | None:
@@ -48,7 +34,7 @@ def show_brain(files: EvaluationFolder) -> Section | None:
     explanation = files.explanation
     if explanation is None:
         return None
-    blocks: list[Block] = [Facts(_facts(explanation))]
+    blocks: list[Block] = [Facts(write_paragraphs("brain.j2", files))]
     doubts = [("Note.", str(each)) for each in explanation.about.get("warnings") or []]
     blocks += [Items(doubts, role="warnings")] if doubts else []
     if explanation.map_path.suffix == ".tsv":
@@ -56,8 +42,8 @@ def show_brain(files: EvaluationFolder) -> Section | None:
     regions = [each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)][:10]
     try:
         image = read_map(explanation)
-        blocks += pictures(*_draw(explanation, image), wide=True)
-        blocks.append(note(_say_outside(share_outside(image))))
+        blocks += pictures(*_draw(image, write("brain.j2", files, what="colours")), wide=True)
+        blocks.append(note(write("brain.j2", files, what="outside", share=share_outside(image))))
     except (OSError, ValueError, EOFError, ImageFileError) as error:
         text = f"Not shown: the map {explanation.map_path.name} ({error}). Run “neurocontrast explain” again."
         blocks.append(note(text))
@@ -105,30 +91,6 @@ def _surface(explanation: Explanation) -> Picture | None:
     return Picture("surface", figure, f"{caption} Left and right hemisphere, each from both sides.", caption)
 
 
-def _facts(explanation: Explanation) -> list[tuple[str, str]]:
-    about = explanation.about
-    facts = [(label, value_text(about[key])) for key, label in _FACTS.items() if about.get(key) is not None]
-    if explanation.map_path.suffix == ".tsv":
-        shared = [("Atlas", about.get("atlas")), ("Program", about.get("software"))]
-        facts += [(name, str(value)) for name, value in shared if value]
-    else:
-        template = about.get("template") or "not known to be MNI152: the coordinates may not be those of the template"
-        facts.append(("Space", str(template)))
-    if about.get("simulated"):
-        facts.append(("Simulated", "yes: the brains were computed, and the map says nothing about people"))
-    return facts
-
-
-def _say_outside(share: float) -> str:
-    text = f"{share:.0%} of the map, by absolute value, lies outside the brain of the template."
-    if share < _MUCH_OUTSIDE:
-        return text
-    return (
-        f"{text} A model that looks there may use the skull, the edge of the image or how it was registered; or the "
-        "map is noise, as it is where the model predicts nothing."
-    )
-
-
 def _region_table(regions: list[dict]) -> Table:
     columns = (
         Column("Peak", "number", "heading"),
@@ -171,7 +133,7 @@ def share_outside(image: nibabel.Nifti1Image) -> float:
 
 
 @styled
-def _draw(explanation: Explanation, image: nibabel.Nifti1Image) -> list[Picture]:
+def _draw(image: nibabel.Nifti1Image, colours: str) -> list[Picture]:
     """Draw the map inside the brain of the MNI152 template: three crossing slices at its peak, and axial slices."""
     from nilearn import datasets, plotting
 
@@ -204,21 +166,8 @@ def _draw(explanation: Explanation, image: nibabel.Nifti1Image) -> list[Picture]
                     signed = nibabel.Nifti1Image(sign * data, image.affine)
                     shown.add_contours(signed, levels=[limit / 2], colors="k", linewidths=0.9, linestyles=line)
         alt = f"The map on the MNI152 template. {about}."
-        drawn.append(Picture(f"brain_{name}", figure, alt=alt, caption=f"{about}. {_about_colours(explanation)}"))
+        drawn.append(Picture(f"brain_{name}", figure, alt=alt, caption=f"{about}. {colours}"))
     return drawn
-
-
-def _about_colours(explanation: Explanation) -> str:
-    positive = explanation.about.get("positive")
-    towards = f"“{positive}”" if positive else "a higher predicted value"
-    speaks, against = f"what is there speaks for {towards}", "against it"
-    if str(explanation.about.get("quantity") or "").startswith("share"):
-        speaks = f"scans with a higher score towards {towards} owe it to what is there, by this share of the difference"
-        against = "what is there works against it"
-    return (
-        f"Orange (solid outline at half the maximum): {speaks}; purple (dashed outline): {against}. Only the brain of "
-        "the template is drawn. L and R are the person's left and right."
-    )
 
 
 BRAIN = Finding("brain", show_brain, methods="methods_brain.j2", of=("scans",))

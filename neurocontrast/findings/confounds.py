@@ -27,9 +27,9 @@ from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
-from neurocontrast.findings.prose import naming
+from neurocontrast.findings.prose import naming, write, write_paragraphs
 from neurocontrast.page.blocks import Block, Column, Facts, Section, Table, make_table, note
-from neurocontrast.page.wording import describe_metric, estimate_text, number_text, value_text
+from neurocontrast.page.wording import describe_metric
 from neurocontrast.seeds import derive_seed
 
 
@@ -287,25 +287,18 @@ def _look_at(study: Study, readings: pd.DataFrame) -> list[Notice]:
     return [Notice.of(key, target=study.target.name, strength=strength, **about)]
 
 
-_HARMONISE = {
-    "none": "none: features were used as the encoder gave them",
-    "combat": "ComBat without the target, fitted inside each training fold",
-    "residualise": "covariates regressed out of the features, fitted inside each training fold",
-}
-_OPENBHB = {
-    "chance": "Score without the scan",
-    "age_mae": "Mean absolute error of age at unseen sites, years",
-    "age_mae_chance": "That error without the scan, years",
-    "site_balanced_accuracy": "Balanced accuracy of site",
-    "site_chance": "That of chance",
-}
 _ABSENT = "Not shown: how well site, age and sex can be read off the embedding. confounds.tsv is absent or empty."
 
 
 def show_confounds(files: EvaluationFolder) -> Section:
     """Return how well site, age and sex are predicted from the embedding, and the OpenBHB score."""
     about, table = files.summary.part(Confounds) or Confounds(), column_readings(files)
-    blocks = [Facts(_treatment(about)), note(_ABSENT) if table is None else _table(table), *_openbhb(about)]
+    adjustment = Facts(write_paragraphs("confounds.j2", files, what="adjustment", about=about))
+    blocks: list[Block] = [adjustment, note(_ABSENT) if table is None else _table(table)]
+    if about.openbhb is not None:
+        parts = write_paragraphs("confounds.j2", files, what="openbhb", about=about)
+        blocks.append(Facts(parts, title="OpenBHB score"))
+    blocks.append(note(write("confounds.j2", files, about=about)))
     lead = (
         "Where the embedding holds the site, and sites differ in the target, a model can look good by recognising "
         "scanners. “Within” rows ask the same among scans of one class, where the target cannot help."
@@ -334,34 +327,6 @@ def _table(confounds: pd.DataFrame) -> Table:
         Column("Note", "note", "text") if remark.any() else None,
     )
     return make_table("Columns predicted from the embedding.", rows, columns)
-
-
-def _openbhb(about: Confounds) -> list[Block]:
-    score = about.openbhb
-    if score is None:
-        reason = about.openbhb_reason or "it needs age and two sites or more"
-        return [note(f"The OpenBHB score was not computed: {reason}.")]
-    facts = [] if score.score is None else [("Score (lower is better)", estimate_text(score.score, score.interval))]
-    values = {label: getattr(score, key) for key, label in _OPENBHB.items()}
-    facts += [(label, number_text(value, digits=2)) for label, value in values.items() if value is not None]
-    n, where = score.n, ""
-    if score.n_site_folds and n.scans and n.sites:
-        where = (
-            f" It is of {n.scans:,} scans of {n.sites} sites, held out in {score.n_site_folds} folds, and not of the"
-        )
-        where += " sites and folds of the result above."
-    text = (
-        "Mean absolute error of age at sites that were not trained on, times the balanced accuracy of site to the "
-        "power of 0.3: age should be known, the scanner not. It is comparable with published scores only on the data "
-        "of that challenge." + where
-    )
-    return [Facts(facts, title="OpenBHB score"), note(text)]
-
-
-def _treatment(about: Confounds) -> list[tuple[str, str]]:
-    facts = [("Harmonisation across sites", _HARMONISE.get(about.harmonise, about.harmonise))]
-    facts += [("Kept by ComBat", value_text(about.harmonise_preserve))] if about.harmonise_preserve else []
-    return facts + ([("Regressed out, inside each fold", value_text(about.residualise))] if about.residualise else [])
 
 
 CONFOUNDS = Finding(

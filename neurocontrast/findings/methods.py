@@ -10,7 +10,7 @@ from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import permutation_result, template_of, write_paragraphs
 from neurocontrast.page.blocks import Block, Citations, Code, Items, Numbered, Paragraph, Section, note
-from neurocontrast.page.wording import flatten, join_words, lower_first, shorten_paths, value_text
+from neurocontrast.page.wording import flatten, lower_first, shorten_paths
 
 _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
 """First words of metrics that keep their capital within a sentence."""
@@ -32,26 +32,10 @@ def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, s
         files,
         cite=cite,
         parts=[template_of(each.methods, files.words) for each in files.findings if each.methods and each.fits(files)],
-        views=_views(files.run.get("augment")),
         labels=[label if label.startswith(_PROPER_NAMES) else lower_first(label) for label in labels],
         headline=files.headline,
         permutation=permutation_result(files, files.headline),
     )
-
-
-def _views(augment: Any) -> str:
-    """Name the operations that make a view, in the order of the record; empty if none is recorded."""
-    if not augment:
-        return ""
-    if augment.get("transforms"):
-        return "transforms of the study's own, given from Python"
-    views = []
-    for key, settings in augment.items():
-        if key != "kind" and settings is not None:
-            parts = [f"{name} {value_text(value)}" for name, value in settings.items() if value is not None]
-            about = f" ({join_words(parts)})" if parts else ""
-            views.append(str(key).replace("_", " ") + about)
-    return "; ".join(views)
 
 
 def show_silences(files: EvaluationFolder) -> Section:

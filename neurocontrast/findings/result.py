@@ -56,8 +56,8 @@ def say_result(files: EvaluationFolder, what: str, key: str | None = None) -> st
     """Say what the headline metric, or `key`, means.
 
     `what` is ``sentence`` (one for the head of the page), ``plain`` (all without a technical term), ``reviewer`` (all,
-    with what a reviewer asks for first), ``increment`` or ``rivals`` (whether the embedding adds to the covariates; to
-    voxels and regional measures).
+    with what a reviewer asks for first), ``p`` (what permutation p-values are), ``data`` (its size), ``increment`` or
+    ``rivals`` (whether the embedding adds to the covariates; to voxels and regional measures).
     """
     key = key or files.headline
     return write(
@@ -154,7 +154,7 @@ def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
         texts.append("Chance: naming classes at random, whatever their sizes.")
     if s.permutation:
         columns.append(Column("Perm. p", "p", "p", reason="not tested"))
-        texts.append(_about_p(files))
+        texts.append(say_result(files, "p"))
     for each in rivals(s):
         reason = "not tested: no better or worse, too few folds, or sites held out"
         columns += _against(f"{each.name} only".capitalize(), f"Minus {each.name}", each.key, "not defined")
@@ -188,19 +188,6 @@ def _metric_row(files: EvaluationFolder, key: str) -> dict[str, Any]:
         row |= {name: point_estimate(figures.get(key)), f"{name}_gain": gain.difference, f"{name}_p": gain.p_value}
         row |= ends(f"{name}_gain", gain.interval)
     return row
-
-
-def _about_p(files: EvaluationFolder) -> str:
-    permutation = files.summary.permutation
-    assert permutation is not None, "the column is there"
-    name = files.describe(files.headline).label if files.headline else ""
-    primary = f" {name} is the primary metric; p-values are not adjusted for the others." if name else ""
-    held = [unit for unit, within in (("site", permutation.within_site), ("fold", permutation.within_fold)) if within]
-    where = f" within {' and '.join(held)}" if held else ""
-    return (
-        f"Perm. p: permutation p-value (1 + k)/(1 + n), one-sided, from n = {permutation.n or 0:,} permutations "
-        f"of labels between {permutation.unit or 'subject'}s{where}; k of them did at least as well.{primary}"
-    )
 
 
 def show_warnings(files: EvaluationFolder) -> Section:

@@ -12,7 +12,7 @@ import pandas as pd
 from neurocontrast.findings.folder import Results, words_of
 from neurocontrast.findings.learning import draw_learning
 from neurocontrast.findings.methods import record_block
-from neurocontrast.findings.prose import naming, write_paragraphs
+from neurocontrast.findings.prose import naming, write, write_paragraphs
 from neurocontrast.page.blocks import (
     Block,
     Citations,
@@ -32,13 +32,11 @@ from neurocontrast.page.wording import (
     Words,
     count_text,
     describe_metric,
-    interval_text,
     is_error,
     join_words,
-    number_text,
 )
 
-_SIGNIFICANT_P, _TEXT = 0.05, "comparison.j2"
+_TEXT = "comparison.j2"
 _SEE = re.compile(r"\bSee (?=[“A-Z])")
 """What sends the reader of a warning to a section that only the report of the model has."""
 
@@ -108,7 +106,7 @@ def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
         sections,
         kicker="neurocontrast comparison of models",
         title=f"Predicting {s.get('target', '?')}: {join_words(files.names)}",
-        summary=_say(files, short=True),
+        summary=_say(files, "short"),
         facts=[
             ("Reference", files.reference),
             ("Compared with it", join_words([name for name in files.names if name != files.reference])),
@@ -151,7 +149,7 @@ def _build_warnings(files: Comparison) -> Section:
 
 def _build_result(files: Comparison) -> Section:
     drawn = [draw(files, metric) for metric in files.leading[:2] for draw in (_draw_models, _draw_differences)]
-    blocks: list[Block] = [Paragraph(_say(files), role="quote")]
+    blocks: list[Block] = [Paragraph(_say(files, "long"), role="quote")]
     blocks += pictures(*drawn) or [note("No metric is defined.")]
     blocks.append(_table(files, files.leading, "All models, and their differences from the reference."))
     rest = [metric for metric in files.metrics if metric not in files.leading]
@@ -195,36 +193,10 @@ def _draw_differences(files: Comparison, metric: str) -> Picture | None:
     )
 
 
-def _say(files: Comparison, *, short: bool = False) -> str:
-    """Say of each model whether it differs in the headline metric; with the figures unless `short`."""
-    if not files.leading:
-        return "No metric is defined for any model."
-    key = files.leading[0]
-    about = files.describe(key)
-    scale, digits, unit = (100, 1, " points") if key in files.words.in_percent else (1, 3, "")
-    sentences = []
-    rows = files.differences[files.differences["metric"] == key].dropna(subset=["difference"])
-    for row in rows.to_dict("records"):
-        value = number_text(row["difference"] * scale, digits=digits, signed=True)
-        interval = interval_text((row["low"] * scale, row["high"] * scale), digits=digits, signed=True)
-        p = f"adjusted p = {row['p_adjusted']:.3g}" if pd.notna(row["p_adjusted"]) else "not tested over folds"
-        verdict = f"{row['model']} {_verdict(row, higher_is_better=about.higher_is_better)}"
-        sentences.append(verdict if short else f"{verdict}: {about.name} {value}{unit} ({interval}, {p}).")
-    if not sentences:
-        return f"The {about.name} of the models is defined for none of the pairs."
-    if short:
-        return f"By {about.name}, and next to {files.reference}: {'; '.join(sentences)}."
-    return f"Next to {files.reference}, {' '.join(sentences)}"
-
-
-def _verdict(row: dict[Any, Any], *, higher_is_better: bool) -> str:
-    """Call a model better or worse only where interval and test agree that it differs."""
-    direction = "better" if (row["difference"] > 0) == higher_is_better else "worse"
-    if not (row["low"] > 0 or row["high"] < 0):
-        return "cannot be told apart from it by these data"
-    if pd.notna(row["p_adjusted"]) and row["p_adjusted"] >= _SIGNIFICANT_P:
-        return f"looks {direction}, but only the interval says so, not the corrected test over folds"
-    return f"is {direction}"
+def _say(files: Comparison, what: str) -> str:
+    """Say of each model whether it differs in the headline metric: ``short``, or ``long`` with the figures."""
+    rows = files.differences[files.differences["metric"] == files.headline].dropna(subset=["difference"])
+    return write(_TEXT, files, what=what, rows=rows.to_dict("records"))
 
 
 def _table(files: Comparison, metrics: list[str], caption: str, *, folded: bool = False) -> Table:
@@ -273,7 +245,7 @@ def _build_methods(files: Comparison) -> Section:
     cite = Citations()
     tests = set(files.differences["test"].dropna()) if "test" in files.differences else set()
     unseen = bool(files.tradeoff["unseen"].notna().any())
-    (_, text), *_ = write_paragraphs("comparison.j2", files, what="methods", cite=cite, tests=tests, unseen=unseen)
+    (_, text), *_ = write_paragraphs(_TEXT, files, what="methods", cite=cite, tests=tests, unseen=unseen)
     lead = "Generated from the record of this comparison, to be checked and pasted into a paper."
     return Section("methods", "Methods", [Paragraph(text), Numbered("References", cite.listed())], lead=lead)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import pandas as pd
 import pytest
 from monai.bundle import ConfigWorkflow
 from small_run import FAST as FASTEST
+from small_run import read_json
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
@@ -31,17 +31,27 @@ def people(tmp_path_factory):
     return nc.simulate(tmp_path_factory.mktemp("people") / "made", n_subjects=26, n_sites=2, spacing_mm=8.0, seed=9)
 
 
-def make_run(folder: Path, *, seed: int = 3, **contract) -> Path:
+def make_run(folder: Path, *, seed: int = 3) -> Path:
     """Write an encoder with random weights as a run of `pretrain` would."""
     built = build_encoder(EncoderSettings(name="lenet"), n_channels=1, seed=seed)
-    save_encoder(folder, built, {"preprocessing": PREPARED.contract(), "cache_dtype": "float16", **contract})
+    save_encoder(folder, built, {"preprocessing": PREPARED.contract(), "cache_dtype": "float16"})
     return folder
 
 
-def embedded(run: Path, participants: Path, folder: Path) -> np.ndarray:
-    cache = {"data": {"cache_dir": str(folder / "cache")}}
-    table = nc.embed(run, participants=participants, out=folder / "emb.parquet", config=cache)
-    return read_embeddings(table).features
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture(scope="module")
+def embedded(run, people):
+    cache = {"data": {"cache_dir": str(run.parent / "cache")}}
+    return nc.embed(run, participants=people, out=run.parent / "emb.parquet", config=cache)
+
+
+@pytest.fixture(scope="module")
+def evaluation(embedded):
+    return nc.evaluate(embedded, probe="logistic", out=embedded.parent / "e", n_folds=3, **FAST)
 
 
 def run_bundle(bundle: Path, place: Path, output: Path, **options) -> Path:
@@ -55,25 +65,21 @@ def run_bundle(bundle: Path, place: Path, output: Path, **options) -> Path:
     return output
 
 
-def test_a_bundle_without_a_probe_embeds(people, tmp_path):
-    run = make_run(tmp_path / "run")
+def test_a_bundle_without_a_probe_embeds(run, embedded, people, tmp_path):
     (tmp_path / "mine.txt").write_text("Copyright 2026 somebody. CC BY-SA 3.0.\n")
     bundle = nc.bundle(run, out=tmp_path / "bundle", licence=tmp_path / "mine.txt")
     licence = (bundle / "docs" / "license.txt").read_text()
     assert licence.startswith("Copyright 2026 somebody.")
     assert "BSD 3-Clause" in licence
-    about = json.loads((bundle / "configs" / "metadata.json").read_text())["network_data_format"]
+    about = read_json(bundle / "configs" / "metadata.json")["network_data_format"]
     image, pred = about["inputs"]["image"], about["outputs"]["pred"]
     assert all(len(each["channel_def"]) == each["num_channels"] for each in (image, pred))
     assert (image["spatial_shape"], pred["num_channels"]) == ([24, 32, 24], 32)
     made = run_bundle(bundle, people, tmp_path / "o.parquet")
-    np.testing.assert_array_equal(read_embeddings(made).features, embedded(run, people, tmp_path))
+    np.testing.assert_array_equal(read_embeddings(made).features, read_embeddings(embedded).features)
 
 
-def test_a_bundle_predicts_as_predict_does_and_names_nobody(people, tmp_path):
-    run = make_run(tmp_path / "run")
-    embedded(run, people, tmp_path)
-    evaluation = nc.evaluate(tmp_path / "emb.parquet", probe="logistic", out=tmp_path / "e", n_folds=3, **FAST)
+def test_a_bundle_predicts_as_predict_does_and_names_nobody(run, evaluation, people, tmp_path):
     wanted = pd.read_csv(nc.predict(evaluation, people, run=run, out=tmp_path / "p.tsv"), sep="\t")
     bundle = nc.bundle(run, evaluation, out=tmp_path / "bundle")
     found = pd.read_csv(run_bundle(bundle, people, tmp_path / "o.tsv"), sep="\t")
@@ -85,10 +91,7 @@ def test_a_bundle_predicts_as_predict_does_and_names_nobody(people, tmp_path):
     assert "not for people" in card
 
 
-def test_a_bad_scan_stops_no_other(people, tmp_path):
-    run = make_run(tmp_path / "run")
-    embedded(run, people, tmp_path)
-    evaluation = nc.evaluate(tmp_path / "emb.parquet", out=tmp_path / "e", n_folds=3, **FAST)
+def test_a_bad_scan_stops_no_other(run, evaluation, people, tmp_path):
     inbox = tmp_path / "inbox"
     inbox.mkdir()
     (inbox / "a.nii.gz").write_bytes(b"no image")
@@ -99,27 +102,27 @@ def test_a_bad_scan_stops_no_other(people, tmp_path):
     assert good["y_pred"] in ("patient", "control")
 
 
-def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(tmp_path, capsys):
-    run, out = make_run(tmp_path / "run"), tmp_path / "bundle"
-    contract = json.loads((run / "encoder.json").read_text())
+def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(run, tmp_path, capsys):
+    out, contract = tmp_path / "bundle", read_json(run / "encoder.json")
 
     def changed(**changes) -> Path:
-        other = shutil.copytree(run, Path(tempfile.mkdtemp(dir=tmp_path)) / "run")
+        other = shutil.copytree(run, tmp_path / "changed", dirs_exist_ok=True)
         (other / "encoder.json").write_text(json.dumps(contract | changes))
         return other
 
     python = {"transform_version": 1, "monai": "1.6.1", "image_shape": [1, 16, 16, 16]}
     python["transforms"] = [{"class": "m.Own"}]
-    for other, error, message in [
-        (changed(preprocessing=python), CheckpointError, "given from Python"),
-        (changed(preprocessing={"kind": "images"}), ConfigError, "trained on natural images"),
-        (changed(format=9), CheckpointError, "format 9 is not known"),
-        (changed(preprocessing={**contract["preprocessing"], "transform_version": 7}), CheckpointError, "version is 7"),
-        (changed(weights={"file": "nowhere.safetensors", "sha256": "0"}), CheckpointError, "the weights are missing"),
-        (tmp_path, CheckpointError, r"no encoder\.json there"),
+    for changes, error, message in [
+        ({"preprocessing": python}, CheckpointError, "given from Python"),
+        ({"preprocessing": {"kind": "images"}}, ConfigError, "trained on natural images"),
+        ({"format": 9}, CheckpointError, "format 9 is not known"),
+        ({"preprocessing": contract["preprocessing"] | {"transform_version": 7}}, CheckpointError, "version is 7"),
+        ({"weights": {"file": "nowhere.safetensors", "sha256": "0"}}, CheckpointError, "the weights are missing"),
     ]:
         with pytest.raises(error, match=message):
-            nc.bundle(other, out=out)
+            nc.bundle(changed(**changes), out=out)
+    with pytest.raises(CheckpointError, match=r"no encoder\.json there"):
+        nc.bundle(tmp_path, out=out)
     with pytest.raises(ConfigError, match=r"licence: .* cannot be read"):
         nc.bundle(run, out=out, licence=tmp_path / "nowhere.txt")
     with pytest.raises(CheckpointError, match="there is no probe"):
@@ -134,16 +137,14 @@ def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(tmp_path, caps
     assert nc.bundle(run, out=out, overwrite=True) == out
 
 
-def test_a_probe_of_other_features_is_refused(people, tmp_path):
-    run = make_run(tmp_path / "run")
-    embedded(run, people, tmp_path)
-    evaluation = nc.evaluate(tmp_path / "emb.parquet", out=tmp_path / "e", n_folds=3, **FAST)
+def test_a_probe_of_other_features_is_refused(run, evaluation, tmp_path):
     other = make_run(tmp_path / "other", seed=8)
     with pytest.raises(DataError, match="Features of two encoders have nothing in common"):
         nc.bundle(other, evaluation, out=tmp_path / "b")
-    (evaluation / "probe" / "probe.npz").unlink()
+    broken = shutil.copytree(evaluation, tmp_path / "broken")
+    (broken / "probe" / "probe.npz").unlink()
     with pytest.raises(CheckpointError, match=r"probe\.npz: missing"):
-        nc.bundle(run, evaluation, out=tmp_path / "b")
+        nc.bundle(run, broken, out=tmp_path / "b")
     assert not (tmp_path / "b").exists()
 
 
@@ -178,7 +179,7 @@ def test_a_bundle_of_measures_predicts_from_their_tables_and_its_card_speaks_of_
     for text in (card, about):
         assert not any(word in text.lower() for word in ("voxel", "brain mri", "skull", "nifti", "an image"))
     assert json.loads(about)["task"] == "sex from regional measures of the brain"
-    known = json.loads((run / "encoder.json").read_text())["preprocessing"]["columns"]
+    known = read_json(run / "encoder.json")["preprocessing"]["columns"]
     assert json.loads(about)["network_data_format"]["inputs"]["image"]["num_channels"] == len(known)
 
 

@@ -36,21 +36,20 @@ def run(settings, tmp_path_factory):
     return neurocontrast.pretrain(on_gpu, out=tmp_path_factory.mktemp("gpu") / "run")
 
 
-def test_training_is_the_processor_s(run, settings, tmp_path):
-    other = neurocontrast.pretrain(settings(*SMALL_STEPS), out=tmp_path / "cpu")
-    here, there = (load_file(each / "encoder.safetensors") for each in (run, other))
+def assert_close(one, other):
+    here, there = (load_file(each / "encoder.safetensors") for each in (one, other))
     for name, value in there.items():
         torch.testing.assert_close(here[name], value, rtol=1e-3, atol=1e-5, msg=name)
+
+
+def test_training_is_the_processor_s(run, settings, tmp_path):
+    assert_close(run, neurocontrast.pretrain(settings(*SMALL_STEPS), out=tmp_path / "cpu"))
 
 
 @pytest.mark.parametrize("micro_batch_size", [2, 3])
 def test_micro_batches_are_the_whole_batch(run, settings, tmp_path, micro_batch_size):
     parts = settings("training.accelerator=cuda", *SMALL_STEPS, f"training.micro_batch_size={micro_batch_size}")
-    here, there = (
-        load_file(each / "encoder.safetensors") for each in (neurocontrast.pretrain(parts, out=tmp_path / "run"), run)
-    )
-    for name, value in there.items():
-        torch.testing.assert_close(here[name], value, rtol=1e-3, atol=1e-5, msg=name)
+    assert_close(neurocontrast.pretrain(parts, out=tmp_path / "run"), run)
 
 
 def test_a_run_begun_on_a_gpu_goes_on_there_and_on_the_processor(settings, tmp_path):
@@ -60,9 +59,7 @@ def test_a_run_begun_on_a_gpu_goes_on_there_and_on_the_processor(settings, tmp_p
         neurocontrast.pretrain(shorter, out=out)
         longer = settings(*SMALL_STEPS, f"training.accelerator={accelerator}")
         neurocontrast.pretrain(longer, out=out, resume=True)
-    here, there = (load_file(tmp_path / name / "encoder.safetensors") for name in ("cuda", "cpu"))
-    for name, value in there.items():
-        torch.testing.assert_close(here[name], value, rtol=1e-3, atol=1e-5, msg=name)
+    assert_close(tmp_path / "cuda", tmp_path / "cpu")
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
@@ -74,14 +71,11 @@ def test_half_precision_trains(settings, tmp_path, precision):
 
 
 def test_embeddings_are_the_processor_s(run, others, tmp_path):
-    found = [
-        read_embeddings(
-            neurocontrast.embed(
-                run, participants=others, out=tmp_path / f"{name}.parquet", config={"embedding": {"accelerator": name}}
-            )
-        ).features
-        for name in ("cuda", "cpu")
-    ]
+    found = []
+    for name in ("cuda", "cpu"):
+        out, config = tmp_path / f"{name}.parquet", {"embedding": {"accelerator": name}}
+        made = neurocontrast.embed(run, participants=others, out=out, config=config)
+        found.append(read_embeddings(made).features)
     assert_allclose(*found, rtol=1e-3, atol=1e-4)
     assert np.ptp(found[0], axis=0).max() > 0
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -9,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import FAST, INFO, embedded_people
+from small_run import FAST, INFO, embedded_people, read_json
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run
 from neurocontrast.embedding.table import read_embeddings, write_embeddings
-from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, NeurocontrastError
+from neurocontrast.evaluation import load_probe
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, LeakageError, NeurocontrastError
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +35,9 @@ def test_a_probe_is_applied_to_others_and_says_whom_it_has_seen(evaluation, tabl
     assert list(found.columns) == ["participant_id", "session", "site", "y_score", "y_pred", "trained_on"]
     assert found["participant_id"].tolist() == read.table["participant_id"].tolist()
     assert found["trained_on"].tolist() == [True] * 10 + [False] * 30  # sub-050 to sub-059 were trained on
-    from neurocontrast.evaluation import load_probe
-
     np.testing.assert_allclose(found["y_score"], load_probe(evaluation / "probe").predict(read.features))
     assert (found["y_pred"] == np.where(found["y_score"] >= 0.5, "patient", "control")).all()
-    origin = json.loads((tmp_path / "p.json").read_text())
+    origin = read_json(tmp_path / "p.json")
     assert origin["n"] == {"scans": 40, "of_trained_subjects": 10}
     assert origin["embeddings"]["file"] == "others.parquet"
     assert {path.name for path in tmp_path.iterdir()} == {"p.tsv", "p.json"}
@@ -61,11 +59,32 @@ def test_what_an_external_test_says_and_what_predict_says_are_the_same(tables, t
     found = pd.read_csv(nc.predict(out, tables[1], out=tmp_path / "p.tsv"), sep="\t")
     np.testing.assert_allclose(found["y_score"], external["y_score"], atol=1e-6)
     assert (found["y_pred"] == external["y_pred"]).all()
-    summary = json.loads((out / "evaluation.json").read_text())
+    summary = read_json(out / "evaluation.json")
     assert summary["external"]["file"] == "others.parquet"
     assert len(summary["external"]["digest"]) == 64
     assert summary["external"]["n_overlap"] == 10
     assert str(tmp_path) not in (out / "config.yaml").read_text()
+
+
+def test_images_of_a_given_split_are_tested_elsewhere_by_the_probe_of_train_and_validation(tmp_path):
+    def split(table):
+        return table.assign(split=np.repeat(["train", "validation", "test"], (200, 60, 150)), path="images.npy#0")
+
+    classes = tuple(f"class {code}" for code in range(6))
+    table, other = (
+        embedded_people(tmp_path / f"{first}.parquet", n=410, first=first, classes=classes, change=split)
+        for first in (0, 1000)
+    )
+    options = {**FAST, "split_column": "split"}
+    with pytest.raises(LeakageError, match="260 of 410 subjects are in the training table too"):
+        nc.evaluate(table, out=tmp_path / "e", test=str(table), **options)
+    out = nc.evaluate(table, out=tmp_path / "e", test=str(other), **options)
+    assert read_json(out / "evaluation.json")["external"]["n_train"] == 260
+    found = pd.read_csv(nc.predict(out, other, out=tmp_path / "p.tsv"), sep="\t").set_index("participant_id")
+    assert not found["trained_on"].any()
+    tested = pd.read_csv(out / "external_predictions.tsv", sep="\t").set_index("participant_id")
+    scores = [f"score_{name}" for name in classes]
+    np.testing.assert_allclose(found.loc[tested.index, scores], tested[scores], atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +139,7 @@ def test_a_full_disk_leaves_no_table_and_overwrite_replaces_the_rest(evaluation,
 def test_neighbours_are_not_stored_and_the_message_says_what_to_do(tables, tmp_path):
     out = nc.evaluate(tables[0], out=tmp_path / "e", probe="sklearn.neighbors:KNeighborsClassifier", **FAST)
     assert not (out / "probe").exists()
-    assert "would need pickle" in json.loads((out / "evaluation.json").read_text())["probe"]["why_not_stored"]
+    assert "would need pickle" in read_json(out / "evaluation.json")["probe"]["why_not_stored"]
     with pytest.raises(CheckpointError, match=r"would need pickle.*--test"):
         nc.predict(out, tables[1], out=tmp_path / "p.tsv")
     out = nc.evaluate(tables[0], out=tmp_path / "adjusted", residualise=["age"], **FAST)

@@ -1,18 +1,15 @@
-"""Predictions at a new site, its bias taken out by some of its scans whose truth is known."""
-
-import json
+"""Predictions at a new site: its scans are called outside, and its bias is taken out by some whose truth is known."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit, logit
-from small_run import FAST, INFO, embedded_people
+from small_run import FAST, INFO, Listening, embedded_people, read_json
 
 import neurocontrast as nc
-from neurocontrast.embedding.table import write_embeddings
+from neurocontrast.embedding import read_embeddings, write_embeddings
 from neurocontrast.evaluation.stored_probe import fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.progress import SILENT
 
 
 def write(path, *, prefix, n, site, shift=0.0):
@@ -36,7 +33,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def known(folder):
-    return write(folder / "known.parquet", prefix="known", n=80, site="london")
+    return write(folder / "known.parquet", prefix="known", n=160, site="london")
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +42,15 @@ def new(folder):
 
 
 @pytest.fixture(scope="module")
-def of_age(folder, known):
-    return nc.evaluate(folder / "known.parquet", out=folder / "age", target="age", **FAST)
+def away(folder):
+    write(folder / "away.parquet", prefix="far-away", n=40, site="c", shift=10.0)
+    return folder / "away.parquet"
+
+
+@pytest.fixture(scope="module")
+def of_age(folder, known, away):
+    options = FAST | {"outlyingness": True, "test": str(away)}
+    return nc.evaluate(folder / "known.parquet", out=folder / "age", target="age", **options)
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +63,40 @@ def labels(new, path, rows, *columns):
     return path
 
 
+def test_scans_from_elsewhere_are_called_outside_and_those_from_home_are_not(of_age, folder, away, tmp_path):
+    write(folder / "home.parquet", prefix="home", n=200, site="london")
+    found, heard = {}, {}
+    for name in ("away", "home"):
+        heard[name] = Listening()
+        out = nc.predict(of_age, folder / f"{name}.parquet", out=tmp_path / f"{name}.tsv", progress=heard[name])
+        found[name] = pd.read_csv(out, sep="\t")
+    assert found["away"]["outside"].mean() > 0.95
+    assert read_json(tmp_path / "away.json")["outlyingness"]["by_site"] == [
+        {"site": "c", "n": 40, "n_outside": int(found["away"]["outside"].sum()), "median_percentile": 100.0}
+    ]
+    assert "do not trust" in heard["away"].warned[0]
+    outlying = pd.read_csv(of_age / "external_outlyingness.tsv", sep="\t").set_index("participant_id")
+    expected = outlying.loc[found["away"]["participant_id"]]
+    np.testing.assert_allclose(found["away"]["mahalanobis_percentile"], expected["mahalanobis_percentile"], atol=1e-6)
+    assert (expected["reference"] == "probe").all()
+    assert found["home"]["outside"].mean() < 0.1
+    assert found["home"]["mahalanobis_percentile"].median() == pytest.approx(50, abs=20)
+    assert heard["home"].warned == []
+
+
+def test_the_folder_holds_no_features_of_a_person(of_age, folder):
+    """Neither a scan's features nor any row that lies as near to a scan as another scan does."""
+    with np.load(of_age / "probe" / "probe.npz") as stored:
+        named = {name: np.atleast_2d(stored[name]) for name in stored if name != "inside_axes"}
+    scans = read_embeddings(folder / "known.parquet").features
+    nearest = np.sort(np.linalg.norm(scans[:, None] - scans, axis=2), axis=1)[:, 1].min()
+    rows = [each for each in named.values() if each.shape[-1] == 6]
+    assert rows
+    for each in rows:
+        assert len(each) <= 4
+        assert np.linalg.norm(each[:, None] - scans, axis=2).min() > 0.5 * nearest
+
+
 def test_ten_labelled_scans_take_out_the_bias_of_a_site(of_age, folder, new, tmp_path):
     given = labels(new, tmp_path / "labels.tsv", range(10), "age")
     out = nc.predict(of_age, folder / "new.parquet", out=tmp_path / "p.tsv", calibrate=given)
@@ -69,7 +107,7 @@ def test_ten_labelled_scans_take_out_the_bias_of_a_site(of_age, folder, new, tmp
     assert before[tested].mean() > 10
     assert abs(after[tested].mean()) < 3
     np.testing.assert_allclose(after[~tested].mean(), 0, atol=1e-9)
-    shift = json.loads(out.with_suffix(".json").read_text())["calibration"]["by_site"]["ucla"]
+    shift = read_json(out.with_suffix(".json"))["calibration"]["by_site"]["ucla"]
     assert shift["n_subjects"] == 10
     np.testing.assert_allclose(shift["shift"], -before[:10].mean())
 
@@ -84,14 +122,12 @@ def test_the_intercept_of_two_classes_is_that_of_a_logistic_regression(of_diagno
     np.testing.assert_allclose(odds, odds[0], rtol=1e-6)
 
 
-def test_a_site_with_few_labels_keeps_its_predictions_and_says_so(of_age, folder, new, tmp_path, monkeypatch):
-    given = labels(new, tmp_path / "labels.tsv", range(4), "age")
-    heard = []
-    monkeypatch.setattr(type(SILENT), "warning", lambda _, text: heard.append(text))
-    out = nc.predict(of_age, folder / "new.parquet", out=tmp_path / "p.tsv", calibrate=given)
+def test_a_site_with_few_labels_keeps_its_predictions_and_says_so(of_age, folder, new, tmp_path):
+    given, heard = labels(new, tmp_path / "labels.tsv", range(4), "age"), Listening()
+    out = nc.predict(of_age, folder / "new.parquet", out=tmp_path / "p.tsv", calibrate=given, progress=heard)
     found = pd.read_csv(out, sep="\t")
     np.testing.assert_array_equal(found["y_score"], found["y_score_zero_shot"])
-    assert any("ucla (4)" in message for message in heard)
+    assert any("ucla (4)" in message for message in heard.warned)
 
 
 def test_wrong_labels_are_named_and_nothing_is_written(of_age, folder, known, new, tmp_path):

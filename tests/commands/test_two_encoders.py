@@ -1,7 +1,6 @@
 """Pretraining with two encoders, of scans and of regional measures of the same scans."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -37,34 +36,21 @@ def measures(cohort):
     return cohort.parent / "measures.tsv"
 
 
-def configured(cohort, cache, *overrides):
-    return load_config(
-        None,
-        [
-            f"data.participants={cohort}",
-            f"data.cache_dir={cache}",
-            "data.spacing_mm=10",
-            "data.shape=[16,20,16]",
-            "data.val_fraction=0.3",
-            "data.n_workers=1",
-            "encoder={name: lenet, projection: [8, 4]}",
-            "encoder_2={widths: [16, 8], projection: [4]}",
-            "objective={loss: infonce, temperature: 0.5}",
-            "training={epochs: 2, batch_size: 5, learning_rate: 1e-3, accelerator: cpu, probe_every: 0}",
-            *overrides,
-        ],
+@pytest.fixture(scope="module")
+def settings(settings, measures):
+    """``settings(*overrides)``: the configuration of a small run of two encoders."""
+    two = (
+        "encoder_2={widths: [16, 8], projection: [4]}",
+        "objective={loss: infonce, temperature: 0.5}",
+        "training={epochs: 2, batch_size: 5, learning_rate: 1e-3, accelerator: cpu, probe_every: 0}",
     )
-
-
-@pytest.fixture
-def settings(cohort, measures, cache):
-    return partial(configured, cohort, cache)
+    return lambda *overrides: settings(*two, *overrides)
 
 
 @pytest.fixture(scope="module")
-def pair(cohort, measures, cache, tmp_path_factory):
-    """The uninterrupted run, of the configuration that `settings` makes."""
-    return nc.pretrain(configured(cohort, cache), out=tmp_path_factory.mktemp("pair") / "run")
+def pair(settings, tmp_path_factory):
+    """The uninterrupted run."""
+    return nc.pretrain(settings(), out=tmp_path_factory.mktemp("pair") / "run")
 
 
 def both(run):

@@ -9,9 +9,7 @@ import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "pipelines/slurm_pretrain.sh"
 SRUN = """#!/bin/bash
-echo $$ > srun.pid
-while [[ $1 == --* ]]; do echo "$1" >> srun.log; shift; done
-trap 'kill -USR1 $tasks' USR1
+while [[ $1 == --* ]]; do shift; done
 for ((task = 0; task < SLURM_NTASKS; task++)); do
     SLURM_STEP_NUM_TASKS=$SLURM_NTASKS SLURM_PROCID=$task SLURM_LOCALID=$task SLURM_NODEID=0 "$@" &
     tasks="$tasks $!"
@@ -19,7 +17,6 @@ done
 highest=0
 for task in $tasks; do
     wait $task; code=$?
-    while kill -0 $task 2> /dev/null; do wait $task; code=$?; done
     (( code > highest )) && highest=$code
 done
 exit $highest

@@ -148,7 +148,7 @@ def test_what_cannot_be_prepared_is_named_and_the_others_are_kept(study, tmp_pat
         prepare(tmp_path / "participants.tsv", tmp_path / "out", spacing_mm=6.0, bias=False, n_workers=0)
     assert not (tmp_path / "out" / "participants.tsv").exists()
     arguments = ["prepare", str(tmp_path / "participants.tsv"), "--out", str(tmp_path / "out"), "--no-bias"]
-    arguments += ["--spacing-mm", "6"]
+    arguments += ["--spacing-mm", "6", "--n-workers", "0"]
     assert run(arguments) == 2
     assert name in capsys.readouterr().err
     assert run([*arguments, "--skip"]) == 0

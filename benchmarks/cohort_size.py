@@ -32,7 +32,7 @@ from neurocontrast.data.simulation import SimulationSettings, draw_person, rende
 from neurocontrast.encoders import EncoderSettings, build_encoder, build_model
 from neurocontrast.kernels import Categorical, Gaussian
 from neurocontrast.transforms import TwoViews
-from neurocontrast.transforms.rand_volume import brain_views
+from neurocontrast.transforms.compose import brain_views
 
 N_TESTED, N_COMPONENTS, BATCH, LEARNING_RATE = 1000, 60, 64, 4e-3
 ENCODER = EncoderSettings(name="lenet", read_out={"blocks": [3], "grid": [3, 3, 3]}, projection=(256, 64))

@@ -33,8 +33,8 @@ import neurocontrast
 from neurocontrast.data.cache import VolumeCache
 from neurocontrast.encoders import EncoderSettings, build_encoder
 from neurocontrast.transforms import TwoViews
+from neurocontrast.transforms.compose import brain_views
 from neurocontrast.transforms.preprocessing import Preprocessing
-from neurocontrast.transforms.rand_volume import brain_views
 
 COARSE = {"spacing_mm": 6.0, "shape": [32, 40, 32], "normalise": "zscore-brain"}
 NETWORK, BATCH = "densenet_small", 32

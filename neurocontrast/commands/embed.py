@@ -15,9 +15,9 @@ from neurocontrast.data import Cohort
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import source_of_run
 from neurocontrast.display import as_progress
+from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
 from neurocontrast.embedding.scan_embedder import load_network
-from neurocontrast.embedding.settings import EmbeddingSettings
 from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.files import check_output_file, digest_of
 from neurocontrast.parallel.devices import refuse_several, usable_accelerator

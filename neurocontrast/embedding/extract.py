@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from neurocontrast.data.batches import Images, read_batches
-from neurocontrast.embedding.settings import EmbeddingSettings
+from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders.encoder import ContrastiveModel, Encoder
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, brains_of_run
+from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
-from neurocontrast.embedding.settings import EmbeddingSettings
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT

@@ -17,7 +17,7 @@ from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.explanation import ExplanationSettings
 from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.transforms.limits import FWHM_PER_SIGMA
+from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
 
 Map = npt.NDArray[np.float32]
 Patch = tuple[slice, ...]

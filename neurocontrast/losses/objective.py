@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, ClassVar, TypeVar, cast, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.kernels import Categorical, Kernel, Kind, Metadata, Product
 from neurocontrast.kernels.base import column_of
-from neurocontrast.kernels.column import listed
 from neurocontrast.kernels.factors import build_kernel
 from neurocontrast.losses.core import Pool, Reduction
 from neurocontrast.parallel.collectives import Processes, gather_samples, gather_sizes, is_distributed
@@ -315,17 +314,3 @@ def _column(metadata: Metadata | None, name: str, kind: Kind, view: Tensor, *, w
     if kind == "continuous":
         column = column.to(torch.float64 if view.dtype == torch.float64 else torch.float32)
     return column.detach()
-
-
-def check_complete(metadata: Metadata, name: str, kind: Kind, *, names: Sequence[str] | None = None) -> None:
-    """Refuse a vector, and missing or infinite values; the rows at fault are named by `names`."""
-    values = column_of(metadata, name, needed_by="the loss")
-    if values.ndim != 1:
-        raise DataError(f"objective.column: '{name}' is a vector; name a single column.")
-    wrong = values < 0 if kind == "categorical" else ~values.isfinite()
-    if wrong.any():
-        rows = cast(list[int], wrong.nonzero()[:, 0].tolist())
-        raise DataError(
-            f"objective.column: '{name}' is missing or infinite for {listed(rows, names)}. Fill it in, or "
-            "leave these out (data.where)."
-        )

@@ -30,11 +30,11 @@ LOSSES = {
     "hard_negative": "losses.infonce:HardNegativeInfoNCE",
     "fair_infonce": "losses.infonce:FairInfoNCE",
     "triplet": "losses.supervised:Triplet",
-    "rank_n_contrast": "losses.rank_n_contrast:RankNContrast",
+    "rank_n_contrast": "losses.supervised:RankNContrast",
     "weakly_supervised_cclk": "losses.cclk:WeaklySupervisedCCLK",
     "fair_cclk": "losses.cclk:FairCCLK",
     "hard_negative_cclk": "losses.cclk:HardNegativeCCLK",
-    "supervised": "losses.prediction:Supervised",
+    "supervised": "losses.supervised:Supervised",
     "sum": "losses.sum:SumOfObjectives",
 }
 

@@ -1,11 +1,19 @@
-"""Losses of a label that repel other labels only: SINCERE, ε-SupInfoNCE, and the triplet loss."""
+"""Losses of one column: of labels, of a number whose order counts, and of a column that is predicted."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
-from neurocontrast.losses.core import Pairs, Pool, distances, softplus_of
+from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.kernels import Kind, Metadata
+from neurocontrast.kernels.base import column_of
+from neurocontrast.kernels.column import listed
+from neurocontrast.losses.core import EMPTY, Pairs, Pool, distances, softplus_of
 from neurocontrast.losses.objective import LossSettings, Objective, Temperature
 from neurocontrast.settings import Column, NonNegative
 
@@ -168,3 +176,200 @@ def _counts(distances: Tensor, positive: Tensor, negative: Tensor, margin: float
     pushes = pulls.shape[2] - ends[..., :-1].cumsum(2)
     counts = pulls.scatter_add(2, order, -pushes)
     return counts.to(distances.dtype), pulls.sum(2).to(distances.dtype)
+
+
+class RankNContrast(Objective):
+    """Rank-N-Contrast: an anchor is nearer to a scan than to all scans that are further away in a continuous column.
+
+    mean_i mean_{j≠i} [ −s_ij + log Σ_{k≠i: d_ik ≥ d_ij} exp s_ik ] over the pool of 2n embeddings (Zha et al. 2023,
+    equations 1 and 2), with s_ij = −‖z_i − z_j‖/τ and d_ij = ``|y_i − y_j|``. Each other embedding j is the positive in
+    turn, its negatives are those at least as far from the anchor in y. Only the order of the distances counts, so there
+    is no bandwidth. The distances of an anchor are sorted once: O(n² log n) time, O(n) memory.
+
+    Choose it to predict one continuous variable such as the age. Embeddings have unit norm as in every loss, while the
+    paper's have any: a temperature of 2 is theirs, and lower ones may suit unit vectors better.
+
+    Parameters
+    ----------
+    column : str
+        A continuous metadata column, (n,), without missing values.
+    temperature : float
+        Temperature τ, in units of the distance of two unit vectors (at most 2). Small: the nearest negatives decide.
+
+    Examples
+    --------
+    >>> import torch
+    >>> RankNContrast("age")(torch.eye(3), torch.eye(3), {"age": torch.tensor([20.0, 30.0, 60.0])})
+    tensor(1.0496)
+    """
+
+    title = "Rank-N-Contrast"
+    citation = (
+        "Zha K, Cao P, Son J, Yang Y, Katabi D. Rank-N-Contrast: learning continuous representations for regression. "
+        "NeurIPS 2023."
+    )
+
+    class Settings(LossSettings):
+        column: Column
+        temperature: Temperature = 2.0
+
+    n_views = (1, None)
+
+    @property
+    def scale(self) -> float:
+        """1: distances are divided by the temperature, not similarities."""
+        return 1.0
+
+    @property
+    def columns(self) -> dict[str, Kind]:
+        return {self.column: "continuous"}
+
+    def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
+        """Refuse missing or infinite values, and vectors."""
+        _check_complete(metadata, self.column, "continuous", names=names)
+
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        y = pool.metadata[self.column]
+        if y.ndim != 1:
+            raise DataError(f"metadata['{self.column}'] must be one number a sample, (n,), got {tuple(y.shape)}.")
+        if y.device.type == "cpu":
+            self.check(pool.metadata)
+
+        def of_anchors(pairs: Pairs, temperature: Tensor) -> tuple[Tensor]:
+            apart = (y[pairs.samples].unsqueeze(1) - y).abs()
+            return (_sum_over_positives(distances(pairs.s) / -temperature, apart, pairs.itself),)
+
+        (totals,) = pool.each_anchor(of_anchors, torch.as_tensor(self.tau, dtype=pool.anchors.dtype))
+        # On an accelerator nothing asks for missing values: they make the loss NaN.
+        return {"contrast": pool.mean(totals) / max(1, pool.n_candidates) + 0 * y.sum()}
+
+
+def _sum_over_positives(similarities: Tensor, apart: Tensor, itself: Tensor) -> Tensor:
+    """Return Σ_j ( −s_ij + log Σ_{k: d_ik ≥ d_ij} exp s_ik ) of anchors, (V, n_i).
+
+    Of similarities (V, n_i, V, n), of the distances of their samples in y, (n_i, n), and of which pairs are an anchor
+    with itself.
+    """
+    n_views = len(similarities)
+    pulled = similarities.masked_fill(itself, 0).sum((2, 3))
+    of_samples = similarities.masked_fill(itself, EMPTY).logsumexp(2)
+    # From the nearest sample in y to the furthest: the negatives are the sample, its equals, and all behind.
+    ordered, order = apart.sort(1)
+    first_equal = torch.searchsorted(ordered, ordered)
+    behind = of_samples.gather(2, order.expand_as(of_samples)).flip(2).logcumsumexp(2).flip(2)
+    # The anchor's own sample has one view fewer, and all others are at least as far.
+    sums = n_views * behind.gather(2, first_equal.expand_as(behind)).sum(2) - behind[..., 0]
+    return sums - pulled
+
+
+class Supervised(Objective):
+    r"""Error of the prediction of a column from each view, such as the age, averaged over the views of a batch.
+
+    Regression: the mean of \|ẑ − (y − μ)/s\| or of its square, with ẑ the single output, and μ and s the column's mean
+    and standard deviation over the training scans. Classification: the cross-entropy of one output a class. The
+    projection head of such a run ends in a linear layer with these outputs (`n_outputs`). It is what contrastive
+    pretraining with metadata is compared with, such as the L1 loss on age in Barbano et al. 2023.
+
+    Parameters
+    ----------
+    column : str
+        Column that is predicted: of numbers, or of classes with ``error="cross-entropy"``.
+    error : {"absolute", "squared", "cross-entropy"}
+        Error of one prediction.
+
+    Examples
+    --------
+    >>> import torch
+    >>> loss = Supervised("age")
+    >>> loss.fit({"age": torch.tensor([20.0, 40.0])})
+    >>> loss(torch.zeros(2, 1), torch.zeros(2, 1), {"age": torch.tensor([30.0, 40.0])})
+    tensor(0.5000)
+    """
+
+    title = "supervised prediction"
+    citation = (
+        "Barbano CA, Dufumier B, Duchesnay E, Grangetto M, Gori P. Contrastive learning for regression in multi-site "
+        "brain age prediction. ISBI 2023."
+    )
+    n_views = (1, None)
+    contrasts = normalise = False
+    mean: Tensor
+    sd: Tensor
+
+    class Settings(LossSettings):
+        column: Column
+        error: Literal["absolute", "squared", "cross-entropy"] = "absolute"
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.register_buffer("mean", torch.zeros(()))
+        self.register_buffer("sd", torch.ones(()))
+
+    @property
+    def kind(self) -> Kind:
+        """How the column is read."""
+        return "categorical" if self.error == "cross-entropy" else "continuous"
+
+    @property
+    def columns(self) -> dict[str, Kind]:
+        return {self.column: self.kind}
+
+    def n_outputs(self, categories: Mapping[str, Sequence[str]]) -> int:
+        """Return the outputs of the projection head: one number, or one for each class."""
+        return len(categories[self.column]) if self.kind == "categorical" else 1
+
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        n_views, n, _ = pool.anchors.shape
+        truth = column_of(pool.metadata, self.column, needed_by="the loss")
+        if self.kind == "categorical":
+            codes = truth.repeat(n_views)
+            values = cross_entropy(pool.anchors.flatten(0, 1), codes, reduction="none").view(n_views, n)
+        else:
+            apart = pool.anchors[..., 0] - (truth - self.mean) / self.sd
+            values = apart.abs() if self.error == "absolute" else apart.square()
+        return {self.error.replace("-", "_"): pool.mean(values)}
+
+    def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
+        """Refuse missing values, which nothing could be learnt from, and vectors."""
+        _check_complete(metadata, self.column, self.kind, names=names)
+
+    def fit(self, metadata: Metadata) -> None:
+        """Take mean and standard deviation of the training scans; refuse a column that is the same for all."""
+        values = column_of(metadata, self.column, needed_by="the loss")
+        if len(values) and (values == values[0]).all():
+            raise DataError(
+                f"objective.column: '{self.column}' is the same for all {len(values)} training scans, so there is "
+                "nothing to predict. Name another column."
+            )
+        if self.kind == "continuous":
+            exact = values.double()
+            self.mean, self.sd = exact.mean().to(self.mean), exact.std(correction=0).to(self.sd)
+
+    def target(self, metadata: Metadata, categories: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """Return the meaning of a prediction, from the training scans' `metadata`; refuse classes that none has."""
+        values, about = metadata[self.column], {"column": self.column, "kind": self.kind}
+        if self.kind == "continuous":
+            places = {"mean": self.mean.item(), "sd": self.sd.item()}
+            return {**about, **places, "lowest": values.min().item(), "highest": values.max().item()}
+        classes, seen = list(categories[self.column]), set(values.tolist())
+        unseen = [name for code, name in enumerate(classes) if code not in seen]
+        if unseen:
+            raise DataError(
+                f"objective.column: no training scan has '{self.column}' {one_of(unseen)}, which only validation scans "
+                "have. Leave such scans out (data.where), or set data.val_fraction to 0."
+            )
+        return {**about, "classes": classes}
+
+
+def _check_complete(metadata: Metadata, name: str, kind: Kind, *, names: Sequence[str] | None = None) -> None:
+    """Refuse a vector, and missing or infinite values; the rows at fault are named by `names`."""
+    values = column_of(metadata, name, needed_by="the loss")
+    if values.ndim != 1:
+        raise DataError(f"objective.column: '{name}' is a vector; name a single column.")
+    wrong = values < 0 if kind == "categorical" else ~values.isfinite()
+    if wrong.any():
+        rows = cast(list[int], wrong.nonzero()[:, 0].tolist())
+        raise DataError(
+            f"objective.column: '{name}' is missing or infinite for {listed(rows, names)}. Fill it in, or "
+            "leave these out (data.where)."
+        )

@@ -22,7 +22,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path, write_json
 from neurocontrast.lazy import require
 from neurocontrast.reading import parse_json, problem_of_place
-from neurocontrast.transforms.limits import N_VOXELS_MIN
+from neurocontrast.transforms.preprocessing import N_VOXELS_MIN
 
 KEPT = (
     *("Modality", "Manufacturer", "ManufacturersModelName", "MagneticFieldStrength", "MRAcquisitionType"),

@@ -37,9 +37,9 @@ from neurocontrast.prepare.registration import (
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 from neurocontrast.reading import DAMAGE
 from neurocontrast.transforms.augment import AugmentSettings
+from neurocontrast.transforms.compose import brain_views
 from neurocontrast.transforms.images import corners_apart
 from neurocontrast.transforms.loading import read_scan
-from neurocontrast.transforms.rand_volume import brain_views
 from neurocontrast.transforms.views import TwoViews
 
 _MASK_APART_MM = 0.5

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import gaussian_filter
 
-from neurocontrast.transforms.limits import FWHM_PER_SIGMA
+from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
 
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]

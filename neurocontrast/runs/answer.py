@@ -15,8 +15,8 @@ import pandas as pd
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.measures.names import HEAD_SIZE
 from neurocontrast.data.sources import AnySource, Brains, BrainVolumes, NaturalImages, RegionalMeasures
+from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import extract_features
-from neurocontrast.embedding.settings import EmbeddingSettings
 from neurocontrast.encoders import ContrastiveModel, Encoder
 from neurocontrast.exceptions import CheckpointError, NeurocontrastError
 from neurocontrast.files import files_of, write_json

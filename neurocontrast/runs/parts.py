@@ -22,8 +22,8 @@ from neurocontrast.data.sources import AnySource, BrainVolumes, source_of
 from neurocontrast.encoders import ContrastiveModel, TwoEncoders, build_model, check_shape
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import digest_of_file, hold, write_table
-from neurocontrast.losses.prediction import Supervised
 from neurocontrast.losses.registry import describe_objective
+from neurocontrast.losses.supervised import Supervised
 from neurocontrast.progress import Progress
 from neurocontrast.runs.folder import (
     check_can_continue,

@@ -9,7 +9,7 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.transforms.augment import AugmentSettings, MeasureAugmentSettings, MeasureSettings
     from neurocontrast.transforms.brain import KeepBraind, MarkBraind
-    from neurocontrast.transforms.compose import brain_transforms, load_volume
+    from neurocontrast.transforms.compose import brain_transforms, brain_views, load_volume
     from neurocontrast.transforms.grids import CheckFieldOfViewd, ResampleByAread
     from neurocontrast.transforms.loading import LoadScand
     from neurocontrast.transforms.natural.settings import ImageAugmentSettings
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     )
     from neurocontrast.transforms.rand_measures import RandMeasureViewd
     from neurocontrast.transforms.rand_parts import RandCutoutd, RandMaskEdged, RandResizedCropd, RandTightMaskd
-    from neurocontrast.transforms.rand_volume import brain_views
     from neurocontrast.transforms.signal import FromSignald, ToSignald
     from neurocontrast.transforms.views import TwoViews
 
@@ -35,7 +34,7 @@ _PLACES = {
     "augment": ["AugmentSettings", "MeasureAugmentSettings", "MeasureSettings"],
     "brain": ["KeepBraind", "MarkBraind"],
     "grids": ["CheckFieldOfViewd", "ResampleByAread"],
-    "compose": ["brain_transforms", "load_volume"],
+    "compose": ["brain_transforms", "brain_views", "load_volume"],
     "loading": ["LoadScand"],
     "natural.settings": ["ImageAugmentSettings"],
     "natural.views": ["RandImageViewd"],
@@ -47,7 +46,6 @@ _PLACES = {
     ],
     "rand_measures": ["RandMeasureViewd"],
     "rand_parts": ["RandCutoutd", "RandMaskEdged", "RandResizedCropd", "RandTightMaskd"],
-    "rand_volume": ["brain_views"],
     "signal": ["FromSignald", "ToSignald"],
     "views": ["TwoViews"],
 }

@@ -13,7 +13,7 @@ from monai.transforms import MapTransform
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.transforms.images import affine_of, image_like, name_of, spacing_of, times, voxels_of
-from neurocontrast.transforms.limits import check_erosion
+from neurocontrast.transforms.preprocessing import check_erosion
 
 N_BRAIN_VOXELS_MIN = 500  # a scan with fewer is refused by what is computed inside the brain
 _HALF_COVERED = 0.499  # of a voxel of a new grid that is brain; a little less, since sums of weights are rounded

@@ -1,25 +1,58 @@
-"""The whole way from a scan's file to the image that a network sees, as one `monai.transforms.Compose`."""
+"""The whole way from a scan's file to the image that a network sees, and its random views, each as one `Compose`."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from monai.transforms import Compose, DeleteItemsd, NormalizeIntensityd, Transform
+from monai.transforms import (
+    Compose,
+    DeleteItemsd,
+    EnsureTyped,
+    NormalizeIntensityd,
+    OneOf,
+    RandAdjustContrastd,
+    RandAffined,
+    RandFlipd,
+    Transform,
+)
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import ScanFiles, as_scan
+from neurocontrast.transforms.augment import Affine, AugmentSettings
 from neurocontrast.transforms.brain import KeepBraind, MarkBraind
 from neurocontrast.transforms.grids import CheckFieldOfViewd, ResampleByAread
 from neurocontrast.transforms.images import apply, voxels_of
 from neurocontrast.transforms.loading import LoadScand
 from neurocontrast.transforms.normalising import CheckVariesd, ScaleByBrainPercentilesd, SmoothByFwhmd
 from neurocontrast.transforms.preprocessing import Preprocessing
+from neurocontrast.transforms.rand_intensity import (
+    RandBlurd,
+    RandBrainBiasFieldd,
+    RandBrainRiciand,
+    RandBrainSharpnessd,
+    RandNoised,
+    RandTissueShiftd,
+)
+from neurocontrast.transforms.rand_parts import RandCutoutd, RandMaskEdged, RandResizedCropd, RandTightMaskd
+from neurocontrast.transforms.signal import FromSignald, RandVolumed, ToSignald, brain_key
 
-Step: TypeAlias = tuple[type[Transform], dict[str, Any]]
-"""Class and arguments of a transform."""
+_ON_SIGNAL: dict[str, type[RandVolumed]] = {
+    "bias_field": RandBrainBiasFieldd,
+    "sharpness": RandBrainSharpnessd,
+    "rician": RandBrainRiciand,
+    "tight_mask": RandTightMaskd,
+    "mask_edge": RandMaskEdged,
+}
+_LAST: dict[str, type[RandVolumed]] = {
+    "tissue_shift": RandTissueShiftd,
+    "blur": RandBlurd,
+    "noise": RandNoised,
+    "cutout": RandCutoutd,
+    "crop": RandResizedCropd,
+}
 
 
 def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "image", **settings: Any) -> Compose:
@@ -49,15 +82,11 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
         preprocessing = Preprocessing.from_settings(settings, "brain_transforms")
     elif settings:
         raise DataError(f"brain_transforms: give a preprocessing or settings, not both; got {', '.join(settings)} too.")
-    return Compose([transform(**arguments) for transform, arguments in brain_steps(preprocessing, key)])
-
-
-def brain_steps(preprocessing: Preprocessing, key: str) -> list[Step]:
-    """Return the class and the arguments of each transform of `brain_transforms`."""
-    steps = [*_to_box(preprocessing, key), *_to_intensities(preprocessing, key)]
+    mask_key = f"{key}_brain"
+    steps = [*_to_box(preprocessing, key, mask_key), *_to_intensities(preprocessing, key, mask_key)]
     if preprocessing.smooth_mm:
-        steps.append((SmoothByFwhmd, {"keys": key, "fwhm_mm": preprocessing.smooth_mm}))
-    return [*steps, (DeleteItemsd, {"keys": _mask_key(key)})] if preprocessing.inside_brain else steps
+        steps.append(SmoothByFwhmd(key, fwhm_mm=preprocessing.smooth_mm))
+    return Compose([*steps, DeleteItemsd(mask_key)] if preprocessing.inside_brain else steps)
 
 
 def load_volume(scan: ScanFiles | os.PathLike[str], preprocessing: Preprocessing) -> npt.NDArray[np.float32]:
@@ -65,40 +94,89 @@ def load_volume(scan: ScanFiles | os.PathLike[str], preprocessing: Preprocessing
     return voxels_of(apply(preprocessing.compose(), {"image": as_scan(scan)})["image"])
 
 
-def _mask_key(key: str) -> str:
-    return f"{key}_brain"
-
-
-def _to_box(preprocessing: Preprocessing, key: str) -> list[Step]:
-    """Return the steps onto the grid, and those that keep the brain alone."""
+def _to_box(preprocessing: Preprocessing, key: str, mask_key: str) -> list[Transform]:
+    """Return the transforms onto the grid, and those that keep the brain alone."""
     spacing, shape = preprocessing.spacing_mm, preprocessing.shape
-    steps: list[Step] = [
-        (LoadScand, {"keys": key, "spacing_mm": spacing or 1.0, "n_channels": preprocessing.n_channels}),
-        (CheckFieldOfViewd, {"keys": key, "shape": shape, "spacing_mm": spacing}),
+    steps: list[Transform] = [
+        LoadScand(key, spacing_mm=spacing or 1.0, n_channels=preprocessing.n_channels),
+        CheckFieldOfViewd(key, shape=shape, spacing_mm=spacing),
     ]
     grid: dict[str, Any] = {"spacing_mm": spacing, "shape": shape, "axcodes": preprocessing.orientation}
     if not preprocessing.inside_brain:
         # The corners are background in any usual scan, and padding continues it.
         background = 0.0 if preprocessing.normalise == "zscore-brain" else "corners"
-        return [*steps, (ResampleByAread, {"keys": key, "background": background, **grid})]
-    mask = _mask_key(key)
+        return [*steps, ResampleByAread(key, background=background, **grid)]
     return [
         *steps,
-        (MarkBraind, {"keys": key, "mask_key": mask}),
-        (ResampleByAread, {"keys": (key, mask), **grid}),
-        (KeepBraind, {"keys": key, "mask_key": mask, "erode_mm": preprocessing.erode_mm}),
+        MarkBraind(key, mask_key=mask_key),
+        ResampleByAread((key, mask_key), **grid),
+        KeepBraind(key, mask_key=mask_key, erode_mm=preprocessing.erode_mm),
     ]
 
 
-def _to_intensities(preprocessing: Preprocessing, key: str) -> list[Step]:
+def _to_intensities(preprocessing: Preprocessing, key: str, mask_key: str) -> list[Transform]:
     match preprocessing.normalise:
         case "zscore":
-            return [(CheckVariesd, {"keys": key}), (NormalizeIntensityd, {"keys": key})]
+            return [CheckVariesd(key), NormalizeIntensityd(key)]
         case "zscore-brain":
-            of_brain = {"keys": key, "nonzero": True, "channel_wise": True}
-            return [(CheckVariesd, {"keys": key, "nonzero": True}), (NormalizeIntensityd, of_brain)]
+            return [CheckVariesd(key, nonzero=True), NormalizeIntensityd(key, nonzero=True, channel_wise=True)]
         case "percentile":
-            inside = {"keys": key, "mask_key": _mask_key(key), "percentiles": preprocessing.percentiles}
-            return [(ScaleByBrainPercentilesd, inside)]
+            return [ScaleByBrainPercentilesd(key, mask_key=mask_key, percentiles=preprocessing.percentiles)]
         case "none":
-            return [(CheckVariesd, {"keys": key})]
+            return [CheckVariesd(key)]
+
+
+def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") -> Compose:
+    """Return the random transforms of the section ``augment:``, in its order.
+
+    Parameters
+    ----------
+    settings : AugmentSettings, optional
+        The operations; by default those of a configuration that says nothing of them.
+    key : str
+        Where volumes (channels, D, H, W) are in a dictionary.
+
+    Returns
+    -------
+    Compose
+        An operation that is None is not in it. Without any, a view is the volume itself.
+
+    Examples
+    --------
+    >>> from neurocontrast.transforms import AugmentSettings, brain_views
+    >>> [type(transform).__name__ for transform in brain_views(AugmentSettings()).transforms]
+    ['RandBlurd', 'RandNoised', 'RandCutoutd']
+    """
+    chosen = settings or AugmentSettings()
+    first: list[Any] = []
+    if chosen.flip is not None:
+        flips = [RandFlipd(key, prob=chosen.flip.probability, spatial_axis=axis) for axis in chosen.flip.axes]
+        first = [OneOf(flips), EnsureTyped(key, track_meta=False)]  # later steps change a plain tensor faster
+    on_signal: list[Any] = []
+    if chosen.affine is not None:
+        on_signal.append(_affine(chosen.affine, key))
+    if chosen.contrast is not None:
+        on_signal.append(RandAdjustContrastd(key, chosen.contrast.probability, gamma=chosen.contrast.gamma))
+    on_signal += _chosen(_ON_SIGNAL, chosen, key)
+    if on_signal:
+        on_signal = [ToSignald(key), *on_signal, FromSignald(key)]
+    return Compose([*first, *on_signal, *_chosen(_LAST, chosen, key)])
+
+
+def _chosen(transforms: dict[str, type[RandVolumed]], settings: AugmentSettings, key: str) -> list[RandVolumed]:
+    given = {name: getattr(settings, name) for name in transforms}
+    ranges = {name: dict(operation) for name, operation in given.items() if operation is not None}
+    return [transforms[name](key, each.pop("probability"), **each) for name, each in ranges.items()]
+
+
+def _affine(affine: Affine, key: str) -> RandAffined:
+    low, high = affine.scale
+    return RandAffined(
+        [key, brain_key(key)],
+        prob=affine.probability,
+        rotate_range=[tuple(np.deg2rad(affine.rotation_degrees))] * 3,
+        translate_range=[affine.translation_voxels] * 3,
+        scale_range=[(1.0 / high - 1.0, 1.0 / low - 1.0)] * 3,  # MONAI scales the grid: 0.5 doubles lengths
+        mode=("bilinear", "nearest"),
+        padding_mode="zeros",
+    )

@@ -26,8 +26,8 @@ from neurocontrast.transforms.images import (
     times,
     voxels_of,
 )
-from neurocontrast.transforms.limits import SAME_SPACING, SPACING_LIMITS_MM
 from neurocontrast.transforms.loading import read_scan_header
+from neurocontrast.transforms.preprocessing import SAME_SPACING, SPACING_LIMITS_MM
 
 if TYPE_CHECKING:
     from neurocontrast.transforms.preprocessing import Preprocessing

@@ -23,7 +23,7 @@ from neurocontrast.exceptions import ConfigError, DataError, said
 from neurocontrast.files import files_of
 from neurocontrast.reading import check_place, read_array
 from neurocontrast.transforms.images import EachImage, centred, corners_apart, times, to_image
-from neurocontrast.transforms.limits import N_VOXELS_MIN, SPACING_LIMITS_MM
+from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
 
 try:
     from isal import igzip, isal_zlib

@@ -12,7 +12,7 @@ from monai.transforms import MapTransform
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.transforms.images import EachImage, affine_of, image_like, name_of, spacing_of, times, voxels_of
-from neurocontrast.transforms.limits import FWHM_PER_SIGMA
+from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
 
 _LITTLE = 0.02  # of brain about a place; where there is less, smoothed values fade to 0
 _SMALLEST, _LARGEST = 1e-15, 1e15

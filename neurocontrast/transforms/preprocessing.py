@@ -10,13 +10,17 @@ from pydantic import Field, model_validator
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import digest_of
 from neurocontrast.settings import Settings, settings_from
-from neurocontrast.transforms.limits import N_VOXELS_MIN, SPACING_LIMITS_MM, check_erosion
 
 if TYPE_CHECKING:
     from monai.transforms import Compose
 
 TRANSFORM_VERSION = 1
 """Raised whenever the same settings would give other voxels: old caches and encoders then do not match."""
+
+SPACING_LIMITS_MM = (0.1, 20.0)  # voxel sizes outside these are taken for a damaged header
+SAME_SPACING = 1e-3  # spacings that differ by less than this part are the same
+N_VOXELS_MIN = 8  # a scan with fewer voxels along an axis is a slice or a thumbnail
+FWHM_PER_SIGMA = 2.3548200450309493
 
 _Length = Annotated[int, Field(ge=N_VOXELS_MIN, le=1024)]
 
@@ -28,6 +32,15 @@ def check_version(contract: Mapping[str, Any]) -> None:
         raise DataError(
             f"preprocessing contract: transform_version is {version!r} and this neurocontrast has "
             f"{TRANSFORM_VERSION}; install the version the encoder was trained with."
+        )
+
+
+def check_erosion(erode_mm: float, spacing_mm: float | None) -> None:
+    """Raise a ValueError for an erosion that would take no voxel."""
+    if spacing_mm is not None and 0 < erode_mm < spacing_mm * (1 - SAME_SPACING):
+        raise ValueError(
+            f"data.erode_mm must be 0 or at least the spacing ({spacing_mm:g} mm), got {erode_mm:g}, "
+            "which takes no voxel away"
         )
 
 

@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 
 from neurocontrast.data.simulation.people import Person, Scanner, SimulationSettings, draw_scanner
 from neurocontrast.seeds import derive_generator
-from neurocontrast.transforms.limits import FWHM_PER_SIGMA
+from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
 
 ORIGIN_MM = (-90.0, -126.0, -72.0)
 FIELD_OF_VIEW_MM = (180.0, 216.0, 180.0)

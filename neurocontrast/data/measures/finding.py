@@ -9,8 +9,14 @@ from pathlib import Path
 from typing import Protocol
 
 from neurocontrast.data.layouts.tree import Tree, read_tree
-from neurocontrast.data.measures.formats import CAT12Regions, OpenBHBRegions, Sheet, Table
-from neurocontrast.data.measures.freesurfer import FreeSurferStats, FreeSurferTable
+from neurocontrast.data.measures.formats import (
+    CAT12Regions,
+    FreeSurferStats,
+    FreeSurferTable,
+    OpenBHBRegions,
+    Sheet,
+    Table,
+)
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.exceptions import DataError, one_of, suggestion
 

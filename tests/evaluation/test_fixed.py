@@ -14,15 +14,10 @@ from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.findings import measure
 from neurocontrast.provenance import subject_digest
+from tests.evaluation.quick import warnings
 
 GRID = (1e-3, 1e-2, 1e-1, 1.0)
-FAST = {
-    "target": "label",
-    "split_column": "split",
-    "n_bootstraps": 200,
-    "C": GRID,
-    "alpha": (1.0, 100.0),
-}
+FAST = {"target": "label", "split_column": "split", "C": GRID, "alpha": (1.0, 100.0)}
 SIZES = {"train": 240, "validation": 80, "test": 120}
 
 
@@ -50,7 +45,9 @@ def images(n_classes=7, sizes=SIZES, n_features=12, seed=0, signal=1.0):
 
 
 def plan(table, features, info=None, **options):
-    return plan_study(table, features, settings=EvaluationSettings(**{**FAST, **options}), info=info or {})
+    return plan_study(
+        table, features, settings=EvaluationSettings(**FAST | {"n_bootstraps": 200, **options}), info=info or {}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +134,7 @@ def test_every_table_is_of_test_images(evaluated):
 def test_without_validation_a_fifth_of_train_takes_its_place():
     table, features = images(sizes={"train": 300, "test": 100})
     study = plan(table, features)
-    assert [notice.code for notice in study.notices] == ["overlap_unknown", "no_validation"]
+    assert list(warnings(study)) == ["overlap_unknown", "no_validation"]
     summary = measure(study).evaluation.content()
     assert summary["split"]["chosen_on"] == "a fifth of train"
     assert summary["split"]["refit_on"] == ["train"]
@@ -147,8 +144,7 @@ def test_without_validation_a_fifth_of_train_takes_its_place():
 
 def test_what_else_the_embedding_knows_is_asked_of_test_images():
     table, features = images()
-    options = {"covariates": ("background_red",), "n_bootstraps": 50, "outlyingness": False}
-    result = measure(plan(table, features, **options))
+    result = measure(plan(table, features, covariates=("background_red",), n_bootstraps=50, outlyingness=False))
     reading = result.tables["confounds"].set_index("metric").loc["r2"]
     assert reading["n"] == 120
     assert reading["value"] > 0.1
@@ -165,7 +161,7 @@ class TestLeaks:
             plan(table, features, info)
         study = plan(table, features, info, allow_overlap=True)
         assert study.facts["n_overlap"] == 1
-        assert "pretraining_overlap" in {notice.code for notice in study.notices}
+        assert "pretraining_overlap" in warnings(study)
 
     def test_a_test_image_that_is_a_training_image_is_counted(self):
         table, features = images()
@@ -174,9 +170,7 @@ class TestLeaks:
         features[train[5]] = features[train[6]]  # twice among those fitted: no leak
         study = plan(table, features)
         assert study.facts["split"]["n_duplicates"] == {"test": 2}
-        assert "2 of 120 rows of test" in next(
-            each.message for each in study.notices if each.code == "duplicate_overlap"
-        )
+        assert "2 of 120 rows of test" in warnings(study)["duplicate_overlap"]
 
     @pytest.mark.parametrize("pair", [("train", "test"), ("validation", "test"), ("train", "validation")])
     def test_a_subject_in_two_parts_is_refused(self, pair):
@@ -188,58 +182,59 @@ class TestLeaks:
             plan(table, features)
 
 
-class TestRefusals:
-    def test_another_value_is_refused_with_its_rows(self):
-        table, features = images()
-        table.loc[[3, 8], "split"] = ["val", "Train"]
-        names = ", ".join(f"{table['participant_id'][row]}: '{table['split'][row]}'" for row in (3, 8))
-        with pytest.raises(DataError, match=f"2 of 440 have something else .{names}") as caught:
-            plan(table, features)
-        assert "train, validation or test in every row" in str(caught.value)
+def without(table, features, label, part):
+    rows = ((table["label"] != label) | (table["split"] != part)).to_numpy()
+    return table[rows].reset_index(drop=True), features[rows]
 
-    @pytest.mark.parametrize("part", ["train", "test"])
-    def test_an_empty_part_is_refused(self, part):
-        table, features = images()
-        with pytest.raises(DataError, match=f"no row is of '{part}'"):
-            plan(table, features, where={"split": [name for name in SIZES if name != part]})
 
-    def test_a_class_without_training_images_is_named(self):
-        table, features = images()
-        rows = (table["label"] == "class 3") & (table["split"] == "train")
-        with pytest.raises(DataError, match="no row of train has 'class 3', which validation or test has"):
-            plan(table[~rows].reset_index(drop=True), features[~rows])
+def test_another_value_is_refused_with_its_rows():
+    table, features = images()
+    table.loc[[3, 8], "split"] = ["val", "Train"]
+    names = ", ".join(f"{table['participant_id'][row]}: '{table['split'][row]}'" for row in (3, 8))
+    allowed = "train, validation or test in every row"
+    with pytest.raises(DataError, match=f"{allowed}.*2 of 440 have something else .{names}"):
+        plan(table, features)
 
-    def test_a_class_without_test_images_is_said(self):
-        table, features = images()
-        rows = (table["label"] == "class 3") & (table["split"] == "test")
-        study = plan(table[~rows].reset_index(drop=True), features[~rows])
-        assert "No row of test has 'class 3'" in next(n.message for n in study.notices if n.code == "class_untested")
 
-    @pytest.mark.parametrize("part", ["train", "test"])
-    def test_one_class_in_a_part_is_refused(self, part):
-        table, features = images(n_classes=2)
-        rows = (table["label"] == "class 1") & (table["split"] == part)
-        with pytest.raises(DataError, match=f"rows of {part} have the one class 'class 0'"):
-            plan(table[~rows].reset_index(drop=True), features[~rows])
+@pytest.mark.parametrize(
+    ("n_classes", "label", "part", "message"),
+    [
+        (7, "class 3", "train", "no row of train has 'class 3', which validation or test has"),
+        (2, "class 1", "train", "rows of train have the one class 'class 0'"),
+        (2, "class 1", "test", "rows of test have the one class 'class 0'"),
+    ],
+)
+def test_parts_without_a_class_are_named(n_classes, label, part, message):
+    with pytest.raises(DataError, match=message):
+        plan(*without(*images(n_classes), label, part))
 
-    def test_a_column_that_is_not_there_is_refused_with_the_likely_one(self):
-        table, features = images()
-        with pytest.raises(ConfigError, match=r"there is no column 'splits'\. Did you mean 'split'"):
-            plan(table, features, split_column="splits")
 
-    @pytest.mark.parametrize(
-        ("options", "named"),
-        [
-            ({"splits": "leave-site-out"}, "splits=leave-site-out"),
-            ({"split_file": "splits.tsv", "n_repeats": 2}, "split_file and n_repeats"),
-            ({"n_permutations": 10}, "n_permutations"),
-            ({"inner_splits": "leave-site-out"}, "inner_splits=leave-site-out"),
-            ({"regional": ("vol_*",)}, "regional"),
+def test_a_class_without_test_images_is_said():
+    study = plan(*without(*images(), "class 3", "test"))
+    assert "No row of test has 'class 3'" in warnings(study)["class_untested"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"where": {"split": ["validation", "test"]}}, DataError, "no row is of 'train'"),
+        ({"where": {"split": ["train", "validation"]}}, DataError, "no row is of 'test'"),
+        ({"split_column": "splits"}, ConfigError, r"there is no column 'splits'\. Did you mean 'split'"),
+        *[
+            (options, ValidationError, f"split_column: .* so {named} cannot be had")
+            for options, named in (
+                ({"splits": "leave-site-out"}, "splits=leave-site-out"),
+                ({"split_file": "splits.tsv", "n_repeats": 2}, "split_file and n_repeats"),
+                ({"n_permutations": 10}, "n_permutations"),
+                ({"inner_splits": "leave-site-out"}, "inner_splits=leave-site-out"),
+                ({"regional": ("vol_*",)}, "regional"),
+            )
         ],
-    )
-    def test_what_needs_folds_is_refused(self, options, named):
-        with pytest.raises(ValidationError, match=f"split_column: .* so {named} cannot be had"):
-            EvaluationSettings(**{**FAST, **options})
+    ],
+)
+def test_what_does_not_go_with_a_fixed_split_is_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        plan(*images(), **options)
 
 
 def test_more_than_a_hundred_classes_are_classes_of_images_and_elsewhere_identifiers():

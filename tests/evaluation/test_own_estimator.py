@@ -17,15 +17,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.evaluation import EvaluationSettings
 from neurocontrast.evaluation.estimators import import_estimator
 from neurocontrast.exceptions import ConfigError
-from tests.evaluation.quick import QUICK
-
-
-def run(cohort, estimator, **options):
-    settings = EvaluationSettings(**{**QUICK, **options})
-    return run_study(plan_study(cohort.table, cohort.features, settings=settings, estimator=estimator))
+from tests.evaluation.quick import evaluate, warnings
 
 
 class Raises(ClassifierMixin, BaseEstimator):
@@ -50,30 +45,30 @@ class SaysNothing(Raises):
 @pytest.mark.parametrize("target", ["diagnosis", "site"])
 def test_any_pipeline_is_evaluated_and_says_what_it_is(make_cohort, target):
     cohort = make_cohort(90, n_features=8, diagnosis=1.5)
-    found = run(cohort, make_pipeline(StandardScaler(), PCA(4), LogisticRegression()), target=target)
-    probe = found.evaluation.content()["probe"]
+    found = evaluate(cohort, estimator=make_pipeline(StandardScaler(), PCA(4), LogisticRegression()), target=target)
+    written = found.evaluation.content()
+    probe = written["probe"]
     assert probe["name"] == "StandardScaler + PCA + LogisticRegression"
     assert "PCA(n_components=4)" in probe["estimator"]
     assert probe["strength"] is None
     assert found.probe is None
     # PCA(4) cannot be fitted to age and sex: the baseline goes on with the default probe, and that is said.
-    assert "baseline_default" in [warning["code"] for warning in found.evaluation.content()["warnings"]]
-    assert found.evaluation.content()["baseline"]["auc"]["pooled"] is not None
+    assert "baseline_default" in warnings(written)
+    assert written["baseline"]["auc"]["pooled"] is not None
     assert "pickle" in probe["why_not_stored"]
-    assert found.evaluation.content()["metrics"]["log_loss"]["pooled"] is not None
+    assert written["metrics"]["log_loss"]["pooled"] is not None
 
 
 @pytest.mark.parametrize("target", ["diagnosis", "site"])
 def test_decision_values_have_no_calibration_and_the_reason_is_given(make_cohort, target):
     cohort = make_cohort(90, n_features=8, diagnosis=1.5)
-    estimator = make_pipeline(StandardScaler(), LinearSVC())
-    found = run(cohort, estimator, target=target, new_site=True)
-    assert not {"brier", "log_loss", "calibration_slope"} & set(found.evaluation.content()["metrics"])
-    assert found.evaluation.content()["metrics"]["auc"]["pooled"] is not None
+    found = evaluate(cohort, estimator=make_pipeline(StandardScaler(), LinearSVC()), target=target, new_site=True)
+    metrics = found.evaluation.content()["metrics"]
+    assert not {"brier", "log_loss", "calibration_slope"} & set(metrics)
+    assert metrics["auc"]["pooled"] > (0.7 if target == "diagnosis" else 0)
     assert "calibration" not in found.tables
-    assert "no_probabilities" in [warning["code"] for warning in found.evaluation.content()["warnings"]]
+    assert "no_probabilities" in warnings(found)
     if target == "diagnosis":
-        assert found.evaluation.content()["metrics"]["auc"]["pooled"] > 0.7
         assert set(found.tables["predictions"]["y_pred"]) == {"control", "patient"}
 
 
@@ -89,21 +84,19 @@ def test_a_search_of_ones_own_gets_the_subjects_as_groups(make_cohort):
     cohort = make_cohort(90, n_features=6, diagnosis=1.5)
     search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=Remembers(3))
     Remembers.groups.clear()
-    run(cohort, search)
+    evaluate(cohort, estimator=search)
     assert set(Remembers.groups) == set(cohort.table["participant_id"])
     search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=GroupKFold(3))
-    assert run(cohort, search).evaluation.content()["metrics"]["auc"]["pooled"] > 0.7
+    assert evaluate(cohort, estimator=search).evaluation.metrics["auc"].pooled > 0.7
 
 
 def test_chance_in_an_estimator_is_keyed_so_that_processes_do_not_matter(make_cohort):
     cohort = make_cohort(80, n_features=6, diagnosis=1.0)
     forest = RandomForestClassifier(5)
-    results = [run(cohort, forest, n_permutations=6, n_jobs=n) for n in (1, 2)]
+    results = [evaluate(cohort, estimator=forest, n_permutations=6, n_jobs=n) for n in (1, 2)]
     np.testing.assert_array_equal(*(found.tables["predictions"]["y_score"] for found in results))
-    assert (
-        results[0].evaluation.content()["permutation"]["p_values"]
-        == results[1].evaluation.content()["permutation"]["p_values"]
-    )
+    one, other = (found.evaluation.content()["permutation"]["p_values"] for found in results)
+    assert one == other
     assert not hasattr(forest, "classes_")
 
 
@@ -123,7 +116,7 @@ def test_chance_in_an_estimator_is_keyed_so_that_processes_do_not_matter(make_co
 )
 def test_what_cannot_be_evaluated_is_named(make_cohort, estimator, options, message):
     with pytest.raises(ConfigError, match=message):
-        run(make_cohort(60, n_features=4), estimator, **options)
+        evaluate(make_cohort(60, n_features=4), estimator=estimator, **options)
 
 
 def test_an_import_path_names_a_class_an_instance_or_a_function(tmp_path, monkeypatch):

@@ -1,22 +1,24 @@
+"""Models of the scans without an encoder: components of voxels, and columns of regional volumes."""
+
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.metrics import mean_absolute_error, roc_auc_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.models import ConstantModel, Rival
 from neurocontrast.evaluation.models.voxels import ComponentsDesign, make, voxel_products
 from neurocontrast.evaluation.study import look_at_rival
+from neurocontrast.exceptions import DataError
 from neurocontrast.findings import measure
-from tests.evaluation.quick import QUICK
-
-FAST = {**QUICK, "n_bootstraps": 50, "C": (1e-3, 1e-1, 10.0), "alpha": (1.0, 100.0)}
+from tests.evaluation.quick import plan, warnings
 
 
 @pytest.fixture(scope="module")
@@ -51,20 +53,18 @@ def test_few_training_rows_give_few_components(voxels):
 
 
 @pytest.fixture(scope="module")
-def study(make_cohort):
-    cohort = make_cohort(120, diagnosis=0.2)
-    settings = EvaluationSettings(target="diagnosis", **FAST)
-    planned = plan_study(cohort.table, cohort.features, settings=settings)
-    generator = np.random.default_rng(1)
-    values = generator.normal(size=(120, 3000))
+def measured(make_cohort):
+    """A study with voxels that know the diagnosis, its voxels, and its result."""
+    planned = plan(make_cohort(120, diagnosis=0.2), n_bootstraps=50)
+    values = np.random.default_rng(1).normal(size=(120, 3000))
     values[:, :40] += 1.5 * planned.target.values[:, None]
     about = {"spacing_mm": 4, "mask": "box", "n_voxels": 3000, "standardised": "no"}
-    return planned.with_model(make(planned, voxel_products(values.astype(np.float32)), about)), values
+    study = planned.with_model(make(planned, voxel_products(values.astype(np.float32)), about))
+    return study, values, measure(study)
 
 
-def test_voxels_are_probed_as_a_plain_pipeline_of_scikit_learn_would(study):
-    planned, values = study
-    result = measure(planned)
+def test_voxels_are_probed_as_a_plain_pipeline_of_scikit_learn_would(measured):
+    planned, values, result = measured
     pooled = []
     for split in planned.splits:
         grid = GridSearchCV(LogisticRegression(max_iter=1000), {"C": planned.settings.C}, scoring="neg_log_loss")
@@ -76,22 +76,19 @@ def test_voxels_are_probed_as_a_plain_pipeline_of_scikit_learn_would(study):
     assert result.evaluation.content()["voxels"]["auc"]["pooled"] > 0.9
 
 
-def test_voxels_are_described_as_the_baseline_is_and_compared(study):
-    planned, _ = study
-    result = measure(planned)
+def test_voxels_are_described_as_the_baseline_is_and_compared(measured):
+    result = measured[2]
     summary = result.evaluation.content()
     assert summary["voxels"].keys() == summary["baseline"].keys()
     assert summary["voxels"]["auc"].keys() == summary["baseline"]["auc"].keys()
-    increment = summary["voxels_increment"]["auc"]
-    assert increment["difference"] == pytest.approx(
-        summary["metrics"]["auc"]["pooled"] - summary["voxels"]["auc"]["pooled"]
-    )
+    increment, ours, theirs = (summary[part]["auc"] for part in ("voxels_increment", "metrics", "voxels"))
+    assert increment["difference"] == pytest.approx(ours["pooled"] - theirs["pooled"])
     assert increment["interval"][0] < increment["difference"] < increment["interval"][1] < 0
     assert 0 < increment["p_value"] < 0.05
     assert summary["voxels_about"]["n_components"] == 60
-    assert "voxels_as_good" in {warning["code"] for warning in summary["warnings"]}
-    assert {"voxels_auc", "baseline_auc"} <= set(result.tables["folds"])
-    assert {"voxels_auc", "baseline_auc"} <= set(result.tables["sites"])
+    assert "voxels_as_good" in warnings(summary)
+    for name in ("folds", "sites"):
+        assert {"voxels_auc", "baseline_auc"} <= set(result.tables[name])
     assert result.tables["predictions"]["voxels_score"].between(0, 1).all()
     assert "voxels" in set(result.tables["calibration"]["model"])
 
@@ -106,3 +103,54 @@ def test_a_warning_comes_where_voxels_do_as_well(metric, ours, theirs, warns):
     found = look_at_rival(figures, model, metric)
     assert bool(found) is warns
     assert all(notice.message.startswith("23 principal components") for notice in found)
+
+
+@pytest.fixture
+def volumes(make_cohort):
+    """120 people whose embedding says little of age, and whose volumes say much."""
+    cohort = make_cohort(120, age=0.1)
+    random = np.random.default_rng(0)
+    for number in range(3):
+        cohort.table[f"vol_{number}"] = 4000 - 20 * cohort.table["age"] + random.normal(scale=100, size=120)
+    cohort.table["vol_atlas"] = "aparc"
+    return cohort
+
+
+def regional(cohort, **options):
+    return plan(cohort, **{"target": "age", "regional": ("vol_?",), "n_bootstraps": 50, **options})
+
+
+def test_volumes_are_probed_as_a_plain_pipeline_would(volumes):
+    study = regional(volumes)
+    result = measure(study)
+    values, age = volumes.table[["vol_0", "vol_1", "vol_2"]].to_numpy(), volumes.table["age"].to_numpy()
+    errors = []
+    for split in study.splits:
+        model = make_pipeline(StandardScaler(), RidgeCV(study.settings.alpha, cv=5)).fit(
+            values[split.train], age[split.train]
+        )
+        errors.append(mean_absolute_error(age[split.test], model.predict(values[split.test])))
+    np.testing.assert_allclose(result.tables["folds"]["regional_mae"], errors, rtol=0.05)
+    content = result.evaluation.content()
+    assert content["regional_columns"] == ["vol_0", "vol_1", "vol_2"]
+    assert content["regional"].keys() == content["metrics"].keys()
+    assert content["regional_increment"]["mae"]["interval"][0] > 0
+    assert "regional_as_good" in warnings(content)
+    assert result.tables["predictions"]["regional_score"].notna().all()
+
+
+def test_a_missing_volume_is_filled_from_training(volumes):
+    volumes.table.loc[:5, "vol_0"] = np.nan
+    assert measure(regional(volumes)).evaluation.content()["regional"]["mae"]["pooled"] < 10
+
+
+@pytest.mark.parametrize("names", [("volume_*",), ("vol_atlas",), ("age",), ("vol_0", "session")])
+def test_what_is_no_column_of_numbers_is_refused(volumes, names):
+    with pytest.raises(DataError, match=rf"regional: .* has no column '{re.escape(names[-1])}'.*'vol_0'"):
+        regional(volumes, regional=names)
+
+
+def test_an_infinite_volume_is_refused_with_its_row(volumes):
+    volumes.table.loc[7, "vol_1"] = np.inf
+    with pytest.raises(DataError, match=r"regional: column 'vol_1' .*sub-0007"):
+        regional(volumes)

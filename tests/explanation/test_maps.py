@@ -7,7 +7,7 @@ from scipy import ndimage
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
-from neurocontrast.explanation.maps import brain_of, find_peaks, occlude, offset_of, patches_of
+from neurocontrast.explanation.maps import brain_of, find_peaks, name_of_place, occlude, offset_of, patches_of
 
 SHAPE = (12, 14, 10)
 PLACE = (4, 9, 6)
@@ -179,3 +179,17 @@ def test_scans_with_one_score_have_no_difference_to_explain():
 def test_a_score_that_is_not_finite_is_refused():
     with pytest.raises(DataError, match="scan 2 of those chosen"):
         _maps(images=Images(broken=[3]), rows=[0, 3])
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ((-24, -22, -15), "left hippocampus"),
+        ((24, -2, -18), "right amygdala"),
+        ((11, -12, 6), "right thalamus"),
+        ((0, -55, 30), "precuneus"),
+        ((-15, -27, -33), "22 mm from left hippocampus"),
+    ],
+)
+def test_a_place_has_the_name_of_the_nearest_region(place, name):
+    assert name_of_place(*map(float, place)) == name

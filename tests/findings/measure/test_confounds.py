@@ -7,15 +7,16 @@ import pytest
 from sklearn.dummy import DummyRegressor
 from sklearn.metrics import balanced_accuracy_score
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.findings import measure
 from neurocontrast.findings.confounds import draw_subjects, read_column, site_folds
-
-FAST = {"n_bootstraps": 100, "C": (1e-2, 1.0), "n_inner_folds": 3, "new_site": False, "outlyingness": False}
+from tests.evaluation import quick
 
 
 def evaluate(cohort, **options):
-    return measure(plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**{**FAST, **options})))
+    return quick.evaluate(cohort, **{"n_bootstraps": 50, "confounds": True, "C": (1e-2, 1.0), **options})
+
+
+def confounds(cohort, **options):
+    return evaluate(cohort, **options).evaluation.content()["confounds"]
 
 
 @pytest.fixture(scope="module")
@@ -65,35 +66,33 @@ def test_the_openbhb_score_is_made_of_its_parts(marked):
 
 
 def test_features_without_site_score_better(make_cohort):
-    scores = [
-        evaluate(make_cohort(200, site=site, age=1.5)).evaluation.content()["confounds"]["openbhb"]["score"]
-        for site in (0.0, 1.0)
-    ]
+    cohorts = [make_cohort(200, site=site, age=1.5) for site in (0.0, 1.0)]
+    scores = [confounds(cohort, n_bootstraps=0)["openbhb"]["score"] for cohort in cohorts]
     assert scores[0] < 0.8 * scores[1]
 
 
-def test_a_label_coded_by_site_is_flagged_twice(make_cohort):
+def test_a_label_coded_by_site_is_flagged_twice_and_one_that_is_not_never(make_cohort):
     cohort = make_cohort(200, n_sites=4, site=1.0, diagnosis=0.0)
     at_hospital = cohort.table["site"].isin(["site-2", "site-3"]).to_numpy()
     cohort.table["diagnosis"] = np.where(at_hospital, "patient", "control")
-    found = {warning["code"]: warning["message"] for warning in evaluate(cohort).evaluation.content()["warnings"]}
+    found = quick.warnings(evaluate(cohort))
     assert "site_confounded" in found
     assert "a probe can score without the brain" in found["site_predictable"]
     assert "4 sites" in found["site_predictable"]
-
-
-def test_no_word_is_said_where_the_site_cannot_be_told(make_cohort):
-    warnings = evaluate(make_cohort(150, site=0.0)).evaluation.content()["warnings"]
-    assert "site_predictable" not in {warning["code"] for warning in warnings}
+    assert "site_predictable" not in quick.warnings(evaluate(make_cohort(150, site=0.0)))
 
 
 def test_combat_hides_the_site_and_leaves_no_score_of_unseen_sites(make_cohort):
-    result = evaluate(make_cohort(200, site=1.0), harmonise="combat")
+    result = evaluate(make_cohort(150, site=1.0), harmonise="combat", n_bootstraps=0, n_folds=3)
+    found = result.evaluation.content()["confounds"]
     assert row(result, "site")["value"] < 0.45
-    assert result.evaluation.content()["confounds"]["openbhb"] is None
-    assert "unseen sites cannot be taken out" in result.evaluation.content()["confounds"]["openbhb_reason"]
-    without = evaluate(make_cohort(60), residualise=("site",), n_bootstraps=0).evaluation.content()["confounds"]
+    assert found["openbhb"] is None
+    assert "unseen sites cannot be taken out" in found["openbhb_reason"]
+    cohort = make_cohort(60)
+    cohort.table = cohort.table[["participant_id", "site", "age", "diagnosis"]]
+    without = confounds(cohort, residualise=("site",), n_bootstraps=0, n_folds=2)
     assert (without["openbhb"], without["residualise"]) == (None, ["site"])
+    assert without["openbhb_reason"] == found["openbhb_reason"]
 
 
 def test_small_levels_and_missing_values_are_left_out_and_counted(make_cohort):
@@ -110,45 +109,33 @@ def test_small_levels_and_missing_values_are_left_out_and_counted(make_cohort):
     assert "fewer than 20 subjects" in age["note"]
 
 
-def test_one_site_no_age_and_a_target_that_is_a_confound(make_cohort):
+def test_one_site_no_age_no_classes_no_column_and_no_panel(make_cohort):
     cohort = make_cohort(80, n_sites=1)
     result = evaluate(cohort, target="sex")
     assert set(result.tables["confounds"]["column"]) == {"age"}
     assert "fewer than two sites" in result.evaluation.content()["confounds"]["openbhb_reason"]
-    cohort.table = cohort.table[["participant_id", "diagnosis"]]
-    bare = evaluate(cohort)
-    assert bare.tables["confounds"].empty
-
-
-def test_for_a_continuous_target_there_are_no_classes_to_look_into(make_cohort):
     table = evaluate(make_cohort(100), target="age").tables["confounds"]
     assert set(table["within"]) == {"all"}
     assert set(table["column"]) == {"site", "sex"}
-
-
-def test_the_panel_can_be_left_out(make_cohort):
-    result = evaluate(make_cohort(60), confounds=False)
+    result = evaluate(cohort, confounds=False)
     assert "confounds" not in result.tables
     assert "confounds=false" in result.evaluation.content()["confounds"]["openbhb_reason"]
+    cohort.table = cohort.table[["participant_id", "diagnosis"]]
+    assert evaluate(cohort).tables["confounds"].empty
 
 
-def test_a_balanced_accuracy_is_that_of_its_own_predictions(make_cohort):
-    cohort = make_cohort(150, site=0.4)
-    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
-    reading = read_column(study, "site", np.arange(150))
+def test_readings_are_those_of_their_own_predictions_and_chance_of_what_the_training_rows_say(make_cohort):
+    cohort = make_cohort(100, site=0.4)
+    result, study = evaluate(cohort), quick.plan(cohort)
+    reading = read_column(study, "site", np.arange(100))
     expected = balanced_accuracy_score(reading.target.values, reading.model.decisions[0])
-    assert row(evaluate(cohort), "site")["value"] == pytest.approx(expected)
-
-
-def test_chance_is_the_error_of_guessing_what_the_training_rows_say(make_cohort):
-    cohort = make_cohort(60)
-    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
-    reading = read_column(study, "age", np.arange(60))
+    assert row(result, "site")["value"] == pytest.approx(expected)
+    reading = read_column(study, "age", np.arange(100))
     ages, errors = reading.target.values, []
     for split in reading.splits:
         guess = DummyRegressor(strategy="median").fit(np.zeros((len(split.train), 1)), ages[split.train])
         errors.append(np.abs(ages[split.test] - guess.predict(np.zeros((len(split.test), 1)))))
-    assert row(evaluate(cohort), "age", metric="mae")["chance"] == pytest.approx(np.concatenate(errors).mean())
+    assert row(result, "age", metric="mae")["chance"] == pytest.approx(np.concatenate(errors).mean())
 
 
 def test_large_cohorts_are_drawn_from_by_subject():

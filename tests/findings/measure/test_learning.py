@@ -7,23 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings import Inputs, check, measure
 from neurocontrast.findings.learning import draw_of_split, draw_order, measure_learning_curve
-
-FAST = {
-    "n_bootstraps": 0,
-    "confounds": False,
-    "new_site": False,
-    "outlyingness": False,
-    "C": (1e-3, 1e-1),
-    "n_inner_folds": 3,
-    "n_folds": 3,
-    "n_draws": 2,
-}
+from tests.evaluation import quick
 
 
 def learning_curve(study):
@@ -32,7 +21,7 @@ def learning_curve(study):
 
 
 def plan(cohort, **options):
-    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**{**FAST, **options}))
+    study = quick.plan(cohort, **{"n_folds": 3, "n_draws": 2, **options})
     check(study)
     return study
 
@@ -109,6 +98,7 @@ def test_curves_of_age_and_of_sites_held_out(make_cohort):
     assert summary["metrics"]["mae"][1]["mean"] < summary["metrics"]["mae"][0]["mean"]
     _, table = learning_curve(plan(cohort, splits="leave-site-out", train_sizes=(30,)))
     assert len(table) == 3 * 2
+    assert learning_curve(plan(cohort)) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +112,3 @@ def test_curves_of_age_and_of_sites_held_out(make_cohort):
 def test_sizes_that_cannot_be_had_are_refused_with_what_is_available(make_cohort, options, message):
     with pytest.raises(ConfigError, match=message):
         plan(make_cohort(90, n_sessions=2), **options)
-
-
-def test_without_sizes_there_is_no_curve(make_cohort):
-    assert learning_curve(plan(make_cohort(60))) == (None, None)

@@ -44,7 +44,7 @@ _DAMAGE_OF_ARRAYS: tuple[type[Exception], ...] = (*DAMAGE, MemoryError)
 """The damaged header of an array can announce any size."""
 
 
-class Refusal(TypedDict, total=False):
+class ErrorOptions(TypedDict, total=False):
     """How a file that cannot be used is refused: the class of the error, and the last sentence of its message."""
 
     error: type[NeurocontrastError]
@@ -68,39 +68,39 @@ def problem_of_place(path: str | os.PathLike[str]) -> str:
     return next((f"is {kind}, not a file" for test, kind in _SPECIAL if test(mode)), "")
 
 
-def check_place(path: str | os.PathLike[str], **refusal: Unpack[Refusal]) -> None:
+def check_place(path: str | os.PathLike[str], **on_error: Unpack[ErrorOptions]) -> None:
     """Refuse a path that is no regular file, or a link to none."""
     if problem := problem_of_place(path):
-        refuse(path, problem, **refusal)
+        refuse(path, problem, **on_error)
 
 
-def read_bytes(path: str | os.PathLike[str], *, limit: int = N_BYTES, **refusal: Unpack[Refusal]) -> bytes:
+def read_bytes(path: str | os.PathLike[str], *, limit: int = N_BYTES, **on_error: Unpack[ErrorOptions]) -> bytes:
     """Return the content of a regular file of at most `limit` bytes."""
-    check_place(path, **refusal)
+    check_place(path, **on_error)
     try:
         with open(path, "rb") as stream:
             # Python takes the memory for all that is asked for.
             content = stream.read(min(limit, os.fstat(stream.fileno()).st_size) + 1)
     except OSError as problem_of_disk:
-        refuse(path, f"cannot be read ({problem_of_disk.strerror})", **refusal)
+        refuse(path, f"cannot be read ({problem_of_disk.strerror})", **on_error)
     if len(content) > limit:
-        refuse(path, f"holds more than {limit:,} bytes, the most that such a file may hold", **refusal)
+        refuse(path, f"holds more than {limit:,} bytes, the most that such a file may hold", **on_error)
     return content
 
 
-def read_text(path: str | os.PathLike[str], *, limit: int = N_BYTES, **refusal: Unpack[Refusal]) -> str:
+def read_text(path: str | os.PathLike[str], *, limit: int = N_BYTES, **on_error: Unpack[ErrorOptions]) -> str:
     """Return the text of a UTF-8 file, without a byte order mark."""
-    content = read_bytes(path, limit=limit, **refusal)
+    content = read_bytes(path, limit=limit, **on_error)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         line = content.count(b"\n", 0, problem.start) + 1
         found = f"line {line} holds a byte that is not UTF-8 (0x{content[problem.start]:02x})"
-        refuse(path, found, **refusal)
+        refuse(path, found, **on_error)
 
 
 def read_json(
-    path: str | os.PathLike[str], *, of: type = dict, limit: int = N_JSON_BYTES, **refusal: Unpack[Refusal]
+    path: str | os.PathLike[str], *, of: type = dict, limit: int = N_JSON_BYTES, **on_error: Unpack[ErrorOptions]
 ) -> Any:
     """Read a JSON file.
 
@@ -112,7 +112,7 @@ def read_json(
         What it must hold: dict for an object, list, or object for any value.
     limit : int, default=2**28
         Largest file, in bytes.
-    **refusal : see `Refusal`
+    **on_error : see `ErrorOptions`
         What is raised (by default `DataError`), and its last sentence.
 
     Raises
@@ -121,22 +121,22 @@ def read_json(
         No regular file, too large, not UTF-8, not JSON (NaN is not), with two values for one key, or
         of another kind than `of`.
     """
-    content = read_bytes(path, **refusal, limit=limit)
-    return parse_json(content, place=path, of=of, **refusal)
+    content = read_bytes(path, **on_error, limit=limit)
+    return parse_json(content, place=path, of=of, **on_error)
 
 
-def parse_json(content: bytes | str, *, place: object, of: type = dict, **refusal: Unpack[Refusal]) -> Any:
+def parse_json(content: bytes | str, *, place: object, of: type = dict, **on_error: Unpack[ErrorOptions]) -> Any:
     """Return the value of a JSON text, by the rules of `read_json`; `place` begins the message."""
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
         value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_without_contradictions)
     except RecursionError:
-        refuse(place, "not readable as JSON (nested too deep)", **refusal)
+        refuse(place, "not readable as JSON (nested too deep)", **on_error)
     except ValueError as problem:
-        refuse(place, f"not readable as JSON ({said(problem)})", **refusal)
+        refuse(place, f"not readable as JSON ({said(problem)})", **on_error)
     if not isinstance(value, of):
         found = _KINDS.get(type(value), "null")
-        refuse(place, f"must hold a JSON {_KINDS[of]}, found {found}", **refusal)
+        refuse(place, f"must hold a JSON {_KINDS[of]}, found {found}", **on_error)
     return value
 
 
@@ -165,7 +165,7 @@ def read_arrays(
     path: str | os.PathLike[str],
     *,
     shapes: dict[str, Sequence[int | None]] | None = None,
-    **refusal: Unpack[Refusal],
+    **on_error: Unpack[ErrorOptions],
 ) -> dict[str, npt.NDArray[Any]]:
     """Read a ``.npz`` archive, whose checksums are verified.
 
@@ -175,10 +175,10 @@ def read_arrays(
         Archive without Python objects.
     shapes : dict of str to sequence of int or None, optional
         Arrays that must be there, and their shapes, None for any length.
-    **refusal : see `Refusal`
+    **on_error : see `ErrorOptions`
         What is raised, and its last sentence.
     """
-    content = read_bytes(path, **refusal)
+    content = read_bytes(path, **on_error)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if sum(part.file_size for part in archive.infolist()) > N_BYTES:
@@ -188,14 +188,14 @@ def read_arrays(
         if any(isinstance(part, bytes) for part in arrays.values()):
             raise ValueError("a part is no array")
     except _DAMAGE_OF_ARRAYS as problem:
-        refuse(path, f"not readable as an archive of arrays ({said(problem)})", **refusal)
+        refuse(path, f"not readable as an archive of arrays ({said(problem)})", **on_error)
     for name, shape in (shapes or {}).items():
         if name not in arrays:
-            refuse(path, f"the array '{name}' is missing", **refusal)
+            refuse(path, f"the array '{name}' is missing", **on_error)
         found = arrays[name].shape
         if len(found) != len(shape) or any(n not in (None, m) for n, m in zip(shape, found, strict=True)):
             expected = " × ".join("any" if n is None else str(n) for n in shape) or "one number"
-            refuse(path, f"the array '{name}' is of shape {found}, and must be {expected}", **refusal)
+            refuse(path, f"the array '{name}' is of shape {found}, and must be {expected}", **on_error)
     return arrays
 
 

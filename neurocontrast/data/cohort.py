@@ -340,14 +340,10 @@ def _warnings(cells: pd.DataFrame) -> list[str]:
     if len(are_numbers) == 2:
         warnings.append("column 'sex' mixes numbers and letters; 1 is read as male and 2 as female")
     for column in ("site", "diagnosis"):
-        spellings: dict[str, set[str]] = {}
-        for cell in sorted(set(cells.get(column, ()))):
-            if not is_missing(cell):
-                spellings.setdefault(re.sub(r"[\s_-]+", "", cell.lower()), set()).add(cell)
+        known = pd.Series([cell for cell in sorted(set(cells.get(column, ()))) if not is_missing(cell)], dtype=object)
+        alike = known.groupby([re.sub(r"[\s_-]+", "", cell.lower()) for cell in known])
         warnings += [
-            f"column '{column}': {one_of(sorted(alike))} count as different values"
-            for alike in spellings.values()
-            if len(alike) > 1
+            f"column '{column}': {one_of(group)} count as different values" for _, group in alike if len(group) > 1
         ]
     return warnings
 
@@ -374,7 +370,7 @@ def split_by_subject(cohort: Cohort, fraction: float, seed: int) -> tuple[npt.ND
 
 
 def _held_out(site_of: pd.Series, fraction: float, seed: int) -> list[str]:
-    """Return the subjects to hold out, of the site of each."""
+    """Return the subjects to hold out; `site_of` is the site of each subject."""
     generator = derive_generator("split-by-subject", seed)
     by_site = {site: sorted(part.index) for site, part in site_of.groupby(site_of)}
     n_total = min(max(round(fraction * len(site_of)), 1), len(site_of) - 1)

@@ -50,7 +50,7 @@ def is_missing(cell: str) -> bool:
 
 
 def number_of(cell: str) -> float | None:
-    """Return the number a cell spells with a decimal point, or None where it spells none."""
+    """Return the number in a cell, written with a decimal point, or None if the cell holds no number."""
     if not _NUMBER.fullmatch(cell):
         return None
     value = float(cell)

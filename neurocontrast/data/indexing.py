@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isnan, nan
 from pathlib import Path
 from typing import Literal, get_args
@@ -87,26 +87,26 @@ def index_scans(
     if unknown := [name for name in keep if not any(name in each.cells for each in known)]:
         raise ConfigError(f"keep: no table says {one_of(unknown)} of these scans; --phenotype FILE joins a table.")
     _compare_with_tables(chosen, known, {scan.person for scan in scans}, people, index, problems)
-    of_session = Counter((scan.person, scan.session) for scan in chosen)
     rows = [
-        _row(scan, each, _settings_of(scan, tree, problems), name, site_from,
-             alone=of_session[scan.person, scan.session] == 1)
+        _row(scan, each, _settings_of(scan, tree, problems), name, site_from)
         for scan, each in zip(chosen, known, strict=True)
-    ]  # fmt: skip
+    ]
+    # As objects: a path that no text can hold is named below.
+    table = pd.DataFrame(rows, columns=list(dict.fromkeys([*COLUMNS, *keep])), dtype=object).fillna("")
+    # The cohort tells scans of one participant apart by their session.
+    several = table.duplicated(["participant_id", "session"], keep=False) & (table["run"] != "")
+    table.loc[several, "session"] = (table["session"] + "_run-" + table["run"]).str.removeprefix("_")
     if problems.found and not skip:
         problems.hint("--skip leaves out the scans with problems, and index.json says which.")
         problems.raise_if_any()
     bad = {problem.name for problem in problems.found}
     index.left_out += [(problem.name, problem.text) for problem in problems.found]
     index.tables = [table.source for name in sorted({scan.dataset for scan in scans}) for table in people.general(name)]
-    if not any(each.in_any_table for each in known):
-        index.notes.append("No table says anything of these people; --phenotype FILE joins one.")
-    rows = [row for scan, row in zip(chosen, rows, strict=True) if scan.name not in bad]
-    if not rows:
+    table = table[[scan.name not in bad for scan in chosen]].reset_index(drop=True)
+    if table.empty:
         what, reason = index.left_out[0]
         raise DataError(f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}.")
-    index.table = pd.DataFrame(rows, columns=list(dict.fromkeys([*COLUMNS, *keep]))).fillna("")
-    return index
+    return replace(index, table=table)
 
 
 def _rules(choose: Sequence[str]) -> dict[str, str]:
@@ -271,13 +271,7 @@ def _check_files(scans: Sequence[FoundScan], tree: Tree, problems: Problems, pro
 
 
 def _row(
-    scan: FoundScan,
-    known: Known,
-    settings: Mapping[str, str],
-    layout: str,
-    site_from: SiteFrom,
-    *,
-    alone: bool,
+    scan: FoundScan, known: Known, settings: Mapping[str, str], layout: str, site_from: SiteFrom
 ) -> dict[str, str]:
     scanner = " ".join(filter(None, (settings.get("Manufacturer"), settings.get("ManufacturersModelName"))))
     cells = {**scan.facts, **known.cells}
@@ -287,16 +281,13 @@ def _row(
         "folder": scan.path.partition("/")[0],
         "scanner": " ".join(filter(None, (scanner, settings.get("DeviceSerialNumber")))),
     }[site_from]
-    run = scan.entities.get("run", "")
-    # The cohort tells scans of one participant apart by their session.
-    session = scan.session if alone or not run else "_".join(filter(None, (scan.session, f"run-{run}")))
     return {
         **cells,
         **scan.maps,
         "participant_id": f"sub-{scan.person}",
         "subject_id": scan.person,
-        "session": session,
-        "run": run,
+        "session": scan.session,
+        "run": scan.entities.get("run", ""),
         "path": scan.path,
         "space": scan.space,
         "stage": scan.stage,
@@ -332,6 +323,8 @@ def _compare_with_tables(
     problems: Problems,
 ) -> None:
     """Add problems for images without a row and sessions that differ only in zeros, and a note for absent people."""
+    if not any(each.in_any_table for each in known):
+        index.notes.append("No table says anything of these people; --phenotype FILE joins one.")
     for scan, found in zip(scans, known, strict=True):
         if people.general(scan.dataset) and not found.in_any_table:
             what = "is an image" if scan.path else "are measures"

@@ -189,7 +189,7 @@ def read_table(
         Table in UTF-8, with a header.
     needed : collection of str
         Columns that must be there.
-    error, remedy : see `neurocontrast.reading.Refusal`
+    error, remedy : see `neurocontrast.reading.ErrorOptions`
         What is raised for a table that cannot be used, and its last sentence.
     **options
         Of `pandas.read_csv`, in place of those here; no word is a missing value unless ``na_values`` says so.

@@ -134,11 +134,9 @@ def _subjects_in_doubt(table: pd.DataFrame) -> list[str]:
         n_sexes = table.groupby("subject_id")["sex"].nunique()
         if both := sorted(n_sexes.index[n_sexes > 1]):
             doubts.append(f"subjects with two sexes: {one_of(both[:10])}")
-    alike: dict[str, set[str]] = defaultdict(set)
-    for subject in table["subject_id"].unique():
-        alike[str(subject).lower().removeprefix("sub-")].add(str(subject))
-    same = [sorted(names) for names in alike.values() if len(names) > 1]
-    doubts += [f"{one_of(names)} count as different subjects" for names in same[:10]]
+    subjects = pd.Series(table["subject_id"].astype(str).unique())
+    alike = [sorted(names) for _, names in subjects.groupby(subjects.str.lower().str.removeprefix("sub-"), sort=False)]
+    doubts += [f"{one_of(names)} count as different subjects" for names in alike if len(names) > 1][:10]
     return doubts
 
 

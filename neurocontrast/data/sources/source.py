@@ -77,7 +77,7 @@ class Source:
         return check_kind(cohort, self.data.kind)
 
     def unlisted(self, place: Path, *, images_root: Any = None) -> Cohort | None:
-        """Return the samples of a place that needs no table of people; None where it needs one."""
+        """Return the samples of a place that needs no table of people, or None if it needs one."""
         del place, images_root
         return None
 

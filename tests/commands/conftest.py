@@ -9,11 +9,20 @@ from neurocontrast.config import load_config
 # Tests are imported by path; this lets them share `small_run`.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from small_run import FAST, MEASURES, OF_MEASURES, PEOPLE
+
 
 @pytest.fixture(scope="session")
 def cohort(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cohort")
     return neurocontrast.simulate(folder / "simulated", n_subjects=14, n_sites=2, spacing_mm=8.0, seed=5)
+
+
+@pytest.fixture(scope="session")
+def others(tmp_path_factory):
+    """People who had no part in pretraining."""
+    folder = tmp_path_factory.mktemp("others")
+    return neurocontrast.simulate(folder / "made", n_subjects=28, n_sites=2, spacing_mm=8.0, seed=9)
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +53,13 @@ def brain_run(tmp_path_factory, settings):
     """A run whose preprocessing is not the default: what embeds scans must take it from the run."""
     other = settings("data.normalise=zscore-brain", "data.cache_dtype=float32", "training.epochs=1")
     return neurocontrast.pretrain(other, out=tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture(scope="session")
+def of_measures(tmp_path_factory):
+    """A run on regional measures of real people, their embeddings, and an evaluation of sex."""
+    folder = tmp_path_factory.mktemp("measures")
+    run = neurocontrast.pretrain(OF_MEASURES, out=folder / "run")
+    table = neurocontrast.embed(run, participants=PEOPLE, out=folder / "e.parquet", config=MEASURES)
+    options = FAST | {"outlyingness": True, "n_folds": 3, "n_inner_folds": 3, "allow_overlap": True}
+    return run, table, neurocontrast.evaluate(table, out=folder / "evaluation", target="sex", **options)

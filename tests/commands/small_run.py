@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+from pathlib import Path
 
 import nibabel as nib
 import numpy as np
@@ -17,6 +18,17 @@ from neurocontrast.provenance import subject_digest
 TIMING = ("seconds", "samples_per_second")
 FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False, "C": (1e-2, 1.0)}
 """Settings of an evaluation that measures nothing but its metrics."""
+SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
+PEOPLE = str(SAMPLE / "participants.tsv")
+TABLES = sorted(map(str, SAMPLE.glob("data-*.tsv")))
+MEASURES = {"data": {"measures": TABLES}}
+KERNEL_OF_AGE = [{"type": "gaussian", "column": "age", "sigma": 5.0, "missing": "marginal"}]
+OF_MEASURES = {
+    "data": {"participants": PEOPLE, "measures": TABLES},
+    "training": {"epochs": 2, "batch_size": 64},
+    "objective": {"loss": "conditional", "temperature": 1.0, "kernel": KERNEL_OF_AGE},
+}
+"""A run on regional measures of the sample."""
 INFO = {"pretraining_subjects": [subject_digest("somebody")], "run": {"weights": {"sha256": "a" * 64}}}
 
 

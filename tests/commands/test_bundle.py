@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from monai.bundle import ConfigWorkflow
 from small_run import FAST as FASTEST
-from small_run import read_json
+from small_run import PEOPLE, TABLES, read_json
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
@@ -21,14 +21,8 @@ from neurocontrast.encoders import EncoderSettings, build_encoder, save_encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.transforms import Preprocessing
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
 FAST = FASTEST | {"outlyingness": True}
 PREPARED = Preprocessing(spacing_mm=7.0, shape=(24, 32, 24))
-
-
-@pytest.fixture(scope="module")
-def people(tmp_path_factory):
-    return nc.simulate(tmp_path_factory.mktemp("people") / "made", n_subjects=26, n_sites=2, spacing_mm=8.0, seed=9)
 
 
 def make_run(folder: Path, *, seed: int = 3) -> Path:
@@ -44,9 +38,9 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def embedded(run, people):
+def embedded(run, others):
     cache = {"data": {"cache_dir": str(run.parent / "cache")}}
-    return nc.embed(run, participants=people, out=run.parent / "emb.parquet", config=cache)
+    return nc.embed(run, participants=others, out=run.parent / "emb.parquet", config=cache)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +59,7 @@ def run_bundle(bundle: Path, place: Path, output: Path, **options) -> Path:
     return output
 
 
-def test_a_bundle_without_a_probe_embeds(run, embedded, people, tmp_path):
+def test_a_bundle_without_a_probe_embeds(run, embedded, others, tmp_path):
     (tmp_path / "mine.txt").write_text("Copyright 2026 somebody. CC BY-SA 3.0.\n")
     bundle = nc.bundle(run, out=tmp_path / "bundle", licence=tmp_path / "mine.txt")
     licence = (bundle / "docs" / "license.txt").read_text()
@@ -75,14 +69,14 @@ def test_a_bundle_without_a_probe_embeds(run, embedded, people, tmp_path):
     image, pred = about["inputs"]["image"], about["outputs"]["pred"]
     assert all(len(each["channel_def"]) == each["num_channels"] for each in (image, pred))
     assert (image["spatial_shape"], pred["num_channels"]) == ([24, 32, 24], 32)
-    made = run_bundle(bundle, people, tmp_path / "o.parquet")
+    made = run_bundle(bundle, others, tmp_path / "o.parquet")
     np.testing.assert_array_equal(read_embeddings(made).features, read_embeddings(embedded).features)
 
 
-def test_a_bundle_predicts_as_predict_does_and_names_nobody(run, evaluation, people, tmp_path):
-    wanted = pd.read_csv(nc.predict(evaluation, people, run=run, out=tmp_path / "p.tsv"), sep="\t")
+def test_a_bundle_predicts_as_predict_does_and_names_nobody(run, evaluation, others, tmp_path):
+    wanted = pd.read_csv(nc.predict(evaluation, others, run=run, out=tmp_path / "p.tsv"), sep="\t")
     bundle = nc.bundle(run, evaluation, out=tmp_path / "bundle")
-    found = pd.read_csv(run_bundle(bundle, people, tmp_path / "o.tsv"), sep="\t")
+    found = pd.read_csv(run_bundle(bundle, others, tmp_path / "o.tsv"), sep="\t")
     pd.testing.assert_frame_equal(found.drop(columns="trained_on"), wanted.drop(columns="trained_on"))
     assert wanted["trained_on"].all()
     assert not found["trained_on"].any()
@@ -91,11 +85,11 @@ def test_a_bundle_predicts_as_predict_does_and_names_nobody(run, evaluation, peo
     assert "not for people" in card
 
 
-def test_a_bad_scan_stops_no_other(run, evaluation, people, tmp_path):
+def test_a_bad_scan_stops_no_other(run, evaluation, others, tmp_path):
     inbox = tmp_path / "inbox"
     inbox.mkdir()
     (inbox / "a.nii.gz").write_bytes(b"no image")
-    shutil.copy(people.parent / pd.read_csv(people, sep="\t")["path"][0], inbox / "b.nii.gz")
+    shutil.copy(others.parent / pd.read_csv(others, sep="\t")["path"][0], inbox / "b.nii.gz")
     made = run_bundle(nc.bundle(run, evaluation, out=tmp_path / "bundle"), inbox, tmp_path / "o.tsv")
     bad, good = pd.read_csv(made, sep="\t").to_dict("records")
     assert "not a NIfTI image" in bad["error"]
@@ -148,27 +142,12 @@ def test_a_probe_of_other_features_is_refused(run, evaluation, tmp_path):
     assert not (tmp_path / "b").exists()
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory):
-    folder, tables = tmp_path_factory.mktemp("measured"), sorted(map(str, SAMPLE.glob("data-*.tsv")))
-    config = {
-        "data": {"participants": str(SAMPLE / "participants.tsv"), "measures": tables},
-        "training": {"epochs": 1, "batch_size": 64},
-        "objective": {"loss": "ntxent"},
-    }
-    run = nc.pretrain(config, out=folder / "run")
-    participants, data = config["data"]["participants"], {"data": {"measures": tables}}
-    table = nc.embed(run, participants=participants, out=folder / "emb.parquet", config=data)
-    evaluation = nc.evaluate(table, out=folder / "e", target="sex", n_folds=3, allow_overlap=True, **FAST)
-    return run, table, evaluation
-
-
-def test_a_bundle_of_measures_predicts_from_their_tables_and_its_card_speaks_of_measures(measured, tmp_path):
-    run, table, evaluation = measured
+def test_a_bundle_of_measures_predicts_from_their_tables_and_its_card_speaks_of_measures(of_measures, tmp_path):
+    run, table, evaluation = of_measures
     bundle = nc.bundle(run, evaluation, out=tmp_path / "bundle")
     tables = tmp_path / "tables"
     tables.mkdir()
-    for path in SAMPLE.glob("data-*.tsv"):
+    for path in TABLES:
         shutil.copy(path, tables)
     found = pd.read_csv(run_bundle(bundle, tables, tmp_path / "o.tsv"), sep="\t").set_index("participant_id")
     wanted = pd.read_csv(nc.predict(evaluation, table, out=tmp_path / "p.tsv"), sep="\t").set_index("participant_id")
@@ -183,12 +162,12 @@ def test_a_bundle_of_measures_predicts_from_their_tables_and_its_card_speaks_of_
     assert json.loads(about)["network_data_format"]["inputs"]["image"]["num_channels"] == len(known)
 
 
-def test_a_bundle_of_measures_without_a_probe_embeds_their_tables(measured, tmp_path):
-    run, table, _ = measured
+def test_a_bundle_of_measures_without_a_probe_embeds_their_tables(of_measures, tmp_path):
+    run, table, _ = of_measures
     joined = tmp_path / "measures.tsv"
-    cohort = read_measures(SAMPLE / "participants.tsv", sorted(SAMPLE.glob("data-*.tsv")))
+    cohort = read_measures(PEOPLE, TABLES)
     names = cohort.table[["participant_id"]].reset_index(drop=True)
     names.join(cohort.measures.values.reset_index(drop=True)).to_csv(joined, sep="\t", index=False)
     bundle = nc.bundle(run, out=tmp_path / "bundle")
-    made = run_bundle(bundle, SAMPLE / "participants.tsv", tmp_path / "o.parquet", measures=str(joined))
+    made = run_bundle(bundle, PEOPLE, tmp_path / "o.parquet", measures=str(joined))
     np.testing.assert_allclose(read_embeddings(made).features, read_embeddings(table).features, atol=1e-5)

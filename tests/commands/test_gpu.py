@@ -23,14 +23,6 @@ def exact(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory):
-    """People who had no part in pretraining."""
-    return neurocontrast.simulate(
-        tmp_path_factory.mktemp("others") / "clinical", n_subjects=12, n_sites=2, spacing_mm=8.0, seed=6
-    )
-
-
-@pytest.fixture(scope="module")
 def run(settings, tmp_path_factory):
     on_gpu = settings("training.accelerator=cuda", *SMALL_STEPS)
     return neurocontrast.pretrain(on_gpu, out=tmp_path_factory.mktemp("gpu") / "run")

@@ -1,9 +1,8 @@
-import json
 import shutil
 
 import pytest
 import torch
-from small_run import Interrupting, Listening, weights, with_maps
+from small_run import Interrupting, Listening, read_json, weights, with_maps
 
 import neurocontrast
 from neurocontrast.embedding import read_embeddings
@@ -12,44 +11,33 @@ from neurocontrast.exceptions import CheckpointError, ConfigError, TrainingInter
 from neurocontrast.files import digest_of_file
 
 
-def read(path):
-    return json.loads(path.read_text())
-
-
-@pytest.fixture(scope="module")
-def other(tmp_path_factory):
-    """A cohort of other people."""
-    folder = tmp_path_factory.mktemp("other")
-    return neurocontrast.simulate(folder / "simulated", n_subjects=12, n_sites=1, spacing_mm=8.0, seed=6)
-
-
-def test_a_run_starts_from_the_weights_of_another_and_says_so(whole, settings, other, tmp_path):
-    config, said = settings(f"data.participants={other}", "training.epochs=0", f"training.init={whole}"), Listening()
+def test_a_run_starts_from_the_weights_of_another_and_says_so(whole, settings, others, tmp_path):
+    config, said = settings(f"data.participants={others}", "training.epochs=0", f"training.init={whole}"), Listening()
     out = neurocontrast.pretrain(config, out=tmp_path / "run", progress=said)
     before, after = load_model(whole)[0], load_model(out)[0]
     assert all(map(torch.equal, before.parameters(), after.parameters()))
     assert f"starting from {whole.name}: all weights; projection head taken over" in said.said
-    start = read(out / "encoder.json")["init"]
-    assert start == read(out / "provenance.json")["init"]
+    start = read_json(out / "encoder.json")["init"]
+    assert start == read_json(out / "provenance.json")["init"]
     assert (start["sha256"], start["subjects_known"]) == (digest_of_file(whole / "encoder.safetensors"), True)
 
 
-def test_who_was_in_the_pretraining_before_stays_known(whole, settings, other, cohort, tmp_path):
-    config = settings(f"data.participants={other}", f"training.init={whole}")
+def test_who_was_in_the_pretraining_before_stays_known(whole, settings, others, cohort, tmp_path):
+    config = settings(f"data.participants={others}", f"training.init={whole}")
     out = neurocontrast.pretrain(config, out=tmp_path / "run")
-    seen = set(read(out / "provenance.json")["pretraining_subjects"])
-    assert set(read(whole / "provenance.json")["pretraining_subjects"]) < seen
+    seen = set(read_json(out / "provenance.json")["pretraining_subjects"])
+    assert set(read_json(whole / "provenance.json")["pretraining_subjects"]) < seen
     embedded = neurocontrast.embed(out, participants=cohort, out=tmp_path / "e.parquet", config=settings())
     assert set(read_embeddings(embedded).info["pretraining_subjects"]) == seen
 
 
-def test_who_was_in_the_pretraining_is_not_known_of_what_began_unknown(whole, settings, other, tmp_path):
-    config = (f"data.participants={other}", "training.epochs=0")
+def test_who_was_in_the_pretraining_is_not_known_of_what_began_unknown(whole, settings, others, tmp_path):
+    config = (f"data.participants={others}", "training.epochs=0")
     alone = shutil.copytree(whole, tmp_path / "alone", ignore=shutil.ignore_patterns("provenance.json"))
     first = neurocontrast.pretrain(settings(*config, f"training.init={alone}"), out=tmp_path / "first")
     said = Listening()
     neurocontrast.pretrain(settings(*config, f"training.init={first}"), out=tmp_path / "second", progress=said)
-    assert not read(tmp_path / "second/encoder.json")["init"]["subjects_known"]
+    assert not read_json(tmp_path / "second/encoder.json")["init"]["subjects_known"]
     table = settings().data.participants
     neurocontrast.embed(first, participants=table, out=tmp_path / "e.parquet", config=settings(), progress=said)
     assert any("started from weights that do not say who was in their pretraining" in text for text in said.said)
@@ -77,7 +65,7 @@ def test_one_channel_becomes_several_and_several_one(whole, settings, cohort, tm
     # BatchNorm is measured anew on the maps, so weights are compared before it.
     first = [encoder.features.layers[0] for encoder in (one, both)]
     torch.testing.assert_close(first[1](volumes.repeat(1, 2, 1, 1, 1)), first[0](volumes))
-    assert read(out / "encoder.json")["init"]["encoder"] == "all weights, the first convolution adapted"
+    assert read_json(out / "encoder.json")["init"]["encoder"] == "all weights, the first convolution adapted"
     again = neurocontrast.pretrain(settings("training.epochs=0", f"training.init={out}"), out=tmp_path / "one")
     torch.testing.assert_close(load_encoder(again)[0].features.layers[0].weight, first[0].weight)
     three = settings(f"data.participants={table}", "data.channels=[gm,wm,t1]", f"training.init={out}")

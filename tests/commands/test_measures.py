@@ -1,12 +1,11 @@
 """Regional measures from their tables to embeddings."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import FAST
+from small_run import FAST, MEASURES, OF_MEASURES, PEOPLE, SAMPLE, TABLES, read_json
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
@@ -18,22 +17,12 @@ from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.transforms import MeasureSettings
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
-TABLES = sorted(map(str, SAMPLE.glob("data-*.tsv")))
 THREE_FOLDS = FAST | {"outlyingness": True, "n_folds": 3, "n_inner_folds": 3, "allow_overlap": True}
-KERNEL = [{"type": "gaussian", "column": "age", "sigma": 5.0, "missing": "marginal"}]
-DATA = {"participants": str(SAMPLE / "participants.tsv"), "measures": TABLES}
-MEASURES = {"data": {"measures": TABLES}}
-CONFIG = {
-    "data": DATA,
-    "training": {"epochs": 2, "batch_size": 64},
-    "objective": {"loss": "conditional", "temperature": 1.0, "kernel": KERNEL},
-}
 
 
 @pytest.fixture(scope="module")
 def people():
-    return read_measures(DATA["participants"], TABLES)
+    return read_measures(PEOPLE, TABLES)
 
 
 def fitted(people, **settings):
@@ -87,13 +76,18 @@ def test_who_lacks_too_much_is_named_and_another_atlas_is_refused(people):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return nc.pretrain(CONFIG, out=tmp_path_factory.mktemp("measures") / "run")
+def run(of_measures):
+    return of_measures[0]
 
 
 @pytest.fixture(scope="module")
-def embeddings(run):
-    return nc.embed(run, participants=DATA["participants"], out=run.parent / "e.parquet", config=MEASURES)
+def embeddings(of_measures):
+    return of_measures[1]
+
+
+@pytest.fixture(scope="module")
+def probe(of_measures):
+    return of_measures[2]
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +96,8 @@ def features(embeddings):
 
 
 def test_a_run_of_measures_is_embedded_the_same_each_time(features, tmp_path):
-    run = nc.pretrain(CONFIG, out=tmp_path / "run")
-    again = nc.embed(run, participants=DATA["participants"], out=tmp_path / "e.parquet", config=MEASURES)
+    run = nc.pretrain(OF_MEASURES, out=tmp_path / "run")
+    again = nc.embed(run, participants=PEOPLE, out=tmp_path / "e.parquet", config=MEASURES)
     assert np.array_equal(read_embeddings(again).features, features)
     assert features.std() > 0
 
@@ -143,18 +137,13 @@ def test_rows_of_other_measures_are_refused_by_name(run, people):
         embedder.transform(measures.to_numpy())
 
 
-@pytest.fixture(scope="module")
-def probe(embeddings):
-    return nc.evaluate(embeddings, out=embeddings.parent / "evaluation", target="sex", **THREE_FOLDS)
-
-
 def predictions_of(out):
     return pd.read_csv(out, sep="\t", dtype={"participant_id": str})
 
 
 def test_new_people_are_predicted_from_tables_of_measures(run, embeddings, probe, tmp_path):
     expected = predictions_of(nc.predict(probe, embeddings, out=tmp_path / "e.tsv"))
-    people = pd.read_csv(DATA["participants"], sep="\t", dtype=str, keep_default_na=False).tail(20)
+    people = pd.read_csv(PEOPLE, sep="\t", dtype=str, keep_default_na=False).tail(20)
     people.to_csv(tmp_path / "people.tsv", sep="\t", index=False)
     listed = nc.predict(probe, tmp_path / "people.tsv", run=run, out=tmp_path / "p.tsv", config=MEASURES)
     alone = nc.predict(probe, SAMPLE, run=run, out=tmp_path / "f.tsv")  # the tables' folder, without a table of people
@@ -202,7 +191,7 @@ def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measure
     listed = pd.read_csv(TABLES[-1], sep="\t").set_index("Measure:volume")["Left-Hippocampus"]
     carried = read.table.set_index("participant_id")["Left-Hippocampus"]
     assert carried.to_dict() == listed.loc[carried.index].to_dict()
-    found = json.loads((probe / "evaluation.json").read_text())
+    found = read_json(probe / "evaluation.json")
     assert found["regional_columns"] == read.info["run"]["preprocessing"]["columns"]
     assert found["regional"]["auc"]["pooled"] > 0.7
     assert not found.get("voxels_about")
@@ -215,7 +204,7 @@ def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measure
     ):
         out = tmp_path / f"{len(expected)}"
         nc.evaluate(embeddings, out=out, target="sex", **THREE_FOLDS, **options)
-        assert json.loads((out / "evaluation.json").read_text()).get("regional_columns", []) == expected
+        assert read_json(out / "evaluation.json").get("regional_columns", []) == expected
     with pytest.raises(DataError, match="this baseline is for scans of brains"):
         nc.evaluate(embeddings, out=tmp_path / "on", target="sex", **THREE_FOLDS, voxels="on")
 
@@ -226,7 +215,7 @@ def tune(run, tmp_path):
         chosen = {"epochs": 2, "batch_size": 64, "learning_rate": 1e-3, "accelerator": "cpu", **(finetune or {})}
         config = MEASURES | {"finetune": chosen}
         given = {"target": "age", "n_folds": 2, "n_bootstraps": 20, "allow_overlap": True, **options}
-        return nc.finetune(run, participants=DATA["participants"], out=tmp_path / name, config=config, **given)
+        return nc.finetune(run, participants=PEOPLE, out=tmp_path / name, config=config, **given)
 
     return tuned
 
@@ -237,7 +226,7 @@ def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(tune, embeddings, tm
         RegionalMeasures, "views", lambda own, *a, **k: learned.append(own.learned) or views(own, *a, **k)
     )
     tuned = tune()
-    found = json.loads((tuned / "evaluation.json").read_text())
+    found = read_json(tuned / "evaluation.json")
     assert found["finetuning"]["augment"]["kind"] == "measures"
     assert 0 < found["metrics"]["mae"]["pooled"] < 10
     sizes = [len(values) for values in learned if values is not None]
@@ -245,7 +234,7 @@ def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(tune, embeddings, tm
     frozen = nc.evaluate(embeddings, target="age", n_folds=2, n_bootstraps=20, allow_overlap=True, out=tmp_path / "e")
     assert (frozen / "splits.tsv").read_text() == (tuned / "splits.tsv").read_text()
     other = tune("scratch", from_scratch=True, finetune={"augment": False})
-    scratch = json.loads((other / "evaluation.json").read_text())
+    scratch = read_json(other / "evaluation.json")
     assert scratch["finetuning"]["begins_with"] == "random weights"
     assert scratch["finetuning"]["augment"] is None
     assert scratch["metrics"]["mae"] != found["metrics"]["mae"]
@@ -255,14 +244,14 @@ def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(tune, embeddings, tm
 def planted(tmp_path_factory):
     """Return a study whose patients have a smaller left amygdala, and the run of components that it is seen by."""
     folder = tmp_path_factory.mktemp("planted")
-    people = read_measures(DATA["participants"], TABLES)
+    people = read_measures(PEOPLE, TABLES)
     table = people.table[["participant_id", "age", "sex"]].assign(diagnosis=["control", "patient"] * 113)
     table["site"] = [f"site-{row // 11}" for row in range(len(table))]
     values = people.measures.values.copy()
     values.loc[1::2, "Left-Amygdala"] *= 0.4
     values.assign(participant_id=table["participant_id"]).to_csv(folder / "measures.tsv", sep="\t", index=False)
     table.to_csv(folder / "participants.tsv", sep="\t", index=False)
-    config = {**CONFIG, "data": {"kind": "measures", "participants": str(folder / "participants.tsv")}}
+    config = {**OF_MEASURES, "data": {"kind": "measures", "participants": str(folder / "participants.tsv")}}
     run = nc.pretrain({**config, "encoder": {"name": "pca", "n_components": 60}}, out=folder / "run")
     made = nc.embed(run, participants=folder / "participants.tsv", out=folder / "e.parquet")
     return run, folder / "participants.tsv", nc.evaluate(made, out=folder / "evaluation", **THREE_FOLDS)
@@ -276,7 +265,7 @@ def test_measures_are_ranked_by_what_they_carry_with_intervals(planted):
     assert 0 < found["low"][0] < found["value"][0] < found["high"][0]
     assert found["value"].sum() == pytest.approx(1, abs=0.05)  # of a linear encoder, but for what is clipped
     assert (found["low"] <= found["high"]).all()
-    about = json.loads((folder / "explain.json").read_text())
+    about = read_json(folder / "explain.json")
     assert (about["n_subjects"], about["resampled"], about["n_units"]) == (226, "site", 21)
     assert all(b"sub-" not in path.read_bytes() for path in folder.iterdir())
     page = nc.report(evaluation).read_text()
@@ -293,15 +282,15 @@ def test_settings_of_maps_are_refused_of_measures(planted, tmp_path, capsys):
     assert not (tmp_path / "x").exists()
     assert neurocontrast([*given, "--out", str(tmp_path / "x"), "--n-subjects", "40"]) == 0
     assert "Left-Amygdala" in capsys.readouterr().out
-    assert json.loads((tmp_path / "x" / "explain.json").read_text())["n_subjects"] == 40
+    assert read_json(tmp_path / "x" / "explain.json")["n_subjects"] == 40
 
 
 def test_weights_of_a_run_of_measures_are_taken_over_by_the_names_of_their_columns(run, people, tmp_path):
     table = people.measures.values.iloc[:, ::-1].drop(columns="Left-vessel")
     table = pd.concat([people.table["participant_id"], table], axis=1)
     table.to_csv(tmp_path / "m.tsv", sep="\t", index=False)
-    data = {"participants": DATA["participants"], "measures": [str(tmp_path / "m.tsv")]}
-    config = {**CONFIG, "data": data, "training": {**CONFIG["training"], "epochs": 1, "init": str(run)}}
+    data = {"participants": PEOPLE, "measures": [str(tmp_path / "m.tsv")]}
+    config = {**OF_MEASURES, "data": data, "training": {**OF_MEASURES["training"], "epochs": 1, "init": str(run)}}
     nc.pretrain(config, out=tmp_path / "next")
     (before, known), (kept, now) = load_encoder(run), load_encoder(tmp_path / "next" / "init")
     old, new = known["preprocessing"]["columns"], now["preprocessing"]["columns"]
@@ -309,7 +298,7 @@ def test_weights_of_a_run_of_measures_are_taken_over_by_the_names_of_their_colum
     place = "features.layers.1.weight"
     expected = before.state_dict()[place][:, [old.index(name) for name in new]]
     assert np.array_equal(kept.state_dict()[place], expected)
-    said = json.loads((tmp_path / "next" / "encoder.json").read_text())["init"]["encoder"]
+    said = read_json(tmp_path / "next" / "encoder.json")["init"]["encoder"]
     assert said == "all weights but those of 1 measures, which differ in nobody here or are not there"
     others = table.rename(columns=lambda name: name.replace("_S_central_", "_precentral_"))
     others.to_csv(tmp_path / "m.tsv", sep="\t", index=False)

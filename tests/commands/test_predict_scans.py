@@ -19,11 +19,6 @@ FAST = FASTEST | {"outlyingness": True}
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory):
-    return nc.simulate(tmp_path_factory.mktemp("others") / "made", n_subjects=28, n_sites=2, spacing_mm=8.0, seed=9)
-
-
-@pytest.fixture(scope="module")
 def embeddings(whole, others, tmp_path_factory):
     return nc.embed(whole, participants=others, out=tmp_path_factory.mktemp("embeddings") / "emb.parquet")
 

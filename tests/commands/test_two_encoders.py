@@ -1,13 +1,12 @@
 """Pretraining with two encoders, of scans and of regional measures of the same scans."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from small_run import Interrupting, Listening, metrics
+from small_run import PEOPLE, TABLES, Interrupting, Listening, metrics
 
 import neurocontrast as nc
 from neurocontrast import losses
@@ -23,14 +22,12 @@ from neurocontrast.training.checkpoints import load_checkpoint
 from neurocontrast.training.sampling import Sampler
 from neurocontrast.transforms import MeasureAugmentSettings, RandMeasureViewd, TwoViews, brain_views
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
-
 
 @pytest.fixture(scope="module")
 def measures(cohort):
     """A table of measures of the simulated people, in another order than theirs: those of real ones."""
     people = pd.read_csv(cohort, sep="\t", dtype=str)["participant_id"]
-    real = read_measures(SAMPLE / "participants.tsv", sorted(SAMPLE.glob("data-*.tsv"))).measures.values
+    real = read_measures(PEOPLE, TABLES).measures.values
     chosen = real.iloc[: len(people), 100:].round(3).set_axis(people, axis="index")
     chosen.sample(frac=1.0, random_state=0).to_csv(cohort.parent / "measures.tsv", sep="\t")
     return cohort.parent / "measures.tsv"

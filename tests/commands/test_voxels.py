@@ -16,14 +16,8 @@ from neurocontrast.exceptions import DataError
 
 
 @pytest.fixture(scope="module")
-def participants(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("voxels")
-    return neurocontrast.simulate(folder / "s", n_subjects=40, n_sites=2, patients=0.5, spacing_mm=8.0, seed=3)
-
-
-@pytest.fixture(scope="module")
-def table(participants):
-    return read_cohort(participants).table
+def table(others):
+    return read_cohort(others).table
 
 
 def embeddings(path, table, **info):
@@ -47,14 +41,14 @@ def test_scans_that_are_where_the_table_says_are_a_baseline(table, tmp_path):
     assert off["metrics"] == summary["metrics"]
 
 
-def test_scans_are_found_by_a_table_and_its_folder_is_written_nowhere(table, participants, tmp_path):
+def test_scans_are_found_by_a_table_and_its_folder_is_written_nowhere(table, others, tmp_path):
     moved = embeddings(tmp_path / "e.parquet", table.assign(path=[f"{i}.nii.gz" for i in range(len(table))]))
     assert "voxels" not in evaluate(moved, tmp_path / "alone")
-    summary = evaluate(moved, tmp_path / "out", scans=str(participants))
+    summary = evaluate(moved, tmp_path / "out", scans=str(others))
     assert evaluate(embeddings(tmp_path / "f.parquet", table), tmp_path / "own")["voxels"] == summary["voxels"]
     written = "".join(path.read_text() for path in (tmp_path / "out").rglob("*.*") if path.suffix in (".tsv", ".yaml"))
-    assert str(participants.parent) not in written
-    assert str(participants.parent) not in json.dumps({**summary, "environment": None})
+    assert str(others.parent) not in written
+    assert str(others.parent) not in json.dumps({**summary, "environment": None})
 
 
 def test_a_few_absent_scans_are_said_and_refused_where_voxels_are_asked_for(table, tmp_path):
@@ -63,8 +57,8 @@ def test_a_few_absent_scans_are_said_and_refused_where_voxels_are_asked_for(tabl
     summary = evaluate(source, tmp_path / "auto")
     assert "voxels" not in summary
     warning = next(each for each in summary["warnings"] if each["code"] == "voxels_left_out")
-    assert "1 of 40 scans are not where the embeddings table says" in warning["message"]
-    with pytest.raises(DataError, match="1 of 40 scans are not where"):
+    assert "1 of 28 scans are not where the embeddings table says" in warning["message"]
+    with pytest.raises(DataError, match="1 of 28 scans are not where"):
         evaluate(source, tmp_path / "on", voxels="on")
     assert not (tmp_path / "on").exists()
 
@@ -79,34 +73,32 @@ def test_all_unreadable_scans_are_named_at_once_without_their_folder(table, tmp_
     assert str(tmp_path) not in str(error.value)
 
 
-def test_scans_that_the_other_table_lacks_are_refused(table, participants, tmp_path):
-    fewer = pd.read_csv(participants, sep="\t", dtype=str).iloc[1:]
+def test_scans_that_the_other_table_lacks_are_refused(table, others, tmp_path):
+    fewer = pd.read_csv(others, sep="\t", dtype=str).iloc[1:]
     fewer["path"] = list(table["path"][1:])
     fewer.to_csv(tmp_path / "fewer.tsv", sep="\t", index=False)
-    with pytest.raises(DataError, match=r"1 of 40 scans are not in scans 'fewer.tsv' \(sub-"):
+    with pytest.raises(DataError, match=r"1 of 28 scans are not in scans 'fewer.tsv' \(sub-"):
         evaluate(embeddings(tmp_path / "e.parquet", table), tmp_path / "out", scans=str(tmp_path / "fewer.tsv"))
 
 
 def test_too_many_voxels_are_refused_with_what_to_do(table, tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.import_module("neurocontrast.runs.voxels"), "MAX_BYTES", 1000)
-    with pytest.raises(DataError, match=r"voxels: 40 scans of \d+ voxels take .* set voxels=off"):
+    with pytest.raises(DataError, match=r"voxels: 28 scans of \d+ voxels take .* set voxels=off"):
         evaluate(embeddings(tmp_path / "e.parquet", table), tmp_path / "out", voxels="on")
 
 
-def test_the_components_of_the_encoder_s_input_are_those_of_the_linear_encoder(
-    participants, table, tmp_path, monkeypatch
-):
+def test_the_components_of_the_encoder_s_input_are_those_of_the_linear_encoder(others, table, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     prepared = {"spacing_mm": 8.0, "shape": [24, 28, 24], "normalise": "zscore-brain", "erode_mm": 8.0}
     data = {
         "cache_dir": str(tmp_path / "cache"),
         "n_workers": 1,
         "val_fraction": 0.0,
-        "participants": str(participants),
+        "participants": str(others),
     }
     config = {"data": prepared | data, "encoder": {"name": "pca", "n_components": 5}}
     linear = neurocontrast.pretrain(config, out=tmp_path / "run")
-    made = neurocontrast.embed(linear, participants=participants, out=tmp_path / "e.parquet", config={"data": data})
+    made = neurocontrast.embed(linear, participants=others, out=tmp_path / "e.parquet", config={"data": data})
     seen = []
     stage = importlib.import_module("neurocontrast.runs.voxels")
     products = stage.voxels.voxel_products

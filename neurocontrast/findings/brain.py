@@ -13,7 +13,7 @@ from nibabel.filebasedimages import ImageFileError
 from neurocontrast.data.listing import read_table
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder, Explanation
-from neurocontrast.findings.prose import write, write_paragraphs
+from neurocontrast.findings.prose import section, write, write_paragraphs
 from neurocontrast.page.blocks import Block, Column, Facts, Items, Section, Table, make_table, note, pictures
 from neurocontrast.page.style import WIDTH, Picture, Series, blank_figure, draw_intervals, styled
 
@@ -26,7 +26,6 @@ _NAMES = (
     "junction. A peak is no more precise than the cube that was replaced."
 )
 _N_REGIONS = 20
-_LEAD_OF_REGIONS = "Which measures the differences in score come from. It shows what the model used, not what is ill."
 
 
 def show_brain(files: EvaluationFolder) -> Section | None:
@@ -38,7 +37,7 @@ def show_brain(files: EvaluationFolder) -> Section | None:
     doubts = [("Note.", str(each)) for each in explanation.about.get("warnings") or []]
     blocks += [Items(doubts, role="warnings")] if doubts else []
     if explanation.map_path.suffix == ".tsv":
-        return Section("brain", "Which regions", [*blocks, *_ranking(explanation)], lead=_LEAD_OF_REGIONS)
+        return section("regions", [*blocks, *_ranking(explanation)], name="brain")
     regions = [each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)][:10]
     try:
         image = read_map(explanation)
@@ -48,8 +47,7 @@ def show_brain(files: EvaluationFolder) -> Section | None:
         text = f"Not shown: the map {explanation.map_path.name} ({error}). Run “neurocontrast explain” again."
         blocks.append(note(text))
     blocks += [_region_table(regions)] if regions else []
-    lead = "Where a change of the scan changes the predicted score. It shows what the model used, not what is ill."
-    return Section("brain", "Where in the brain", blocks, lead=lead)
+    return section("brain", blocks)
 
 
 def _ranking(explanation: Explanation) -> list[Block]:

@@ -27,7 +27,7 @@ from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
-from neurocontrast.findings.prose import naming, write, write_paragraphs
+from neurocontrast.findings.prose import naming, section, write, write_paragraphs
 from neurocontrast.page.blocks import Block, Column, Facts, Section, Table, make_table, note
 from neurocontrast.page.wording import describe_metric
 from neurocontrast.seeds import derive_seed
@@ -299,11 +299,7 @@ def show_confounds(files: EvaluationFolder) -> Section:
         parts = write_paragraphs("confounds.j2", files, what="openbhb", about=about)
         blocks.append(Facts(parts, title="OpenBHB score"))
     blocks.append(note(write("confounds.j2", files, about=about)))
-    lead = (
-        "Where the embedding holds the site, and sites differ in the target, a model can look good by recognising "
-        "scanners. “Within” rows ask the same among scans of one class, where the target cannot help."
-    )
-    return Section("confounds", "Confounds", blocks, lead=lead)
+    return section("confounds", blocks)
 
 
 def _table(confounds: pd.DataFrame) -> Table:

@@ -42,7 +42,7 @@ from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.outside import Outlyingness, measure_rows, outlyingness_blocks
 from neurocontrast.findings.predictions import draw_confusion, draw_curve, draw_predicted
-from neurocontrast.findings.prose import count_texts
+from neurocontrast.findings.prose import section, write_paragraphs
 from neurocontrast.findings.result import rivals, table_metrics
 from neurocontrast.findings.sites import site_blocks, site_table
 from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
@@ -291,7 +291,8 @@ def show_external(files: EvaluationFolder) -> Section | None:
     part, about = external_part(files), files.summary.part(ExternalTest)
     if part is None or about is None:
         return None
-    blocks: list[Block] = [Facts(_facts(about)), table_metrics(part, caption="Metrics of the external test set.")]
+    blocks: list[Block] = [Facts(write_paragraphs("external.j2", files, about=about))]
+    blocks.append(table_metrics(part, caption="Metrics of the external test set."))
     tested = _tested(files)
     if tested is None:
         blocks.append(note("external_predictions.tsv is absent: no curve can be drawn."))
@@ -303,22 +304,11 @@ def show_external(files: EvaluationFolder) -> Section | None:
     if tested is not None:
         blocks += site_blocks(part, file="external_sites.tsv")
     blocks += outlyingness_blocks(part, title="External scans unlike those it learned from")
-    lead = "People who had no part in any choice: one probe, fitted on all scans above, applied to them once."
     renamed = [
         replace(block, pictures=[_rename(each) for each in block.pictures]) if isinstance(block, Pictures) else block
         for block in blocks
     ]
-    return Section("external", "External test set", renamed, lead=lead)
-
-
-def _facts(about: ExternalTest) -> list[tuple[str, str]]:
-    facts = [("Embeddings", about.file or "not recorded"), ("Size", ", ".join(count_texts(about.n)) or "not recorded")]
-    if about.threshold:
-        facts.append(("Called positive from", f"{about.threshold:.3f}"))
-    if about.digest:
-        facts.append(("Digest", about.digest[:16] + "…"))
-    facts.append(("Subjects seen before (pretraining, cross-validation)", f"{about.n_overlap:,}"))
-    return facts
+    return section("external", renamed)
 
 
 def _rename(picture: Picture) -> Picture:

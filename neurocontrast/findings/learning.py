@@ -23,6 +23,7 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder, Results
+from neurocontrast.findings.prose import section
 from neurocontrast.findings.result import rivals
 from neurocontrast.page import style
 from neurocontrast.page.blocks import Section, pictures
@@ -183,11 +184,7 @@ def show_learning(files: EvaluationFolder) -> Section | None:
     how = f"{draws} of each size from every training fold"
     metric = leading_metrics(files.kind, curve.metrics, words)[0]
     drawn = draw_learning(files, words, _tabulate(files, curve, metric), metric, how=how)
-    lead = (
-        f"A curve that still gets better at its right end would gain from more labelled {words.items}; a flat one "
-        "would not."
-    )
-    return Section("learning", "Learning curve", pictures(drawn), lead=lead)
+    return section("learning", pictures(drawn), items=words.items)
 
 
 def _tabulate(files: EvaluationFolder, curve: LearningCurve, metric: str) -> pd.DataFrame:

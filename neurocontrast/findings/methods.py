@@ -8,7 +8,7 @@ from typing import Any
 
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
-from neurocontrast.findings.prose import permutation_result, template_of, write_paragraphs
+from neurocontrast.findings.prose import permutation_result, section, template_of, write_paragraphs
 from neurocontrast.page.blocks import Block, Citations, Code, Items, Numbered, Paragraph, Section, note
 from neurocontrast.page.wording import flatten, lower_first, shorten_paths
 
@@ -20,8 +20,7 @@ def show_methods(files: EvaluationFolder) -> Section:
     """Return the paragraphs of a methods section with their references."""
     cite = Citations()
     blocks: list[Block] = [Paragraph(text, label=label) for label, text in write_methods(files, cite)]
-    lead = "Generated from the record of this run, to be pasted into a paper; check it before it goes there."
-    return Section("methods", "Methods", [*blocks, Numbered("References", cite.listed())], lead=lead)
+    return section("methods", [*blocks, Numbered("References", cite.listed())])
 
 
 def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, str]]:

@@ -16,8 +16,9 @@ from neurocontrast.evaluation.record import Part
 from neurocontrast.evaluation.rows import Floats, Rows
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
+from neurocontrast.findings.prose import section, write_paragraphs
 from neurocontrast.page.blocks import Block, Column, Facts, Section, Table, make_table, note
-from neurocontrast.page.wording import count_text, number_text
+from neurocontrast.page.wording import count_text
 
 
 class SiteOutside(record.Section):
@@ -80,23 +81,10 @@ def _found(study: Study, rows: Rows, scores: Floats, reference: str, why_not: se
     return Found({"outlyingness": counts | {"note": why}}, {"outlyingness": table}, look_outside(counts))
 
 
-_TITLE = "Scans unlike those it learned from"
-_REFERENCES = {
-    "other subjects": "the scans of all other subjects",
-    "other sites": "the scans of all other sites",
-    "training folds": "the scans of the training folds",
-    "probe": "the scans that the probe was fitted on",
-}
-
-
 def show_outside(files: EvaluationFolder) -> Section | None:
     """Return the scans outside, by site; None if they were not looked for."""
-    lead = (
-        "Far from everything that it was fitted on, a model still gives a number, and nothing in the number tells. "
-        "This is the check that tells, scan by scan; “neurocontrast predict” makes it of every scan that comes."
-    )
     blocks = outlyingness_blocks(files)
-    return Section("outlyingness", _TITLE, blocks, lead=lead) if blocks else None
+    return section("outlyingness", blocks) if blocks else None
 
 
 def outlyingness_blocks(files: EvaluationFolder, *, title: str = "") -> list[Block]:
@@ -104,20 +92,9 @@ def outlyingness_blocks(files: EvaluationFolder, *, title: str = "") -> list[Blo
     block = files.summary.part(Outlyingness)
     if block is None:
         return []
-    blocks: list[Block] = [Facts(_facts(block), title=title)]
+    blocks: list[Block] = [Facts(write_paragraphs("outside.j2", files, block=block), title)]
     blocks += [note(block.note)] if block.note else []
     return [*blocks, _table_sites(block)] if block.by_site else blocks
-
-
-def _facts(block: Outlyingness) -> list[tuple[str, str]]:
-    n, n_outside, beyond = block.n or 0, block.n_outside or 0, block.threshold_percentile
-    share = f" ({n_outside / n:.1%})" if n else ""
-    facts = [("Outside", f"{n_outside:,} of {n:,} scans{share}")]
-    facts.append(("Compared with", _REFERENCES.get(str(block.reference), block.reference or "not recorded")))
-    if beyond is not None:
-        facts.append(("Called outside beyond", f"percentile {beyond:g} of the Mahalanobis distance"))
-        facts.append(("By chance it would be", f"about {number_text(n * (1 - beyond / 100), digits=1)} scans"))
-    return facts
 
 
 def _table_sites(block: Outlyingness) -> Table:

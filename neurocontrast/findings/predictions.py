@@ -13,7 +13,7 @@ from sklearn.metrics import ConfusionMatrixDisplay, precision_recall_curve, roc_
 
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
-from neurocontrast.findings.prose import naming
+from neurocontrast.findings.prose import naming, section
 from neurocontrast.page import style
 from neurocontrast.page.blocks import Column, Section, make_table, note, pictures
 from neurocontrast.page.style import about_thinning, draw_groups, thin_rows
@@ -100,11 +100,7 @@ def show_calibration(files: EvaluationFolder) -> Section | None:
         return None
     known = set(table["class"].dropna()) if "class" in table else {files.positive}
     shown = pictures(*(_draw_calibration(files, table, name) for name in files.classes if name in known))
-    lead = (
-        "Whether a predicted probability can be read as one: of scans given 0.8, do 8 of 10 belong to the class? "
-        "Slope, intercept and scores are in the table of all metrics."
-    )
-    return Section("calibration", "Calibration", shown, lead=lead) if shown else None
+    return section("calibration", shown) if shown else None
 
 
 @style.styled
@@ -335,17 +331,13 @@ def show_worst(files: EvaluationFolder) -> Section:
     )
     hidden = "Scans have pseudonyms and ages are rounded; with the evaluation folder, --show-ids names them."
     about = "Scans have their identifiers." if files.show_ids else hidden
-    lead = (
-        "Look at these scans first: a wrong label, a failed registration or segmentation and a truly hard case look "
-        "alike here. The list is no estimate of anything."
-    )
     shown = errors.head(_N_WORST)
     caption = f"The {len(shown)} largest residuals of out-of-fold predictions."
     if not continuous:
         how = " in most repeats" if files.predictions["repeat"].nunique() > 1 else ""
         caption = f"The {len(shown)} most confident of the {len(errors):,} mistakes{how}: the true class was given so "
         caption += "little probability."
-    return Section("worst", "Worst errors", [make_table(caption, shown, columns, note=about)], lead=lead)
+    return section("worst", [make_table(caption, shown, columns, note=about)])
 
 
 CURVES = Finding("curves", show_curves, kinds=("binary",))

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib import resources
 from typing import Any
 
 import jinja2
+import yaml
 
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.page import wording
+from neurocontrast.page.blocks import Block, Section
 from neurocontrast.page.wording import join_words, value_text
+
+_SECTIONS: dict[str, dict[str, str]] = yaml.safe_load(
+    resources.files("neurocontrast.findings").joinpath("templates/sections.yaml").read_text("utf-8")
+)
 
 
 def head_facts(files: EvaluationFolder) -> list[tuple[str, str]]:
@@ -100,9 +107,15 @@ def write_paragraphs(text: str, files: Any, **names: Any) -> list[tuple[str, str
     return [(heading.strip(), _one_line(body)) for heading, _, body in parts if body.strip()]
 
 
+def section(key: str, blocks: Sequence[Block], *, name: str = "", **values: object) -> Section:
+    """Return a section with the title and the lead of ``sections.yaml``; its `name` is the key unless given."""
+    title, lead = (_SECTIONS[key][part].format(**values) for part in ("title", "lead"))
+    return Section(name or key, title, blocks, lead=lead)
+
+
 def _fill(text: str, files: Any, names: dict[str, Any]) -> str:
-    run = getattr(files, "run", {})
-    return template_of(text, files.words).render(files=files, words=files.words, s=files.summary, run=run, **names)
+    words, s, run = getattr(files, "words", wording.SCANS), getattr(files, "summary", None), getattr(files, "run", {})
+    return template_of(text, words).render(files=files, words=words, s=s, run=run, **names)
 
 
 def _one_line(text: str) -> str:

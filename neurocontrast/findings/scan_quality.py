@@ -11,6 +11,7 @@ import pandas as pd
 from contourpy import contour_generator
 
 from neurocontrast.files import digest_of
+from neurocontrast.findings.prose import section, write_paragraphs
 from neurocontrast.page.blocks import Gallery, Items, Paragraph, Pictures, Section, render
 from neurocontrast.page.style import BASELINE, MAIN, MUTED, Picture, blank_figure, distinct_labels, styled
 from neurocontrast.page.wording import capitalise
@@ -20,34 +21,6 @@ N_SHOWN = 500
 """Scans of the gallery: a page of more takes long to open."""
 RATINGS = ("pass", "doubt", "fail")
 """What a person can say of a scan; the column ``qc_rating`` may hold other words too."""
-_BOUNDS = (
-    "Every scan is a point, a flagged one a cross; grey lines are the bounds of the site. A bound is the stricter of "
-    f"one that holds for every scan and, at sites with {N_SITE} scans or more, the median of the site ± "
-    f"{N_DEVIATIONS:g} robust standard deviations (1.4826 median absolute deviations)."
-)
-_LIMITS = (
-    (
-        "Left and right",
-        "The template is symmetric and cannot tell them. A scan is flagged when its asymmetry is contrary to that of "
-        f"the other scans of its site, which takes {N_SITE} scans, most of them right. A swap stays unknown at smaller "
-        "sites, and where half of the scans or all of them are swapped.",
-    ),
-    (
-        "Volume and scales",
-        "Brains in MNI space have been brought to one size: their volume tells of brain extraction and registration, "
-        "not of the person.",
-    ),
-    (
-        "CJV and EFC",
-        "They follow MRIQC's definitions, on images that were stripped and resampled: compare them within this page, "
-        "not with MRIQC's. Without maps of grey and white matter, three classes of intensity replace the tissues.",
-    ),
-    (
-        "A flag",
-        "is a reason to look, not to leave a scan out. A person with a large lesion or wide ventricles is rightly "
-        "unlike the others.",
-    ),
-)
 
 
 def render_quality(
@@ -83,12 +56,12 @@ def render_quality(
     names = [name for name in RULES if name in table and table[name].notna().any()]
     by_site = {name: _bounds(table, name) for name in names}
     n_flagged = sum(map(bool, flags))
+    shown = f" The {N_SHOWN} worst of {len(table):,} are shown; qc.tsv has all." if len(table) > N_SHOWN else ""
     sections = [
-        Section("gallery", "Scans, the worst first", _gallery(table, flags, thumbnails, template, names),
-                lead=_lead(table)),
-        Section("distributions", "Measures by site", [Pictures(_strips(table, flags, by_site))], lead=_BOUNDS),
-        Section("limits", "What cannot be told", [Items(_LIMITS)]),
-    ]  # fmt: skip
+        section("gallery", _gallery(table, flags, thumbnails, template, names), shown=shown),
+        section("distributions", [Pictures(_strips(table, flags, by_site))], n_site=N_SITE, n_deviations=N_DEVIATIONS),
+        Section("limits", "What cannot be told", [Items(write_paragraphs("quality.j2", None, n_site=N_SITE))]),
+    ]
     facts = [("Scans", f"{len(table):,}"), ("Sites", f"{table['site'].nunique():,}"), ("Flagged", f"{n_flagged:,}")]
     return render(
         sections,
@@ -98,16 +71,6 @@ def render_quality(
         simulated=simulated,
         environment={"neurocontrast": version},
         script="ratings.js" if len(table) else "",
-    )
-
-
-def _lead(table: pd.DataFrame) -> str:
-    shown = f" The {N_SHOWN} worst of {len(table):,} are shown; qc.tsv has all." if len(table) > N_SHOWN else ""
-    return (
-        "Sagittal, coronal and axial slice (left is the person's left), with the outline of the template's brain. "
-        "Beside each measure its rank in the site, from the lowest value. "
-        f"Flagged scans come first, then those nearest to a bound.{shown} Rate them, download the ratings, and give "
-        "the file to the same command with --ratings."
     )
 
 

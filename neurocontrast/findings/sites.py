@@ -17,6 +17,7 @@ from neurocontrast.evaluation.rows import Rows
 from neurocontrast.evaluation.uncertainty import MIN_SITES, bootstrap_metrics, count_resamples
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
+from neurocontrast.findings.prose import section
 from neurocontrast.findings.result import rivals
 from neurocontrast.page.blocks import Block, Column, Section, Table, make_table, note, pictures
 from neurocontrast.page.style import BASELINE, INK, Picture, Series, distinct_labels, draw_intervals, tabulate_estimates
@@ -220,8 +221,7 @@ def show_groups(files: EvaluationFolder) -> Section | None:
         table_parts(files, part.reset_index(drop=True), "group", f"by {name}", classes=files.classes, file="groups.tsv")
         for name, part in groups.groupby("group_by", sort=False)
     ]
-    lead = "A model that works for everybody works in every row. Differences between rows are not tested."
-    return Section("groups", "By sex and age", tables, lead=lead)
+    return section("groups", tables)
 
 
 def show_folds(files: EvaluationFolder) -> Section | None:

@@ -12,7 +12,7 @@ import pandas as pd
 from neurocontrast.findings.folder import Results, words_of
 from neurocontrast.findings.learning import draw_learning
 from neurocontrast.findings.methods import record_block
-from neurocontrast.findings.prose import naming, write, write_paragraphs
+from neurocontrast.findings.prose import naming, section, write, write_paragraphs
 from neurocontrast.page.blocks import (
     Block,
     Citations,
@@ -237,8 +237,8 @@ def _build_learning(files: Comparison) -> Section | None:
     if not drawn:
         return None
     tested = words.items if files.fixed else "folds"
-    lead = f"The same test {tested}; the same draws of {words.units} where the evaluations have the same seed."
-    return Section("learning", "Learning curves", pictures(*drawn, wide=True), lead=lead)
+    shown = pictures(*drawn, wide=True)
+    return section("comparison_learning", shown, name="learning", tested=tested, units=words.units)
 
 
 def _build_methods(files: Comparison) -> Section:
@@ -246,8 +246,7 @@ def _build_methods(files: Comparison) -> Section:
     tests = set(files.differences["test"].dropna()) if "test" in files.differences else set()
     unseen = bool(files.tradeoff["unseen"].notna().any())
     (_, text), *_ = write_paragraphs(_TEXT, files, what="methods", cite=cite, tests=tests, unseen=unseen)
-    lead = "Generated from the record of this comparison, to be checked and pasted into a paper."
-    return Section("methods", "Methods", [Paragraph(text), Numbered("References", cite.listed())], lead=lead)
+    return section("comparison_methods", [Paragraph(text), Numbered("References", cite.listed())], name="methods")
 
 
 def _build_silences(files: Comparison) -> Section:
@@ -289,9 +288,5 @@ def _build_new_sites(files: Comparison) -> Section | None:
     )
     about_outside = "Scans outside: outside the distribution of what the probe was fitted on."
     caption = "Every model at new sites (tradeoff.tsv; all metrics are in models.tsv)."
-    lead = (
-        "An embedding from which the site cannot be told cannot lean on it; what that costs or brings for the target "
-        "is seen here. Each row is one pretraining: another seed may move it."
-    )
     table = make_table(caption, rows, columns, note=about_outside)
-    return Section("tradeoff", "New sites, and site against target", [table], lead=lead)
+    return section("tradeoff", [table])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -11,7 +12,7 @@ import pandas as pd
 from neurocontrast.evaluation.record import Estimate
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.new_site.measure import NewSite
-from neurocontrast.findings.prose import write
+from neurocontrast.findings.prose import section, write
 from neurocontrast.page.blocks import Block, Column, Paragraph, Section, Table, make_table, note, pictures
 from neurocontrast.page.style import INK, PALETTE, Picture, Series, distinct_labels, draw_intervals
 from neurocontrast.page.wording import (
@@ -22,7 +23,6 @@ from neurocontrast.page.wording import (
     number_text,
 )
 
-_TITLE = "At a site it has not seen"
 _CONSTANT = {
     "continuous": "the median of the training sites, the same for everybody",
     "binary": "the share of positives at the training sites, the same for everybody",
@@ -42,19 +42,14 @@ def show_new_site(files: EvaluationFolder) -> Section:
     """Return sentences to quote, the figure and the table of unseen sites, or why there is none."""
     metric = new_site_metric(files)
     if metric is None:
-        return Section("new_site", _TITLE, [_why_not(files)])
+        return replace(section("new_site", [_why_not(files)]), lead="")
     rows, quote = site_rows(files, metric), say_new_site(files)
     details = write("new_site.j2", files, n_sites=len(rows) - 1, constant_words=_CONSTANT[files.kind])
     blocks: list[Block] = [Paragraph(quote, label="To quote.", role="quote")] if quote else []
     blocks.append(Paragraph(details, label="For a methods reviewer.", role="quote"))
     blocks += pictures(draw_new_sites(files, metric))
     blocks.append(_table(files, metric, rows))
-    lead = (
-        "The people of every site, predicted by a probe that was fitted without any scan of the site: what to expect "
-        "at another hospital, as far as this collection can tell. The encoder is the same throughout; only a run that "
-        "was pretrained without the site tells what pretraining has to do with it."
-    )
-    return Section("new_site", _TITLE, blocks, lead=lead)
+    return section("new_site", blocks)
 
 
 def _why_not(files: EvaluationFolder) -> Paragraph:

@@ -9,11 +9,11 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation import BlockScaler, EvaluationSettings, load_probe, plan_study, run_study, save_probe
+from neurocontrast.evaluation import BlockScaler, load_probe, run_study, save_probe
 from neurocontrast.evaluation.designs import Block, blocks_of, check_same_blocks, standardised
 from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import DataError
-from tests.evaluation.quick import QUICK
+from tests.evaluation.quick import plan
 
 
 def info_of(**sizes: int) -> dict:
@@ -25,8 +25,8 @@ def joined_study(make_cohort, target: str = "diagnosis", **settings):
     """Plan a study of 300 columns of noise beside 12 that hold the effects."""
     cohort = make_cohort(120, n_features=12)
     noise = np.random.default_rng(1).normal(size=(120, 300))
-    features, info = np.hstack([noise, cohort.features]), info_of(noise=300, signal=12)
-    return plan_study(cohort.table, features, settings=EvaluationSettings(target=target, **QUICK | settings), info=info)
+    cohort.features = np.hstack([noise, cohort.features])
+    return plan(cohort, target=target, info=info_of(noise=300, signal=12), **settings)
 
 
 def test_each_block_has_the_same_total_variance_on_the_rows_it_was_fitted_on():
@@ -57,7 +57,7 @@ def test_a_small_block_is_not_drowned(make_cohort):
         return run_study(study).evaluation.metrics["auc"].pooled
 
     joined = joined_study(make_cohort, C=(1e-4, 1e-2, 1.0))
-    flat = plan_study(joined.table, joined.features, settings=joined.settings, info={"pretraining_subjects": []})
+    flat = plan(joined, C=(1e-4, 1e-2, 1.0))
     assert auc(joined) > auc(flat) + 0.05
 
 

@@ -5,25 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study, uncertainty
+from neurocontrast.evaluation import run_study, uncertainty
 from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.models import cross_validate, fit_probe
-from tests.evaluation.quick import QUICK
+from tests.evaluation.quick import plan, warnings
 
 CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ("control", "patient")}
 
 
 def study_of(make_cohort, kind="binary", n=400, n_features=30, **options):
     cohort = make_cohort(n, n_features=n_features, classes=CLASSES[kind], diagnosis=0.3)
-    settings = EvaluationSettings(target="age" if kind == "continuous" else "diagnosis", **{**QUICK, **options})
-    return plan_study(cohort.table, cohort.features, settings=settings)
+    return plan(cohort, target="age" if kind == "continuous" else "diagnosis", **{"n_inner_folds": 5, **options})
 
 
 def scores_of(study):
-    settings = study.settings
-    return cross_validate(
-        study.models[0], study.target, study.splits, subjects=study.subjects, settings=settings
-    ).scores
+    given = {"subjects": study.subjects, "settings": study.settings}
+    return cross_validate(study.models[0], study.target, study.splits, **given).scores
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
@@ -44,17 +41,16 @@ def test_adjusted_features_are_those_of_a_small_table(make_cohort, option):
 def test_the_strength_of_a_large_table_is_chosen_on_the_first_inner_fold(make_cohort, monkeypatch):
     study, asked = study_of(make_cohort, large_table=0), set()
     seen = FeatureDesign.__call__
-    monkeypatch.setattr(
-        FeatureDesign, "__call__", lambda self, *rows: asked.add(tuple(map(len, rows))) or seen(self, *rows)
-    )
-    fit_probe(study.design(), study.target, study.splits[0].train, study.splits[0].test, subjects=study.subjects,
-              settings=study.settings, seed=0)  # fmt: skip
+    watched = lambda self, *rows: asked.add(tuple(map(len, rows))) or seen(self, *rows)  # noqa: E731
+    monkeypatch.setattr(FeatureDesign, "__call__", watched)
+    split, given = study.splits[0], {"subjects": study.subjects, "settings": study.settings}
+    fit_probe(study.design(), study.target, split.train, split.test, seed=0, **given)
     assert asked == {(256, 64), (320, 80)}
 
 
 def test_the_evaluation_says_what_a_large_table_has_otherwise(make_cohort):
     result = run_study(study_of(make_cohort, n=1300, n_features=4, C=(1e-2,), large_table=1000))
-    said = {notice.code: notice.message for notice in result.evaluation.warnings}["large_table"]
+    said = warnings(result)["large_table"]
     assert "first of the inner folds" in said
     assert "LogisticRegression(max_iter=1000, tol=1e-05)" in result.evaluation.probe.estimator
 

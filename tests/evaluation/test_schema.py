@@ -5,15 +5,14 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from neurocontrast.evaluation import EvaluationSettings, Notice, plan_study, read_evaluation
+from neurocontrast.evaluation import Notice, read_evaluation
 from neurocontrast.evaluation.record import compose_evaluation
 from neurocontrast.exceptions import DataError
-from neurocontrast.findings import measure
 from neurocontrast.findings.confounds import Confounds
 from neurocontrast.findings.new_site.measure import NewSite
+from tests.evaluation.quick import evaluate
 
 LEAST = {"format": 1, "target": "age", "kind": "continuous", "splits": "stratified", "n": {}, "metrics": {}}
-FAST = {"n_bootstraps": 20, "n_inner_folds": 2, "C": (1e-2,), "min_site_n": 40}
 
 
 def write(folder, **keys):
@@ -22,9 +21,9 @@ def write(folder, **keys):
 
 
 def test_what_is_written_is_read_again(make_cohort, tmp_path):
-    cohort = make_cohort(60)
-    settings = EvaluationSettings(**FAST, train_sizes=(20,), n_draws=1, n_permutations=2)
-    found = measure(plan_study(cohort.table, cohort.features, settings=settings)).evaluation
+    asked = {"train_sizes": (20,), "n_draws": 1, "n_permutations": 2, "n_bootstraps": 20, "C": (1e-2,)}
+    everything = {"confounds": True, "new_site": True, "outlyingness": True, "min_site_n": 40}
+    found = evaluate(make_cohort(60), **asked, **everything).evaluation
     (tmp_path / "evaluation.json").write_text(json.dumps(found.content(), allow_nan=False))
     again = read_evaluation(tmp_path)
     assert again.content() == found.content()

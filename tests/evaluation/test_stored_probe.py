@@ -1,28 +1,40 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import product
 
 import numpy as np
 import pytest
 
-from neurocontrast.evaluation import EvaluationSettings, load_probe, plan_study, save_probe
+from neurocontrast.evaluation import load_probe, save_probe
 from neurocontrast.evaluation.distribution import fit_distribution
 from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import digest_of_file
 from neurocontrast.provenance import subject_digest
-from tests.evaluation.quick import QUICK
+from tests.evaluation.quick import plan
 
-FAST = {**QUICK, "C": (1e-3, 1e-1), "n_inner_folds": 3}
 CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ("control", "patient")}
 
 
 def study_of(make_cohort, kind, *, n_features=20, **options):
     cohort = make_cohort(80, n_features=n_features, classes=CLASSES[kind])
-    target = "age" if kind == "continuous" else "diagnosis"
-    settings = EvaluationSettings(target=target, **{**FAST, **options})
-    return plan_study(cohort.table, cohort.features, settings=settings)
+    return plan(cohort, target="age" if kind == "continuous" else "diagnosis", **options)
+
+
+@pytest.fixture(scope="module")
+def stored(make_cohort, tmp_path_factory):
+    """A probe with what it knows of the distribution of its scans, that no test may change."""
+    study, folder = study_of(make_cohort, "binary"), tmp_path_factory.mktemp("stored")
+    distribution = fit_distribution(study.features, np.repeat("a", 80), study.subjects, seed=0)[0]
+    save_probe(folder, fit_on_all(study, encoder=None, distribution=distribution)[1])
+    return folder
+
+
+@pytest.fixture
+def folder(stored, tmp_path):
+    return shutil.copytree(stored, tmp_path / "probe")
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
@@ -53,12 +65,10 @@ def test_the_threshold_goes_with_the_probe(make_cohort):
     np.testing.assert_array_equal(probe.decide(probe.predict(study.features)), decided.decisions)
 
 
-def test_nothing_of_a_person_is_stored_but_digests(make_cohort, tmp_path):
-    study = study_of(make_cohort, "binary")
-    save_probe(tmp_path, fit_on_all(study, encoder=None)[1])
-    assert {path.name for path in tmp_path.iterdir()} == {"probe.json", "probe.npz"}
-    assert "sub-" not in (tmp_path / "probe.json").read_text()
-    with np.load(tmp_path / "probe.npz", allow_pickle=False) as arrays:
+def test_nothing_of_a_person_is_stored_but_digests(stored):
+    assert {path.name for path in stored.iterdir()} == {"probe.json", "probe.npz"}
+    assert "sub-" not in (stored / "probe.json").read_text()
+    with np.load(stored / "probe.npz", allow_pickle=False) as arrays:
         assert all(80 not in arrays[name].shape for name in arrays.files)
 
 
@@ -71,15 +81,10 @@ def change(key, value):
     return damage
 
 
-def swap_arrays(folder):
-    np.savez(folder / "probe.npz", mean=np.zeros(3))
-
-
-def pickled(folder):
-    np.savez(folder / "probe.npz", mean=np.array([{"a": 1}], dtype=object))
-    from neurocontrast.files import digest_of_file
-
-    change("arrays", {"file": "probe.npz", "sha256": digest_of_file(folder / "probe.npz")})(folder)
+def write_arrays(folder, *, digest=True, **arrays):
+    np.savez(folder / "probe.npz", **arrays)
+    if digest:
+        change("arrays", {"file": "probe.npz", "sha256": digest_of_file(folder / "probe.npz")})(folder)
 
 
 @pytest.mark.parametrize(
@@ -97,15 +102,17 @@ def pickled(folder):
         (change("kind", "ternary"), "'kind'.* missing or damaged"),
         (change("classes", ["a", "b", "c"]), "do not fit probe.json"),
         (lambda folder: (folder / "probe.npz").unlink(), "missing next to probe.json"),
-        (swap_arrays, "is not the file that probe.json describes"),
-        (pickled, "allow_pickle=False"),
+        (
+            lambda folder: write_arrays(folder, digest=False, mean=np.zeros(3)),
+            "is not the file that probe.json describes",
+        ),
+        (lambda folder: write_arrays(folder, mean=np.array([{"a": 1}], dtype=object)), "allow_pickle=False"),
     ],
 )
-def test_a_damaged_probe_is_named(make_cohort, tmp_path, damage, message):
-    save_probe(tmp_path, fit_on_all(study_of(make_cohort, "binary"), encoder=None)[1])
-    damage(tmp_path)
+def test_a_damaged_probe_is_named(folder, damage, message):
+    damage(folder)
     with pytest.raises(CheckpointError, match=message):
-        load_probe(tmp_path)
+        load_probe(folder)
 
 
 @pytest.mark.parametrize(
@@ -120,20 +127,10 @@ def test_a_damaged_probe_is_named(make_cohort, tmp_path, damage, message):
         ("platt_slope", np.ones(1)),  # of a support vector machine, whose coefficients are no log-odds
     ],
 )
-def test_further_arrays_that_are_missing_or_do_not_fit_are_refused(make_cohort, tmp_path, name, change):
-    cohort = make_cohort(80, n_features=20, classes=CLASSES["binary"])
-    settings = EvaluationSettings(target="diagnosis", **FAST)
-    study = plan_study(cohort.table, cohort.features, settings=settings)
-    distribution = fit_distribution(study.features, np.repeat("a", 80), study.subjects, seed=0)[0]
-    save_probe(tmp_path, fit_on_all(study, encoder=None, distribution=distribution)[1])
-    load_probe(tmp_path)
-    with np.load(tmp_path / "probe.npz") as stored:
-        arrays = {key: stored[key] for key in stored}
-    arrays.pop(name, None)
-    arrays |= {} if change is None else {name: change}
-    np.savez(tmp_path / "probe.npz", **arrays)
-    about = json.loads((tmp_path / "probe.json").read_text())
-    about["arrays"]["sha256"] = digest_of_file(tmp_path / "probe.npz")
-    (tmp_path / "probe.json").write_text(json.dumps(about))
+def test_further_arrays_that_are_missing_or_do_not_fit_are_refused(folder, name, change):
+    load_probe(folder)
+    with np.load(folder / "probe.npz") as found:
+        arrays = {key: found[key] for key in found if key != name}
+    write_arrays(folder, **arrays, **({} if change is None else {name: change}))
     with pytest.raises(CheckpointError, match=r"probe\.npz: arrays are missing, or do not fit"):
-        load_probe(tmp_path)
+        load_probe(folder)

@@ -84,13 +84,6 @@ def test_a_wrong_target_is_answered_with_what_to_do(columns, arguments, error, m
 
 
 def test_none_is_a_class_and_pythons_none_is_missing():
-    table = pd.DataFrame(
-        {
-            "participant_id": [f"s{n}" for n in range(6)],
-            "subject_id": [f"s{n}" for n in range(6)],
-            "dx": ["none", "mdd", "none", "None", "null", "mdd"],
-        }
-    )
-    target, present = read_target(table, "dx")
+    target, present = read_target(frame(dx=["none", "mdd", "none", "None", "null", "mdd"]), "dx")
     assert (target.classes, target.positive) == (("none", "mdd"), "mdd")
     assert present.tolist() == [True, True, True, False, False, True]

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 from pydantic import StrictInt
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study
 from neurocontrast.evaluation.record import Notice, Part
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import write_json, write_table
@@ -21,6 +20,7 @@ from neurocontrast.findings import (
     render_report,
 )
 from neurocontrast.page.blocks import Paragraph, Section
+from tests.evaluation.quick import plan, warnings
 
 METHODS = """
 ## Headcount.
@@ -60,15 +60,12 @@ MINE = Finding("headcount", show, count, refuse, record=Headcount, methods=METHO
 
 
 def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
-    cohort = make_cohort(60)
-    fast = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
-    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**fast))
-    asked = (*FINDINGS, MINE)
+    cohort, asked = make_cohort(60), (*FINDINGS, MINE)
+    study = plan(cohort)
     result = measure(study, findings=asked)
     assert result.tables["headcount"]["n"].sum() == 60
     assert result.evaluation.content()["headcount"] == {"n_classes": 2, "n_tables": 2}  # what others found is at hand
-    (warning,) = [each for each in result.evaluation.warnings if each.code == "headcount"]
-    assert warning.message == "2 classes of ['baseline', 'embedding']"
+    assert warnings(result)["headcount"] == "2 classes of ['baseline', 'embedding']"
     for name, table in result.tables.items():
         write_table(tmp_path / f"{name}.tsv", table)
     write_json(tmp_path / "evaluation.json", result.evaluation.content())
@@ -84,9 +81,8 @@ def test_a_finding_from_outside_is_one_object(make_cohort, tmp_path):
     write_table(tmp_path / "headcount.tsv", pd.DataFrame({"kind": ["control"], "n": ["many"]}))
     with pytest.raises(DataError, match=r"headcount\.tsv, column 'n': must be numbers, found row 2: 'many'"):
         build_sections(open_folder(tmp_path, findings=asked))
-    numbers = EvaluationSettings(**fast, target="age")
     with pytest.raises(ConfigError, match="headcount: counts classes"):
-        check(plan_study(cohort.table, cohort.features, settings=numbers), findings=asked)
+        check(plan(cohort, target="age"), findings=asked)
 
 
 def test_sections_have_names_of_their_own():

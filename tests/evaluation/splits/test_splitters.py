@@ -45,25 +45,17 @@ def test_cross_validate_and_cross_val_predict_take_two_columns_of_groups(cohort,
 
 
 @pytest.mark.parametrize("splitter", [SiteStratifiedGroupKFold(3, random_state=0), LeaveSiteOut()])
-@pytest.mark.parametrize("how", ["routing", "list", "site"])
-def test_permutation_test_score_takes_both(cohort, groups, splitter, how):
+def test_permutation_test_score_takes_both_by_metadata_routing_and_sites_as_one_column(cohort, groups, splitter):
     """Its `groups` are those within which labels are permuted, in one column."""
-    x, y = cohort.features, cohort.table["diagnosis"]
-    if how == "site" and not isinstance(splitter, LeaveSiteOut):
-        return
-    given = {
-        "routing": {"cv": splitter, "params": {"groups": groups["subject_id"], "sites": groups["site"]}},
-        "list": {"cv": list(splitter.split(x, y, groups))},
-        "site": {"cv": splitter, "groups": groups["site"]},
-    }[how]
-    with sklearn.config_context(enable_metadata_routing=how == "routing"):
-        score, permuted, p = permutation_test_score(
-            LogisticRegression(), x, y, n_permutations=9, random_state=0, **given
-        )
+    x, y, given = cohort.features, cohort.table["diagnosis"], {"cv": splitter, "n_permutations": 9, "random_state": 0}
+    with sklearn.config_context(enable_metadata_routing=True):
+        params = {"groups": groups["subject_id"], "sites": groups["site"]}
+        score, permuted, p = permutation_test_score(LogisticRegression(), x, y, params=params, **given)
     assert score > permuted.max()
     assert p == pytest.approx(0.1)
-    if how != "site":
-        assert score == pytest.approx(cross_val_score(LogisticRegression(), x, y, groups=groups, cv=splitter).mean())
+    assert score == pytest.approx(cross_val_score(LogisticRegression(), x, y, groups=groups, cv=splitter).mean())
+    if isinstance(splitter, LeaveSiteOut):
+        assert permutation_test_score(LogisticRegression(), x, y, groups=groups["site"], **given)[2] == p
 
 
 @pytest.mark.parametrize("separate", [False, True])

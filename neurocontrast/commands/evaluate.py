@@ -194,7 +194,7 @@ def evaluate(
     read = read_embeddings(embeddings)
     if estimator is None and chosen.probe not in ("auto", *PROBES):
         estimator = import_estimator(chosen.probe)
-    study, external = _plan(Path(embeddings), read, _with_regional(chosen, read), estimator, cv)
+    study, external = _plan(Path(embeddings), read, chosen, estimator, cv)
     progress.message(study.text())
     study = with_voxels(study, read.info, progress)
     for notice in [*study.notices, *(external.notices if external else ())]:
@@ -204,18 +204,15 @@ def evaluate(
     return EvaluationResult(folder)
 
 
-def _with_regional(settings: EvaluationSettings, read: Embeddings) -> EvaluationSettings:
-    """Return settings by which an encoder of regional measures is compared with a linear model of the same ones."""
-    contract = (read.info.get("run") or {}).get("preprocessing") or {}
-    if contract.get("kind") != "measures" or settings.regional or settings.voxels == "off":
-        return settings
-    names = [escape_pattern(name) for name in contract.get("columns", ()) if name in read.table]
-    return settings.model_copy(update={"regional": tuple(names)})
-
-
 def _plan(
     path: Path, read: Embeddings, settings: EvaluationSettings, estimator: BaseEstimator | None, cv: Any
 ) -> tuple[Study, External | None]:
+    """Plan the study, and the test on other people; refuse what cannot be evaluated."""
+    contract = (read.info.get("run") or {}).get("preprocessing") or {}
+    if contract.get("kind") == "measures" and not settings.regional and settings.voxels != "off":
+        # An encoder of regional measures is compared with a linear model of the same ones.
+        names = [escape_pattern(name) for name in contract.get("columns", ()) if name in read.table]
+        settings = settings.model_copy(update={"regional": tuple(names)})
     rows = None if settings.split_file is None else read_split_file(settings.split_file)
     if settings.target not in {*read.table, "tiv"}:
         raise ConfigError(no_column(path.name, settings.target, read.table.columns))

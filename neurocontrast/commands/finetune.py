@@ -42,7 +42,7 @@ from neurocontrast.runs.folder import describe_embedded, read_json, warn_of_imit
 from neurocontrast.runs.voxels import with_voxels
 from neurocontrast.seeds import derive_seed
 from neurocontrast.settings import settings_from
-from neurocontrast.training import FinetuneSettings, TrainingData
+from neurocontrast.training import TrainingData
 from neurocontrast.training.loop import suspending
 from neurocontrast.training.supervised import Labels, fit_supervised
 
@@ -109,7 +109,8 @@ def finetune(
     settings, folder = as_config({} if config is None else config), Path(out)
     chosen = _choose_settings(settings, options if target is None else {**options, "target": target})
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
-    _check_machine(settings.finetune)
+    refuse_several("finetune")
+    usable_accelerator(settings.finetune.accelerator, section="finetune", training=settings.finetune.precision)
     with suspending():
         plan = _plan_folds(Path(run), participants, images_root, settings, chosen, transforms, from_scratch, progress)
         work = folder.with_name(f".{folder.name}.{plan.key()[:16]}.partial")
@@ -137,12 +138,6 @@ def _choose_settings(settings: Config, options: Mapping[str, Any]) -> Evaluation
             "`finetune` the network itself is trained in every fold. Leave this out."
         )
     return chosen.model_copy(update=_OFF)
-
-
-def _check_machine(settings: FinetuneSettings) -> None:
-    """Refuse several processes, and a device or precision that this machine does not have."""
-    refuse_several("finetune")
-    usable_accelerator(settings.accelerator, section="finetune", training=settings.precision)
 
 
 @dataclass(frozen=True)

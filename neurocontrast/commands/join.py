@@ -92,7 +92,13 @@ def _digests(read: Mapping[str, Embeddings]) -> dict[str, str | None]:
 
 def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the metadata and features of all tables in the order of the first; name all scans that do not agree."""
-    tidy = {name: _tidy(name, each) for name, each in read.items()}
+    tidy = {}
+    for name, each in read.items():
+        try:
+            tidy[name] = tidy_table(each.table)
+            check_rows(tidy[name], each.features)
+        except DataError as error:
+            raise DataError(f"{name}: {error}") from None
     first, *others = tidy
     problems = Problems(" and ".join(read) if len(read) == 2 else ", ".join(read))
     keys = {name: pd.MultiIndex.from_frame(each[["participant_id", "session"]]) for name, each in tidy.items()}
@@ -119,15 +125,6 @@ def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarr
         table = table.join(ordered[ordered.columns.difference(table.columns, sort=False)])
     problems.raise_if_any()
     return table, np.concatenate([each.features[places[name]] for name, each in read.items()], axis=1)
-
-
-def _tidy(name: str, read: Embeddings) -> pd.DataFrame:
-    try:
-        table = tidy_table(read.table)
-        check_rows(table, read.features)
-    except DataError as error:
-        raise DataError(f"{name}: {error}") from None
-    return table
 
 
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> dict[str, Any]:

@@ -102,10 +102,13 @@ def predict(
     if scans is None:
         table = _predictions(fitted, tidy, features)
     else:
-        table = _predictions_of_scans(fitted, tidy, *scans.embed(progress))
+        table = _predictions(fitted, tidy, *scans.embed(progress))
         origin = scans.origin(table)
     calibration = None if truths is None else _calibrated(fitted, tidy, table, truths, Path(str(calibrate)).name)
-    outside = _outside(fitted, tidy, table)
+    outside: dict[str, Any] | None = None
+    if fitted.distribution is not None:
+        outside = count_outside(tidy, table["mahalanobis_percentile"], reference="probe", threshold=OUTSIDE_PERCENTILE)
+        outside["message"] = next((notice.message for notice in look_outside(outside)), None)
     for message in (*doubts, *_doubts(fitted, table, outside, calibration)):
         progress.warning(message)
     parts = {"outlyingness": outside, "calibration": calibration}
@@ -148,14 +151,6 @@ def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _outside(fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame) -> dict[str, Any] | None:
-    """Return the number of scans outside, with a warning; None for a probe that does not know its training scans."""
-    if fitted.distribution is None:
-        return None
-    counts = count_outside(tidy, table["mahalanobis_percentile"], reference="probe", threshold=OUTSIDE_PERCENTILE)
-    return counts | {"message": next((notice.message for notice in look_outside(counts)), None)}
-
-
 def _n_known(table: pd.DataFrame) -> int:
     return int(table["trained_on"].eq(True).sum())
 
@@ -181,7 +176,14 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLik
     """Return the truth of each scan that a table gives one of, as a number, and NaN for the others."""
     if calibrate is None:
         return None
-    labels, problems = _labels(fitted, tidy, Path(calibrate)), Problems(Path(calibrate).name)
+    if fitted.kind == "multiclass":
+        raise ConfigError("calibrate: is for numbers and for two classes; this probe predicts several classes.")
+    if tidy["site"].isna().all():
+        raise DataError("calibrate: no scan has a site, and a bias is that of a site.")
+    labels, problems = read_text_table(Path(calibrate)), Problems(Path(calibrate).name)
+    for column in ("participant_id", fitted.target):
+        if column not in labels:
+            raise DataError(no_column(problems.source, column, labels))
     codes = {name: float(code) for code, name in enumerate(fitted.classes)}
     truths, rows = np.full(len(tidy), np.nan), tidy.groupby("participant_id").indices
     line_of: dict[int, tuple[int, str]] = {}
@@ -211,18 +213,6 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLik
     return truths
 
 
-def _labels(fitted: FittedProbe, tidy: pd.DataFrame, path: Path) -> pd.DataFrame:
-    if fitted.kind == "multiclass":
-        raise ConfigError("calibrate: is for numbers and for two classes; this probe predicts several classes.")
-    if tidy["site"].isna().all():
-        raise DataError("calibrate: no scan has a site, and a bias is that of a site.")
-    labels = read_text_table(path)
-    for column in ("participant_id", fitted.target):
-        if column not in labels:
-            raise DataError(no_column(path.name, column, labels))
-    return labels
-
-
 def _doubts(
     fitted: FittedProbe,
     table: pd.DataFrame,
@@ -249,23 +239,16 @@ def _doubts(
         )
 
 
-def _predictions_of_scans(
-    fitted: FittedProbe,
-    tidy: pd.DataFrame,
-    features: npt.NDArray[np.floating],
-    notes: pd.DataFrame,
+def _predictions(
+    fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating], notes: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """Return the predictions of scans without an error, and their notes; other scans have empty cells."""
-    good = notes["error"].isna().to_numpy()
-    if not good.any():
-        raise DataError(f"none of {len(notes)} scans can be embedded, for instance: {notes['error'].iloc[0]}")
-    known = _predictions(fitted, tidy[good], features[good])
-    table = known.reindex(tidy.index)
-    table[_IDENTIFIERS] = tidy[_IDENTIFIERS]
-    return table.join(notes)
-
-
-def _predictions(fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating]) -> pd.DataFrame:
+    """Return the predictions; of scans that were embedded with `notes`, those with an error have empty cells."""
+    if notes is not None:
+        good = notes["error"].isna().to_numpy()
+        if not good.any():
+            raise DataError(f"none of {len(notes)} scans can be embedded, for instance: {notes['error'].iloc[0]}")
+        known = _predictions(fitted, tidy[good], features[good]).reindex(tidy.index)
+        return known.assign(**tidy[_IDENTIFIERS]).join(notes)
     table = tidy[_IDENTIFIERS].copy()
     scores = fitted.predict(features)
     if fitted.kind == "multiclass":

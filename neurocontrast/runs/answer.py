@@ -197,11 +197,3 @@ def doubts_of_measures(source: RegionalMeasures, cohort: Cohort) -> tuple[list[s
         f"learned from ({shown}): another unit, atlas or program?"
     )
     return facts, [*cohort.warnings, doubt]
-
-
-def describe_difference(found: npt.NDArray[np.floating], stated: Sequence[float]) -> float:
-    """Return the largest difference of features, over the largest stated feature; infinite for another number."""
-    known = np.asarray(stated, dtype=float)
-    if known.shape != found.shape:
-        return float("inf")
-    return float(np.abs(found - known).max() / max(np.abs(known).max(), 1e-12))

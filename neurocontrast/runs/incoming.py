@@ -50,13 +50,18 @@ class IncomingScans:
         features = np.full((len(self.cohort), self.network.n_features), np.nan, dtype=np.float32)
         notes: list[dict[str, str | None]] = []
         with progress.task("embedding", len(features), "scans") as task:
-            for row in range(len(features)):
-                notes.append({"warnings": "", "error": None})
+            for row, name in enumerate(self.cohort.names()):
+                warnings, problem = list[str](), None
                 try:
                     features[row] = self._features(row)
-                    notes[row]["warnings"] = "; ".join(self._doubts(row))
+                    if not np.isfinite(features[row]).all():
+                        raise DataError(f"{name}: its features are not finite.")
+                    for scan in self.cohort.subset([row]).scans:
+                        file = files_of(scan)[0]
+                        warnings += () if file.lower().endswith(".npy") else read_scan_header(file).warnings
                 except NeurocontrastError as error:
-                    notes[row]["error"] = str(error)
+                    problem = str(error)
+                notes.append({"warnings": "; ".join(warnings), "error": problem})
                 task.advance()
         return features, pd.DataFrame(notes, index=self.tidy.index)
 
@@ -71,15 +76,10 @@ class IncomingScans:
         with tempfile.TemporaryDirectory(prefix="neurocontrast-scan-") as scratch:
             source = self.source.kept_in(getattr(self.source.data, "cache_dir", None) or Path(scratch))
             images = source.images(self.cohort.subset([row]))
-            features = extract_features(self.network, images, settings=self.settings.embedding)[0]
-        if not np.isfinite(features).all():
-            raise DataError(f"{self.cohort.names()[row]}: its features are not finite.")
+            features: npt.NDArray[np.float32] = extract_features(
+                self.network, images, settings=self.settings.embedding
+            )[0]
         return features
-
-    def _doubts(self, row: int) -> list[str]:
-        files = [files_of(scan)[0] for scan in self.cohort.subset([row]).scans]
-        headers = [read_scan_header(file) for file in files if not file.lower().endswith(".npy")]
-        return [warning for header in headers for warning in header.warnings]
 
 
 def open_scans(

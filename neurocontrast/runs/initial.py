@@ -35,23 +35,19 @@ class InitialWeights:
         """Write the weights of `model` into the directory of its run, and say what they are and how scans differ."""
         facts = self.facts
         progress.message(f"starting from {facts['name']}: {facts['encoder']}; projection head {facts['head']}")
-        if found := _differences(self.contract, contract):
-            progress.warning(f"training.init: scans were prepared otherwise for these weights: {'; '.join(found)}.")
+        if "preprocessing" in self.contract:
+            both = self.contract, contract
+            was, now = ({**each["preprocessing"], "channels": each.get("channels") or ["t1"]} for each in both)
+            keys = [key for key in {**was, **now} if was.get(key) != now.get(key) and key not in _FITTED]
+            found = [f"{key} was {was.get(key)}, is {now.get(key)}" for key in keys]
+            if found:
+                progress.warning(f"training.init: scans were prepared otherwise for these weights: {'; '.join(found)}.")
         if not facts["subjects_known"]:
             progress.warning(
                 f"training.init: {facts['name']} does not say who was in its pretraining, so nobody can tell whether "
                 "participants of a later evaluation were."
             )
         save_encoder(folder / INITIAL, model.encoder, contract, head=model.head)
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return what differs between two preparations of scans, by what ``encoder.json`` says of them."""
-    if "preprocessing" not in before:
-        return []
-    was, is_now = ({**each["preprocessing"], "channels": each.get("channels") or ["t1"]} for each in (before, now))
-    keys = [key for key in {**was, **is_now} if was.get(key) != is_now.get(key) and key not in _FITTED]
-    return [f"{key} was {was.get(key)}, is {is_now.get(key)}" for key in keys]
 
 
 def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...] = ()) -> InitialWeights:
@@ -85,7 +81,11 @@ def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...]
     fitted, n_channels = _adapted(tensors, encoder, path, problems)
     encoder.load_state_dict(fitted)
     head = _take_head(model, folder, contract)
-    subjects, all_known = _people_of(folder)
+    subjects, all_known = [], False
+    if (folder / "provenance.json").is_file():
+        provenance = read_provenance(folder)
+        subjects = provenance["pretraining_subjects"]
+        all_known = (provenance.get("init") or {}).get("subjects_known", True)
     facts = {
         "name": folder.resolve().name,
         "sha256": contract["weights"]["sha256"],
@@ -97,14 +97,6 @@ def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...]
     if contract.get("imported"):
         facts["imported"] = contract["imported"]
     return InitialWeights(facts, subjects, contract)
-
-
-def _people_of(folder: Path) -> tuple[list[str], bool]:
-    """Return digests of who was in the pretraining of weights, and whether these are all."""
-    if not (folder / "provenance.json").is_file():
-        return [], False
-    provenance = read_provenance(folder)
-    return provenance["pretraining_subjects"], (provenance.get("init") or {}).get("subjects_known", True)
 
 
 def restore_initial(model: ContrastiveModel, folder: Path) -> None:

@@ -88,7 +88,7 @@ def convert(
         with progress.task("Converting series", total=len(work), unit="series") as task:
             for name, wrong, detail in map_files(_convert, work, n_workers=n_workers, option="n_workers"):
                 if wrong:
-                    notes.problem(name, wrong, detail)
+                    notes.add(name, wrong, detail)
                 task.advance(1)
         if not skip:
             notes.raise_if_any()
@@ -128,13 +128,9 @@ class _Notes:
     def problems(self) -> list[_Note]:
         return [note for note in self.all if note.is_problem]
 
-    def leave_out(self, name: str, text: str, detail: str = "") -> None:
-        """Note what is left out."""
-        self.all.append(_Note(name, text, detail, is_problem=False))
-
-    def problem(self, name: str, text: str, detail: str = "") -> None:
-        """Note a problem of the person with that label; the label is "" where a folder has none."""
-        self.all.append(_Note(name, text, detail, is_problem=True))
+    def add(self, name: str, text: str, detail: str = "", *, is_problem: bool = True) -> None:
+        """Note a problem, or what is left out, of the person with that label; it is "" where a folder has none."""
+        self.all.append(_Note(name, text, detail, is_problem))
 
     def raise_if_any(self) -> None:
         """Raise all problems as one error."""
@@ -182,7 +178,7 @@ def _read_all(
         for folder, read, wrong in map_files(_read, given, n_workers=n_workers, option="n_workers"):
             if wrong:
                 where = f"series folder {folders.index(folder) + 1} of {len(folders)}"
-                notes.problem("", f"{where}: {wrong}", str(folder.relative_to(notes.source)))
+                notes.add("", f"{where}: {wrong}", str(folder.relative_to(notes.source)))
             else:
                 found[folder] = read
             task.advance(1)
@@ -222,17 +218,17 @@ def _people(
             continue
         name, text = labels[person], f"series folder {seen[person]} of {of_person[person]}"
         if not several:
-            notes.leave_out(name, f"{text}: dcm2niix reads no series of it", str(place))
+            notes.add(name, f"{text}: dcm2niix reads no series of it", str(place), is_problem=False)
             continue
         text += f" (number {several[0].number})"
         detail = f"{place}, {', '.join(shown(series.description) for series in several)}"
         reason = several[0].why_not_t1() if asked is None else several[0].why_not_called(asked)
         if any(series.is_called(place) for series in several):
-            notes.problem(name, f"{text}: its path holds the patient's name; rename it", detail)
+            notes.add(name, f"{text}: its path holds the patient's name; rename it", detail)
         elif len(several) > 1:
-            notes.problem(name, f"{text}: holds {len(several)} series or echoes; give each a folder", detail)
+            notes.add(name, f"{text}: holds {len(several)} series or echoes; give each a folder", detail)
         elif reason:
-            notes.leave_out(name, f"{text} {reason}", detail)
+            notes.add(name, f"{text} {reason}", detail, is_problem=False)
         else:
             people[name][place.parent].append(several[0])
     return people
@@ -249,14 +245,14 @@ def _labels(source: Path, found: Mapping[Path, Sequence[Series]], notes: _Notes)
         where = f"person folder {number} of {len(folders)}"
         label = re.sub("[^A-Za-z0-9]", "", person.removeprefix("sub-"))
         if any(series.is_called(Path(person)) for series in several):
-            notes.problem("", f"{where}: its path holds the patient's name; rename it", person)
+            notes.add("", f"{where}: its path holds the patient's name; rename it", person)
             continue
         if not label:
-            notes.problem("", f"{where}: its name has no letter or digit (A-Z, 0-9) for a label; rename it", person)
+            notes.add("", f"{where}: its name has no letter or digit (A-Z, 0-9) for a label; rename it", person)
             continue
         first, labels[person] = first_of.setdefault(label.casefold(), (number, f"sub-{label}"))
         if first != number:
-            notes.problem(labels[person], f"{where} and folder {first} have one label in BIDS; rename one", person)
+            notes.add(labels[person], f"{where} and folder {first} have one label in BIDS; rename one", person)
     return labels
 
 
@@ -268,7 +264,7 @@ def _scans(people: Mapping[str, Mapping[Path, Sequence[Series]]], notes: _Notes)
             if len(several) > 1:
                 numbers = ", ".join(series.number for series in several)
                 detail = ", ".join(f"{series.folder.name}: {shown(series.description)}" for series in several)
-                notes.problem(
+                notes.add(
                     name, f"{len(several)} T1-weighted series, numbers {numbers}; decide with series=TEXT", detail
                 )
             scans.append(_Scan(name, f"ses-{number}" if len(studies) > 1 else "", several[0]))

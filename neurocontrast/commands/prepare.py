@@ -112,8 +112,13 @@ def prepare(
         _refuse_another_cohort(cohort, target, stems, options)
         _write_record(target, cohort, options, n=None)
         facts = _prepare_all(cohort, target, stems, options, n_workers, progress)
-        _refuse_or_warn(cohort, facts, skip, progress)
-        done = [row for row, each in enumerate(facts) if "problem" not in each]
+        names, done = cohort.names(), [row for row, each in enumerate(facts) if "problem" not in each]
+        bad = [f"{names[row]}: {each['problem']}" for row, each in enumerate(facts) if "problem" in each]
+        text = f"{len(bad)} of {len(facts)} scans could not be prepared:\n  " + "\n  ".join(bad[:20])
+        if bad and not (skip and done):
+            raise DataError(f"{cohort.source.name}: {text}\nThe others are kept. Leave these out with skip=True.")
+        if bad:
+            progress.warning(text)
         _write_results(target, _Prepared(cohort, stems, options, facts, done), progress)
         _write_record(target, cohort, options, n=len(done))
     return target / "participants.tsv"
@@ -243,14 +248,3 @@ def _prepare(row: int, *given: Any) -> tuple[int, dict[str, Any]]:
     from neurocontrast.prepare.scan import prepare_scan
 
     return row, prepare_scan(*given)
-
-
-def _refuse_or_warn(cohort: Cohort, facts: Sequence[dict[str, Any]], skip: bool, progress: Progress) -> None:
-    names = cohort.names()
-    bad = [f"{names[row]}: {each['problem']}" for row, each in enumerate(facts) if "problem" in each]
-    if not bad:
-        return
-    text = f"{len(bad)} of {len(facts)} scans could not be prepared:\n  " + "\n  ".join(bad[:20])
-    if not skip or len(bad) == len(facts):
-        raise DataError(f"{cohort.source.name}: {text}\nThe others are kept. Leave these out with skip=True.")
-    progress.warning(text)

@@ -29,8 +29,9 @@ from neurocontrast.provenance import describe_environment
 from neurocontrast.runs.answer import keep_answer
 from neurocontrast.runs.folder import check_new
 from neurocontrast.runs.initial import restore_initial
-from neurocontrast.runs.parts import Parts, build_parts, contracts_of, fit_in_one_pass, follow_run, open_run
+from neurocontrast.runs.parts import Parts, build_parts, contracts_of, follow_run, open_run, subjects_of
 from neurocontrast.training import fit
+from neurocontrast.training.components import fit_components
 from neurocontrast.training.loop import suspending
 
 _MANY_SCANS = 1000
@@ -148,10 +149,15 @@ def _run(
             return
         if settings.training.init is not None:
             restore_initial(parts.model.halves[0], folder)
-        contracts = contracts_of(settings, parts, folder, fit_in_one_pass(settings, parts, progress))
         if parts.objective is None:
-            _save(folder, parts, contracts, progress)
+            data, encoder = parts.data, parts.model.halves[0].encoder
+            subjects, how = subjects_of(parts.cohort, data.training_rows), {"n_readers": data.n_readers}
+            found = fit_components(
+                encoder, data.images, data.training_rows, subjects, seed=settings.seed, progress=progress, **how
+            )
+            _save(folder, parts, contracts_of(settings, parts, folder, found), progress)
             return
+        contracts = contracts_of(settings, parts, folder, {})
         result = fit(
             parts.model,
             parts.objective,

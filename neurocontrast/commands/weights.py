@@ -30,8 +30,8 @@ from neurocontrast.runs.answer import (
     doubts_of_measures,
     doubts_of_scan,
     features_of,
+    phantom_of,
     read_answer,
-    sample_of,
 )
 from neurocontrast.weights import load, names
 
@@ -168,7 +168,11 @@ def verify_weights(
     network, contract = load_encoder(folder)
     answer = read_answer(folder)
     source = brains_of_run(folder, contract, DataSettings(), what="weights verify is for brains")
-    features = features_of(network, source, sample_of(answer, folder, source))
+    sample = phantom_of(source)
+    if answer["sample"] is not None:
+        of_scan = tuple(str(folder / name) for name in answer["sample"])
+        sample = [of_scan if len(of_scan) > 1 else of_scan[0]]
+    features = features_of(network, source, sample)
     known = np.asarray(answer["features"], dtype=float)
     apart = float(np.abs(features - known).max() / np.abs(known).max()) if known.shape == features.shape else np.inf
     text = f"{len(features)} features of the known sample differ by {apart:.1g} of the largest (at most {_FEATURES:g})"

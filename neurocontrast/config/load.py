@@ -177,49 +177,43 @@ def _validate(content: dict[str, Any], *, source: str, check_objective: bool = T
 
 
 _SCALARS = {
-    "bool": re.compile("true|True|TRUE|false|False|FALSE"),
-    "int": re.compile("[-+]?(?:0|[1-9][0-9]*)"),
-    "float": re.compile(
+    "bool": "true|True|TRUE|false|False|FALSE",
+    "int": "[-+]?(?:0|[1-9][0-9]*)",
+    "float": (
         r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
         r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
     ),
-    "null": re.compile("~|null|Null|NULL|"),
-    "merge": re.compile("<<"),
+    "null": "~|null|Null|NULL|",
+    "merge": "<<",
 }
 """Tag → the scalars without quotes that are of it; every other one is text."""
-
-
 _FAULTS: tuple[type[Exception], ...] = (yaml.YAMLError, *DAMAGE)  # its types meet wrong texts with nearly any
 _N_BYTES = 2**20
-
-
-class _Problem(Exception):
-    """A problem of a YAML file, with its line."""
 
 
 class _Loader(yaml.SafeLoader):
     """YAML 1.2's scalars: no sexagesimal or octal numbers, no dates, no yes/no, and floats without a point."""
 
-    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
-        """Return the tag of a node."""
-        if kind is not yaml.ScalarNode or not implicit[0]:
-            return str(super().resolve(kind, value, implicit))
-        return f"tag:yaml.org,2002:{next((tag for tag, of in _SCALARS.items() if of.fullmatch(value)), 'str')}"
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Build a mapping; a key that is given twice is refused."""
+        """Build a mapping; a key that is no text or is given twice is refused."""
         seen: dict[Any, int] = {}
         for key_node, _ in node.value:
             if key_node.tag.endswith(":merge"):
                 continue
-            key = self.construct_object(key_node, deep=True)
-            line = key_node.start_mark.line + 1
+            key, problem = self.construct_object(key_node, deep=True), ""
             if not isinstance(key, str):
-                raise _Problem(f"line {line}: a key must be text, found {key!r}; put it in quotes")
-            if key in seen:
-                raise _Problem(f"line {line}: key '{key}' is given twice (first in line {seen[key]}); remove one")
-            seen[key] = line
+                problem = f"a key must be text, found {key!r}; put it in quotes"
+            elif key in seen:
+                problem = f"key '{key}' is given twice (first in line {seen[key]}); remove one"
+            if problem:
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
+            seen[key] = key_node.start_mark.line + 1
         return super().construct_mapping(node, deep=deep)
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern in _SCALARS.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"), None)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -241,8 +235,6 @@ def parse_value(text: str, *, place: str) -> Any:
     """Return a value by YAML's rules; an error names `place`."""
     try:
         return yaml.load(text, Loader=_Loader)
-    except _Problem as problem:
-        raise ConfigError(f"{place}: {problem}.") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""

@@ -122,14 +122,6 @@ def read_answer(folder: Path) -> dict[str, Any]:
     return found
 
 
-def sample_of(answer: Mapping[str, Any], folder: Path, source: Brains) -> Any:
-    """Return the sample whose features an answer states."""
-    if answer["sample"] is None:
-        return phantom_of(source)
-    files = tuple(str(folder / name) for name in answer["sample"])
-    return [files if len(files) > 1 else files[0]]
-
-
 def _measured(volume: npt.NDArray[Any], affine: npt.NDArray[np.float64]) -> list[dict[str, float]]:
     """Return what each channel of a preprocessed image measures: litres, and the 99th percentile of what is inside."""
     litres, found = float(np.prod(spacing_of(affine))) / 1e6, []

@@ -133,18 +133,8 @@ def start_run(
 
 
 def _describe_cohort(cohort: Cohort) -> dict[str, Any]:
-    return {
-        "source": cohort.source.name,
-        "digest": cohort.digest(),
-        "n_scans": len(cohort),
-        "n_subjects": int(cohort.table["subject_id"].nunique()),
-        "people": _describe_people(cohort.table),
-    }
-
-
-def _describe_people(table: pd.DataFrame) -> dict[str, Any]:
-    """Return lowest, median and highest age, and how many people are of each sex and site, where the table has them."""
-    people = table.groupby("subject_id").first()
+    """Return what is recorded of a cohort: its digest, and ages, sexes and sites of its people, where it has them."""
+    people = cohort.table.groupby("subject_id").first()
     ages = people["age"].dropna() if "age" in people else pd.Series(dtype=float)
     spread = {} if ages.empty else {"age_years": ages.quantile([0, 0.5, 1]).astype(float).round(1).tolist()}
     counts = {
@@ -152,7 +142,13 @@ def _describe_people(table: pd.DataFrame) -> dict[str, Any]:
         for key, column in (("sex", "sex"), ("sites", "site"))
         if column in people
     }
-    return spread | {key: found for key, found in counts.items() if found}
+    return {
+        "source": cohort.source.name,
+        "digest": cohort.digest(),
+        "n_scans": len(cohort),
+        "n_subjects": len(people),
+        "people": spread | {key: found for key, found in counts.items() if found},
+    }
 
 
 def read_simulation(cohort: Cohort) -> dict[str, Any] | None:

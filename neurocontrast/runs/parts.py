@@ -36,7 +36,7 @@ from neurocontrast.runs.folder import (
 )
 from neurocontrast.runs.initial import InitialWeights, start_from
 from neurocontrast.seeds import derive_seed
-from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_components
+from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
 SKIPPED = "skipped.tsv"
@@ -102,7 +102,11 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
         if isinstance(objective, Supervised):
             target, n_outputs = objective.target(in_training, categories), objective.n_outputs(categories)
     source = source.prepared(cohort, training_rows.tolist())
-    model = _model_of(settings, source, cohort, n_outputs)
+    models, seeds = [], (settings.seed, derive_seed("encoder_2", settings.seed))
+    for encoder, own, seed in zip(settings.encoders, source.halves, seeds, strict=False):
+        models.append(build_model(encoder, n_channels=own.n_channels, n_outputs=n_outputs, seed=seed))
+        check_shape(models[-1].encoder, own.shape(cohort))
+    model = models[0] if len(models) == 1 else TwoEncoders(*models)
     init = settings.training.init if is_new else None
     start = None if init is None else start_from(model.halves[0], init, measures=source.measures)
     if objective is None:
@@ -122,16 +126,6 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
         _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
     columns_of = {name: list(map(str, values.columns)) for name, values in vectors.items()}
     return Parts(cohort, model, objective, data, categories, source, columns_of, target, start)
-
-
-def _model_of(settings: Config, source: AnySource, cohort: Cohort, n_outputs: int | None) -> ContrastiveModel:
-    """Return a new network, or two with weights of their own, of a size that fits the samples."""
-    models, seeds = [], (settings.seed, derive_seed("encoder_2", settings.seed))
-    for encoder, own, seed in zip(settings.encoders, source.halves, seeds, strict=False):
-        model = build_model(encoder, n_channels=own.n_channels, n_outputs=n_outputs, seed=seed)
-        check_shape(model.encoder, own.shape(cohort))
-        models.append(model)
-    return models[0] if len(models) == 1 else TwoEncoders(*models)
 
 
 def subjects_of(cohort: Cohort, rows: Sequence[int]) -> list[str]:
@@ -235,16 +229,6 @@ def follow_run(settings: Config, source: AnySource, known: Mapping[str, Any]) ->
         return known["is_new"], None
     parts = build_parts(settings, read_cohort_of(settings, source, skipped=known["skipped"]), source, is_new=False)
     return known["is_new"], parts.with_source(parts.source.as_in_run(known["contract"]))
-
-
-def fit_in_one_pass(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
-    """Fit a linear encoder, which needs no loss, and return what the contract says of it."""
-    if parts.objective is not None:
-        return {}
-    data, encoder = parts.data, parts.model.halves[0].encoder
-    subjects = subjects_of(parts.cohort, data.training_rows)
-    how: dict[str, Any] = {"n_readers": data.n_readers, "progress": progress}
-    return fit_components(encoder, data.images, data.training_rows, subjects, seed=settings.seed, **how)
 
 
 def contracts_of(settings: Config, parts: Parts, folder: Path, fitted: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -76,9 +76,9 @@ def test_empty_file_and_empty_section_are_the_defaults(tmp_path):
     ("text", "message"),
     [
         ("seed: 1\ntraining: {epochs: 2\n", r"not valid YAML: line 3, column 1: .*expected ',' or '}'"),
-        ("seed: 1\nseed: 2\n", r"line 2: key 'seed' is given twice \(first in line 1\)"),
+        ("seed: 1\nseed: 2\n", r"line 2, column 1: key 'seed' is given twice \(first in line 1\)"),
         ("hello\n", r"must hold sections .*, found 'hello'"),
-        ("1: 2\n", r"line 1: a key must be text, found 1"),
+        ("1: 2\n", r"line 1, column 1: a key must be text, found 1"),
         (
             "seed: !!python/object/apply:os.getcwd []\n",
             "not valid YAML: line 1, column 7: could not determine a constr",

@@ -130,7 +130,13 @@ def _index_result(found: Index) -> Result:
     facts = {"scans": len(table), "people": int(table["subject_id"].nunique()), "left_out": len(left_out)}
     title = f"{len(table)} scans of {facts['people']} people ({found.layout}); {len(left_out)} left out"
     notes = ["Scans with: " + ", ".join(f"{name} {n}" for name, n in known.items()) + "."]
-    notes += found.notes + _notes_of_measures(found)
+    notes += found.notes
+    if found.measures_path is not None and found.measures is not None:
+        about = ", ".join(filter(None, (found.measures.atlas, found.measures.software)))
+        n_measures = found.measures.values.shape[1]
+        notes += [f"{found.measures_path.name}: {n_measures} measures ({about}).", *found.measures.notes]
+    else:
+        notes += [f"{what}: {reason}" for what, reason in left_out if what == "measures"]
     facts |= {f"with_{name}": n for name, n in known.items()}
     following: list[object] = ["check", found.path]
     if found.measures_path is not None:
@@ -138,15 +144,6 @@ def _index_result(found: Index) -> Result:
     elif found.layout in ("bids", "ixi"):
         following = ["prepare", found.path, "--out", "brains"]
     return Result(facts, title, notes=notes, next=following, path=found.path)
-
-
-def _notes_of_measures(found: Index) -> list[str]:
-    """Return what a user should know of the regional measures that were found."""
-    measures = found.measures
-    if found.measures_path is None or measures is None:
-        return [f"{what}: {reason}" for what, reason in found.left_out if what == "measures"]
-    about = ", ".join(filter(None, (measures.atlas, measures.software)))
-    return [f"{found.measures_path.name}: {measures.values.shape[1]} measures ({about}).", *measures.notes]
 
 
 def prepare(

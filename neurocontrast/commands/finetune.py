@@ -245,18 +245,16 @@ def _train_folds(plan: _Plan, study: Study, work: Path, progress: Progress) -> l
                 fold = _train(plan, study, split, images, folder, title, progress)
                 write_json(folder / _FINISHED, {**vars(fold), "predictions": fold.predictions.tolist()})
                 shutil.rmtree(folder / "checkpoints")
-            progress.message(f"{title}: {_fold_text(fold)}")
+            about, n_epochs = fold.about, fold.about["n_epochs"]
+            text = f"epoch {about['best_epoch']} of {n_epochs} is taken"
+            if not about["best_epoch"]:
+                text = f"no epoch of {n_epochs} is better than the probe it began as"
+            if about["best_loss"] is not None:
+                text += f", loss {about['best_loss']:.4g} on {about['n_validation']} scans of the training fold"
+            progress.message(f"{title}: {text}")
             folds.append(fold)
             task.advance()
     return folds
-
-
-def _fold_text(fold: _Fold) -> str:
-    about = fold.about
-    text = f"epoch {about['best_epoch']} of {about['n_epochs']} is taken"
-    text = text if about["best_epoch"] else f"no epoch of {about['n_epochs']} is better than the probe it began as"
-    loss = about["best_loss"]
-    return text if loss is None else f"{text}, loss {loss:.4g} on {about['n_validation']} scans of the training fold"
 
 
 def _train(

@@ -78,7 +78,12 @@ def index(
     """
     target = Path(out).absolute()
     beside, record_of = target.with_name(BESIDE), target.with_name(INDEX_RECORD)
-    _check_outputs(target, overwrite=overwrite)
+    if target.suffix.lower() != ".tsv":
+        raise ConfigError(f"out: found '{target.name}'; the table ends in .tsv.")
+    check_writable(target)
+    for path in (target, beside, beside.with_suffix(".json"), record_of):
+        if os.path.lexists(path) and not overwrite:
+            raise ConfigError(f"out: {path} exists already; write into another folder, or pass overwrite=True.")
     folder = Path(root).expanduser().absolute()
     found = index_scans(
         folder,
@@ -105,17 +110,6 @@ def index(
     write_json(record_of, _record_of(found, options, None if measured is None else measured[1]))
     found.path, found.measures_path = target, None if measured is None else beside
     return found
-
-
-def _check_outputs(target: Path, *, overwrite: bool) -> None:
-    """Refuse to replace files without `overwrite`."""
-    if target.suffix.lower() != ".tsv":
-        raise ConfigError(f"out: found '{target.name}'; the table ends in .tsv.")
-    check_writable(target)
-    beside = target.with_name(BESIDE)
-    for path in (target, beside, beside.with_suffix(".json"), target.with_name(INDEX_RECORD)):
-        if os.path.lexists(path) and not overwrite:
-            raise ConfigError(f"out: {path} exists already; write into another folder, or pass overwrite=True.")
 
 
 def _record_of(found: Index, options: Mapping[str, Any], measures: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -104,22 +104,18 @@ def open_scans(
     info = {"run": contract, **settings.embedding.reading()}
     fitted.check_encoder(encoder_digest(info), network.n_features, place=run.name)
     source = brains_of_run(run, contract, settings.data, what="predict takes brains")
-    cohort = _list_scans(source, scans, fitted, images_root)
+    cohort = source.unlisted(scans, images_root=images_root)
+    if cohort is not None:  # people with measures
+        labels = cohort.table["participant_id"].str.removeprefix("sub-")
+        cohort = replace(cohort, table=cohort.table.assign(subject_id=[_subject(label, fitted) for label in labels]))
+    elif scans.is_dir() or (scans.is_file() and is_scan(scans)):
+        cohort = _cohort_of_files(scans, source.channels or ("t1",), fitted)
+    else:
+        cohort = source.read_cohort(scans, images_root=images_root, check_images=False)
     cohort = cohort.select(settings.embedding.where) if settings.embedding.where else cohort
     if not len(cohort):
         raise DataError(f"{scans.name}: no row is left, and there is nothing to predict without a scan.")
     return IncomingScans(cohort, tidy_table(cohort.table), network, source, settings, info)
-
-
-def _list_scans(source: Brains, scans: Path, fitted: FittedProbe, images_root: str | os.PathLike[str] | None) -> Cohort:
-    """Return the scans, or people with measures, of a table, a folder or a file."""
-    cohort = source.unlisted(scans, images_root=images_root)
-    if cohort is not None:
-        labels = cohort.table["participant_id"].str.removeprefix("sub-")
-        return replace(cohort, table=cohort.table.assign(subject_id=[_subject(label, fitted) for label in labels]))
-    if scans.is_dir() or (scans.is_file() and is_scan(scans)):
-        return _cohort_of_files(scans, source.channels or ("t1",), fitted)
-    return source.read_cohort(scans, images_root=images_root, check_images=False)
 
 
 def _cohort_of_files(place: Path, channels: tuple[str, ...], fitted: FittedProbe) -> Cohort:

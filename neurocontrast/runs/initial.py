@@ -80,7 +80,12 @@ def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...]
             said += f" but those of {n_left} measures, which differ in nobody here or are not there"
     fitted, n_channels = _adapted(tensors, encoder, path, problems)
     encoder.load_state_dict(fitted)
-    head = _take_head(model, folder, contract)
+    is_new = "head" not in contract or not len(model.head.state_dict())
+    if not is_new:
+        head = load_model(folder)[0].head
+        is_new = repr(head) != repr(model.head)
+        if not is_new:
+            model.head.load_state_dict(head.state_dict())
     subjects, all_known = [], False
     if (folder / "provenance.json").is_file():
         provenance = read_provenance(folder)
@@ -91,7 +96,7 @@ def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...]
         "sha256": contract["weights"]["sha256"],
         "encoder": said if n_channels == encoder.n_channels else f"{said}, the first convolution adapted",
         "n_channels": n_channels,
-        "head": "taken over" if head else "new",
+        "head": "new" if is_new else "taken over",
         "subjects_known": all_known,
     }
     if contract.get("imported"):
@@ -147,14 +152,3 @@ def _of_measures(
     first = _first_layer(tensors)
     places = [before.index(name) for name in measures]
     return {**tensors, first: tensors[first][:, places]}, len(before) - len(measures)
-
-
-def _take_head(model: ContrastiveModel, folder: Path, contract: Mapping[str, Any]) -> bool:
-    """Take the projection head over where its layers are the same; return whether it was."""
-    if "head" not in contract or not len(model.head.state_dict()):
-        return False
-    head = load_model(folder)[0].head
-    if repr(head) != repr(model.head):
-        return False
-    model.head.load_state_dict(head.state_dict())
-    return True

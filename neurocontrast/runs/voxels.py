@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neurocontrast.data.cohort import columns_of, read_cohort
+from neurocontrast.data.problems import Problems
 from neurocontrast.evaluation import Study
 from neurocontrast.evaluation.models import Model, voxels
 from neurocontrast.evaluation.record import Notice
@@ -80,27 +81,22 @@ def _is_there(path: Any) -> bool:
     return isinstance(path, str) and Path(path).is_absolute() and Path(path).is_file()
 
 
-def _preprocessing(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any]) -> Preprocessing:
-    """Return how scans are read: at 4 mm, or as their encoder is given them, which arrays without a header need."""
-    contract = run.get("preprocessing")
-    as_encoder = study.settings.voxels == "input"
+def _read(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress) -> Model:
+    """Read scans at 4 mm, or as their encoder is given them, which arrays without a header need; return the model."""
+    contract, as_encoder = run.get("preprocessing") or {}, study.settings.voxels == "input"
     if as_encoder or any(path.lower().endswith(".npy") for files in scans for path in files):
-        if contract is None:
+        if not contract:
             what = "voxels=input" if as_encoder else "voxels: an array has no voxel size"
             raise DataError(f"{what}: the embeddings do not say how their run preprocessed its scans. Use voxels=off.")
-        return Preprocessing.from_contract(contract)
-    known = contract or {}
-    return Preprocessing(
-        spacing_mm=SPACING_MM,
-        shape=SHAPE,
-        normalise="none" if known.get("normalise") == "none" else "zscore",  # maps of tissue stay as they are
-        smooth_mm=known.get("smooth_mm", 0.0),
-        n_channels=len(scans[0]),
-    )
-
-
-def _read(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress) -> Model:
-    how = _preprocessing(scans, study, run)
+        how = Preprocessing.from_contract(contract)
+    else:
+        how = Preprocessing(
+            spacing_mm=SPACING_MM,
+            shape=SHAPE,
+            normalise="none" if contract.get("normalise") == "none" else "zscore",  # maps of tissue stay as they are
+            smooth_mm=contract.get("smooth_mm", 0.0),
+            n_channels=len(scans[0]),
+        )
     n_voxels = int(np.prod(how.image_shape))
     n_bytes = 4 * n_voxels * len(scans) + 8 * len(scans) ** 2
     if n_bytes > MAX_BYTES:
@@ -109,20 +105,19 @@ def _read(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], pr
             f"{MAX_BYTES / 1024**3:g}. Evaluate fewer scans (where), or set voxels=off."
         )
     values = np.empty((len(scans), n_voxels), dtype=np.float32)
-    problems: dict[int, str] = {}
+    unreadable: dict[int, str] = {}
     tasks = [(row, files, how) for row, files in enumerate(scans)]
     with progress.task("Reading voxels", len(scans), "scans") as task:
         for row, found in map_files(_read_scan, tasks, n_workers=study.settings.n_jobs, option="evaluation.n_jobs"):
             if isinstance(found, str):
-                problems[row] = found
+                unreadable[row] = found
             else:
                 values[row] = found
             task.advance()
-    if problems:
-        names = row_names(study.table, sorted(problems))
-        listed = [f"{name}: {problems[row]}" for name, row in zip(names, sorted(problems), strict=True)]
-        more = f"\n  … and {len(listed) - 20} more" if len(listed) > 20 else ""
-        raise DataError(f"voxels: {len(listed)} scans cannot be used:\n  " + "\n  ".join(listed[:20]) + more)
+    problems = Problems("voxels: scans cannot be used")
+    for name, row in zip(row_names(study.table, sorted(unreadable)), sorted(unreadable), strict=True):
+        problems.add(unreadable[row], name=name)
+    problems.raise_if_any()
     about = {
         "spacing_mm": how.spacing_mm,
         "mask": "box of {} × {} × {} voxels around the centre".format(*how.shape),

@@ -68,7 +68,7 @@ def test_all_unreadable_scans_are_named_at_once_without_their_folder(table, tmp_
         (tmp_path / f"{name}.nii.gz").write_bytes(b"no image")
     paths = [str(tmp_path / "a.nii.gz"), str(tmp_path / "b.nii.gz"), *table["path"][2:]]
     source = embeddings(tmp_path / "e.parquet", table.assign(path=paths))
-    with pytest.raises(DataError, match=r"2 scans cannot be used:(.|\n)*sub-(.|\n)*sub-") as error:
+    with pytest.raises(DataError, match=r"scans cannot be used: 2 problems(.|\n)*sub-(.|\n)*sub-") as error:
         evaluate(source, tmp_path / "out", voxels="on")
     assert str(tmp_path) not in str(error.value)
 

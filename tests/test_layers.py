@@ -1,5 +1,6 @@
 """What must work without torch does; what trains knows no kind of images, in its imports and once it is loaded."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -70,8 +71,19 @@ def test_all_that_trains_embeds_and_evaluates_loads_without_any_kind_of_images()
     assert done.stdout.strip() == "True True []", done.stderr
 
 
-def test_the_package_itself_keeps_every_contract():
+def test_the_package_keeps_every_contract_and_a_planted_import_is_caught(tmp_path):
     pytest.importorskip("importlinter")
+    shutil.copytree(PACKAGE, tmp_path / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PACKAGE.parent / "pyproject.toml", tmp_path)
+    with (tmp_path / PACKAGE.name / "kernels" / "base.py").open("a") as module:
+        module.write("\nimport neurocontrast.data.cohort\n")
     program = "import sys; sys.argv = ['lint-imports']; from importlinter.cli import lint_imports_command as c; c()"
-    done = subprocess.run([sys.executable, "-c", program], cwd=PACKAGE.parent, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
+    kept, planted = (
+        subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
+        for folder in (PACKAGE.parent, tmp_path)
+    )
+    assert kept.returncode == 0, kept.stdout
+    assert planted.returncode == 1
+    for contract in ("Imports point down only", "Losses and kernels know no data"):
+        assert f"{contract} BROKEN" in planted.stdout
+    assert "neurocontrast.kernels.base -> neurocontrast.data.cohort" in planted.stdout

@@ -226,7 +226,7 @@ class RankNContrast(Objective):
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
         """Refuse missing or infinite values, and vectors."""
-        _check_complete(metadata, self.column, "continuous", names=names)
+        check_complete(metadata, self.column, "continuous", names=names)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         y = pool.metadata[self.column]
@@ -331,7 +331,7 @@ class Supervised(Objective):
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
         """Refuse missing values, which nothing could be learnt from, and vectors."""
-        _check_complete(metadata, self.column, self.kind, names=names)
+        check_complete(metadata, self.column, self.kind, names=names)
 
     def fit(self, metadata: Metadata) -> None:
         """Take mean and standard deviation of the training scans; refuse a column that is the same for all."""
@@ -361,7 +361,7 @@ class Supervised(Objective):
         return {**about, "classes": classes}
 
 
-def _check_complete(metadata: Metadata, name: str, kind: Kind, *, names: Sequence[str] | None = None) -> None:
+def check_complete(metadata: Metadata, name: str, kind: Kind, *, names: Sequence[str] | None = None) -> None:
     """Refuse a vector, and missing or infinite values; the rows at fault are named by `names`."""
     values = column_of(metadata, name, needed_by="the loss")
     if values.ndim != 1:

@@ -1,8 +1,10 @@
 """A loss from outside the package: one class, whose keys a configuration checks, and that trains like any other."""
 
+import json
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
@@ -41,6 +43,23 @@ def test_a_configuration_builds_it():
     assert (loss.power, loss.columns) == (2.0, {"age": "continuous"})
     z = torch.eye(2)
     assert loss(z, z, {"age": torch.tensor([20.0, 60.0])}).item() == pytest.approx(-2.0)
+
+
+def test_it_trains_and_travels_with_the_encoder(tmp_path):
+    table = neurocontrast.simulate(tmp_path / "scans", n_subjects=8, n_sites=1, spacing_mm=8.0)
+    config = {
+        "data": {"participants": str(table), "spacing_mm": 12.0, "shape": [14, 17, 14], "val_fraction": 0.0},
+        "encoder": {"name": "lenet"},
+        "objective": {"loss": NAME, "kernel": KERNEL, "power": 2.0},
+        "training": {"epochs": 1, "batch_size": 4, "probe_every": 0},
+    }
+    run = neurocontrast.pretrain(config, out=tmp_path / "run")
+    recorded = json.loads((run / "encoder.json").read_text())["objective"]
+    assert (recorded["title"], recorded["citation"]) == (Attraction.title, Attraction.citation)
+    assert isinstance(build_objective(load_config(run / "config.yaml").objective), Attraction)
+    (row,) = pd.read_csv(run / "metrics.csv").to_dict("records")
+    assert row["train_loss"] == pytest.approx(row["train_term_attraction"])
+    assert -2.0 <= row["train_loss"] < 0
 
 
 def test_the_losses_of_the_page_are_what_they_say():

@@ -123,7 +123,10 @@ def permutation_test(
     `redeal` deals the folds of permuted labels by the number of the permutation; None: the folds stay.
     """
     first, n = [split for split in splits if split.repeat == 0], settings.n_permutations
-    places = _places(first, sites) if redeal is None else sites
+    places: Sequence[str] | Texts = sites
+    if redeal is None:
+        folds = predictions.folds[0]
+        places = [f"{site}\x1f{fold}" for site, fold in zip(sites, folds, strict=True)]
     labels = permuted_labels(target, places, subjects, n_permutations=n, seed=settings.seed)
     targets = [replace(target, values=values) for values in labels.T]
     given = {
@@ -162,13 +165,6 @@ def permuted_labels(
             drawn = [members[source] for source in generator.permutation(len(members))]
             vector[np.concatenate(members)] = target.values[np.concatenate(drawn)]
     return vectors
-
-
-def _places(splits: Sequence[Split], sites: Texts) -> list[str]:
-    folds = np.full(len(sites), -1)
-    for split in splits:
-        folds[split.test] = split.fold
-    return [f"{site}\x1f{fold}" for site, fold in zip(sites, folds, strict=True)]
 
 
 def _strata(places: Sequence[str] | Texts, subjects: Texts) -> list[list[list[int]]]:

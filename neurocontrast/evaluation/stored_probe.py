@@ -183,10 +183,15 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
         If there is none, or it is damaged or has been changed since it was written.
     """
     folder = _find(Path(path))
-    about = _read_description(folder / _DESCRIPTION)
-    arrays = _read_arrays(folder / _ARRAYS, about["arrays"])
+    about, arrays = _read_parts(folder / _DESCRIPTION, folder / _ARRAYS)
     try:
-        probe = _restored(about, arrays)
+        distribution = None
+        if about.get("distribution") is not None:
+            found: dict[str, Any] = {name: arrays[f"inside_{name}"] for name in _GEOMETRY}
+            found["remainder"] = float(found["remainder"])
+            distribution = TrainingDistribution(tuple(about["distribution"]["sites"]), **found)
+        linear = {name: arrays[name] for name in _LINEAR}
+        probe = FittedProbe.model_validate({**about, **linear, "distribution": distribution})
         with np.errstate(all="ignore"):  # arrays that do not fit fail on one row
             row = np.zeros((1, probe.n_features))
             n_scores = len(probe.classes) if probe.kind == "multiclass" else 1
@@ -205,17 +210,6 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
     if not fits:
         raise CheckpointError(f"{folder / _ARRAYS}: arrays are missing, or do not fit {_DESCRIPTION}. {_REMEDY}")
     return probe
-
-
-def _restored(about: Mapping[str, Any], arrays: Mapping[str, Floats]) -> FittedProbe:
-    distribution = None
-    if about.get("distribution") is not None:
-        found: dict[str, Any] = {name: arrays[f"inside_{name}"] for name in _GEOMETRY}
-        found["remainder"] = float(found["remainder"])
-        distribution = TrainingDistribution(tuple(about["distribution"]["sites"]), **found)
-    return FittedProbe.model_validate(
-        {**about, **{name: arrays[name] for name in _LINEAR}, "distribution": distribution}
-    )
 
 
 def _arrays(model: FittedModel) -> dict[str, Floats]:
@@ -248,23 +242,21 @@ def _find(path: Path) -> Path:
     )
 
 
-def _read_description(path: Path) -> dict[str, Any]:
-    content = read_json(path, error=CheckpointError, remedy=_REMEDY)
-    found = content.get("format")
-    if found != _FORMAT:
-        raise CheckpointError(f"{path}: format {found!r} is not known (this version reads {_FORMAT}).")
-    if not isinstance(content.get("arrays"), dict):
-        raise CheckpointError(f"{path}: 'arrays' missing or damaged. {_REMEDY}")
-    return content
-
-
-def _read_arrays(path: Path, about: Mapping[str, Any]) -> dict[str, Floats]:
+def _read_parts(description: Path, path: Path) -> tuple[dict[str, Any], dict[str, Floats]]:
+    """Return the description of a probe, and the arrays that belong to it."""
+    content = read_json(description, error=CheckpointError, remedy=_REMEDY)
+    if content.get("format") != _FORMAT:
+        found = f"format {content.get('format')!r} is not known (this version reads {_FORMAT})"
+        raise CheckpointError(f"{description}: {found}.")
+    about = content.get("arrays")
+    if not isinstance(about, dict):
+        raise CheckpointError(f"{description}: 'arrays' missing or damaged. {_REMEDY}")
     if not path.is_file():
         raise CheckpointError(f"{path}: missing next to {_DESCRIPTION}. {_REMEDY}")
     if digest_of_file(path) != about.get("sha256"):
         raise CheckpointError(f"{path}: is not the file that {_DESCRIPTION} describes. {_REMEDY}")
     stored = read_arrays(path, error=CheckpointError, remedy=_REMEDY)
-    return {name: array.astype(np.float64) for name, array in stored.items()}
+    return content, {name: array.astype(np.float64) for name, array in stored.items()}
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def run_study(study: Study, *, encoder: str | None = None, progress: Progress = 
     progress : Progress
         Receives progress messages.
     """
-    models = predict_out_of_fold(study, progress)
+    models, settings = predict_out_of_fold(study, progress), study.settings
     tables = study_tables(study, models)
     figures = metric_summary(study, tables["folds"], models, progress)
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)
@@ -90,7 +90,9 @@ def run_study(study: Study, *, encoder: str | None = None, progress: Progress = 
     notices += chain.from_iterable(rivals)
     probe, inside = None, reference.distribution if isinstance(reference, Reference) else None
     if study.why_not_stored is None:
-        chosen = _keep_strength(study, models["embedding"].strengths[0]) if study.fixed else study
+        chosen, strength = study, models["embedding"].strengths[0]
+        if study.fixed:  # the grids hold what was chosen, so that the probe is stored as it was evaluated
+            chosen = replace(study, settings=settings.model_copy(update={"C": (strength,), "alpha": (strength,)}))
         probe = fit_on_all(chosen, encoder=encoder, distribution=inside)[1]
     return StudyResult(_compose(study, models, figures, notices), tables, models, reference, probe)
 
@@ -177,22 +179,20 @@ def metric_summary(study: Study, folds: pd.DataFrame, models: Models, progress: 
     def against(other: str, name: str) -> dict[str, Any]:
         return estimate(drawn["embedding"][name] - drawn[other][name], "difference")
 
+    def p_value(other: str, name: str) -> float | None:
+        column = name.removesuffix("_within_fold")
+        if column not in folds or name in DESCRIPTIVE:  # neither more nor less of it is better
+            return None
+        return fold_p_value(folds[column].astype(float) - folds[f"{other}_{column}"].astype(float), folds)
+
     names, keys = target.metric_names, {"embedding": "metrics"}
     figures = {keys.get(model, model): {name: described(model, name) for name in names} for model in models}
     figures["increment"] = {name: against("baseline", name) for name in names}
     for other in (model.name for model in study.models if model.rival):
         figures[f"{other}_increment"] = {
-            name: against(other, name) | {"p_value": rival_p_value(folds, name, other)} for name in names
+            name: against(other, name) | {"p_value": p_value(other, name)} for name in names
         }
     return figures
-
-
-def rival_p_value(folds: pd.DataFrame, metric: str, other: str) -> float | None:
-    """Return the p-value of embedding minus another model over folds; None where neither more nor less is better."""
-    column = metric.removesuffix("_within_fold")
-    if column not in folds or metric in DESCRIPTIVE:
-        return None
-    return fold_p_value(folds[column].astype(float) - folds[f"{other}_{column}"].astype(float), folds)
 
 
 def look_at_rival(figures: Mapping[str, Any], model: Model, metric: str) -> list[Notice]:
@@ -245,7 +245,13 @@ def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: 
         "n_folds": 1 + max(split.fold for split in study.splits),
         "n_repeats": 1 + max(split.repeat for split in study.splits),
         "seed": settings.seed,
-        "probe": _describe_probe(study, embedding),
+        "probe": {
+            **study.probe,
+            "strength": finite_or_none(float(np.median(embedding.strengths))),
+            "why_not_stored": study.why_not_stored,
+            "inner_splits": settings.inner_splits,
+            **({"blocks": "joined"} if study.blocks else {}),
+        },
         "n": {
             "scans": len(study.table),
             "subjects": int(study.table["subject_id"].nunique()),
@@ -270,20 +276,3 @@ def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: 
         "allow_overlap": settings.allow_overlap,
     }
     return compose_evaluation(content)
-
-
-def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
-    settings = study.settings
-    return {
-        **study.probe,
-        "strength": finite_or_none(float(np.median(model.strengths))),
-        "why_not_stored": study.why_not_stored,
-        "inner_splits": settings.inner_splits,
-        **({"blocks": "joined"} if study.blocks else {}),
-    }
-
-
-def _keep_strength(study: Study, strength: float) -> Study:
-    """Return a study whose grids hold what was chosen, so that the probe of the fixed design is stored as it was."""
-    chosen = {"C": (strength,), "alpha": (strength,)}
-    return replace(study, settings=study.settings.model_copy(update=chosen))

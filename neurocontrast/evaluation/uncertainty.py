@@ -150,20 +150,18 @@ def bootstrap_metrics(
             for metric, values in found.items():
                 collected[name].setdefault(metric, []).append(values)
         advance(len(weights))
-    return {
-        name: {metric: _resamples(np.concatenate(parts), n_bootstraps) for metric, parts in metrics.items()}
-        for name, metrics in collected.items()
-    }
+
+    def resamples(parts: list[Floats]) -> Resamples:
+        values = np.concatenate(parts)
+        first = max(1, len(values) - n_bootstraps)
+        return Resamples(float(values[0]), values[1:first], values[first:])
+
+    return {name: {key: resamples(parts) for key, parts in metrics.items()} for name, metrics in collected.items()}
 
 
 def count_resamples(n_bootstraps: int, n_rows: int) -> int:
     """Return the number of resamples of `n_rows` scans: fewer than asked for where these would take very long."""
     return min(n_bootstraps, max(ENOUGH_RESAMPLES, MAX_RESAMPLED // max(1, n_rows)))
-
-
-def _resamples(values: Floats, n_bootstraps: int) -> Resamples:
-    first = max(1, len(values) - n_bootstraps)
-    return Resamples(float(values[0]), values[1:first], values[first:])
 
 
 def leave_out(units: Labels) -> Iterator[Floats]:

@@ -19,6 +19,7 @@ from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Part
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.splits import Split, subject_values
+from neurocontrast.evaluation.tables import model_prefix
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings.finding import Finding, Found, Inputs
@@ -97,7 +98,7 @@ def measure_learning_curve(inputs: Inputs) -> Found:
     sizes = table.replace([np.inf, -np.inf], np.nan).groupby("n_train")
     parts = {
         "metrics" if model == "embedding" else model: {
-            name: _points(sizes[_prefix(model) + name]) for name in _names(study)
+            name: _points(sizes[model_prefix(model) + name]) for name in _names(study)
         }
         for model in (each.name for each in study.models)
     }
@@ -114,12 +115,8 @@ def _fit(study: Study, split: Split, train: npt.NDArray[np.intp], seed: int) -> 
         )
         truth = study.target.values[split.test]
         values = compute_metrics(study.target.kind, truth, decided.scores, decisions=decided.decisions)
-        found |= {_prefix(model.name) + name: float(values[name][0]) for name in _names(study)}
+        found |= {model_prefix(model.name) + name: float(values[name][0]) for name in _names(study)}
     return found
-
-
-def _prefix(model: str) -> str:
-    return "" if model == "embedding" else f"{model}_"
 
 
 def _names(study: Study) -> list[str]:
@@ -166,13 +163,10 @@ def _interleaved(
     keys: list[npt.NDArray[np.float64]], order_by: npt.NDArray[np.float64], generator: np.random.Generator
 ) -> npt.NDArray[np.float64]:
     """Return a place between 0 and 1 for each subject: those of a group evenly spaced, in the order given."""
-    places = np.empty(len(order_by))
     groups = np.unique(np.column_stack(keys), axis=0, return_inverse=True)[1].ravel()
-    for group in range(int(groups.max()) + 1):
-        members = np.flatnonzero(groups == group)
-        ordered = members[np.argsort(order_by[members], kind="stable")]
-        places[ordered] = (np.arange(len(ordered)) + generator.random()) / len(ordered)
-    return places
+    sizes = np.bincount(groups)
+    ranks = pd.Series(order_by).groupby(groups).rank(method="first").to_numpy() - 1
+    return (ranks + generator.random(len(sizes))[groups]) / sizes[groups]
 
 
 def show_learning(files: EvaluationFolder) -> Section | None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.findings.comparison.show import Comparison, build_comparison, render_comparison
-from neurocontrast.page.blocks import list_pictures
+from neurocontrast.page.blocks import Table, list_pictures
 from tests.findings.show.folders import IMAGES
 from tests.findings.show.page import Page
 from tests.findings.show.test_images import of_brains
@@ -89,7 +89,7 @@ def test_figures(sections):
 
 
 def test_one_table_holds_all_models(sections):
-    table = next(b for s in sections if s.name == "result" for b in s.blocks if b.block == "table")
+    table = next(b for s in sections if s.name == "result" for b in s.blocks if isinstance(b, Table))
     of_auc = table.rows[:3]
     assert [row[1].text for row in of_auc] == ["ntxent (reference)", "<b>yaware", "untrained"]
     assert [row[7].text for row in of_auc] == ["–", "0.004", "0.5"]

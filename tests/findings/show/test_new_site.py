@@ -15,7 +15,7 @@ from neurocontrast.findings.new_site.show import (
     judge_constant,
     say_new_site,
 )
-from neurocontrast.page.blocks import Citations, Table, list_pictures
+from neurocontrast.page.blocks import Citations, Paragraph, Table, list_pictures
 from tests.findings.show.folders import edit, rewrite
 from tests.findings.show.page import Page
 
@@ -44,7 +44,7 @@ def figure(value, low=None, high=None, n=90):
 
 
 def texts(section):
-    return " ".join(block.text for block in section.blocks if block.block == "paragraph")
+    return " ".join(block.text for block in section.blocks if isinstance(block, Paragraph))
 
 
 def test_numbers_on_the_page_are_those_of_the_files(folder, build):

@@ -232,6 +232,20 @@ words = {"age": people["age"].tolist()[:4], "sex": people["sex"].tolist()[:4]}
 assert torch.isclose(loss(z1, z2, batch), loss(z1, z2, words))
 assert loss(z1, z2, batch, reduction="none").shape == (2, 4)
 
+
+class Apart(losses.Objective):
+    title = "similarity of other people"
+
+    class Settings(losses.LossSettings):
+        temperature: float = 0.1
+
+    def parts(self, pool):
+        (near,) = pool.each_anchor(lambda pairs: (pairs.s.masked_fill(pairs.itself, 0).sum((2, 3)),))
+        return {"similarity": pool.mean(near) / pool.n_candidates}
+
+
+assert Apart()(z1, z2).isfinite() and Apart()(z1, z2, reduction="none").shape == (2, 4)
+
 config = neurocontrast.load_config("tissue_linear", ["encoder.n_components=3"])
 run = neurocontrast.pretrain(config, out="from_python", participants=people)
 table = neurocontrast.embed(run, participants=people, out="from_python.parquet")

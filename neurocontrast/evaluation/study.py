@@ -202,7 +202,7 @@ def look_at_rival(figures: Mapping[str, Any], model: Model, metric: str) -> list
         return []
     if ours < theirs if metric in LOWER_IS_BETTER else ours > theirs:
         return []
-    what, name = model.rival.what, metric.replace("_", " ")
+    what, name = model.rival.what, {"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " "))
     return [
         Notice.of(
             "as_good", model=model.name, What=what[:1].upper() + what[1:], metric=name, theirs=theirs, ours=ours,

@@ -91,3 +91,11 @@ def test_weights_that_training_began_with_and_those_taken_over_are_cited(full_fo
     paragraphs = dict(write_methods(changing(full_folder)(run=INFO["run"] | run), cite))
     assert told in paragraphs["Representation."]
     assert any("(2022)" in text for _, text in cite.listed()) == ("[" in told)
+
+
+def test_a_linear_encoder_has_no_epochs_and_no_head(full_folder, changing):
+    objective = {"loss": "none", "title": "none: fitted in one pass", "citation": "Hotelling H (1933)."}
+    written = write_methods(changing(full_folder)(objective=objective, run=INFO["run"] | {"epochs": 50}), Citations())
+    text = dict(written)["Representation."]
+    assert "epochs" not in text
+    assert text.endswith("Features were frozen.")

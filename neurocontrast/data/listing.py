@@ -103,14 +103,14 @@ def write_rows(target: Path, table: pd.DataFrame, *, root: Path) -> None:
 
     `root` is the folder that relative paths of `table` start from.
     """
-    write_table(target, table.map(lambda cell: _seen_from(target.absolute().parent, root, cell)))
 
+    def seen_from_target(cell: str) -> str:
+        path, number, image = cell.partition("#")
+        if "." not in path or Path(path).is_absolute() or not (root / path).is_file():
+            return cell
+        return f"{relative_path((root / path).absolute(), target.absolute().parent)}{number}{image}"
 
-def _seen_from(start: Path, root: Path, cell: str) -> str:
-    """Return a cell, and a relative path of a file as it is from another folder."""
-    path, number, image = cell.partition("#")
-    is_path = "." in path and not Path(path).is_absolute() and (root / path).is_file()
-    return f"{relative_path((root / path).absolute(), start)}{number}{image}" if is_path else cell
+    write_table(target, table.map(seen_from_target))
 
 
 def _decode(source: Path) -> str:

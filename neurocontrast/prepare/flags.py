@@ -113,10 +113,10 @@ def flag_scans(table: pd.DataFrame, n_deviations: float = N_DEVIATIONS) -> tuple
     """
     flags: list[list[Flag]] = [[] for _ in range(len(table))]
     worst = np.zeros(len(table))
+    sites = [np.asarray(rows) for rows in table.groupby("site").indices.values()]
     for name in [name for name in RULES if name in table]:
         values = table[name].to_numpy(dtype=float)
-        for _, rows in table.reset_index(drop=True).groupby("site", sort=True).groups.items():
-            places = np.asarray(rows)
+        for places in sites:
             here = values[places]
             if not np.isfinite(here).any():
                 continue

@@ -294,25 +294,21 @@ def _check_codes(name: str, column: str, codes: Pixels, n_classes: int) -> None:
 
 def read_mnist(dataset: str, files: FileSet) -> Pictures:
     """Return the four idx files of MNIST or Fashion-MNIST: ``train-images-idx3-ubyte`` and so on."""
-    names, images, labels, splits = np.array(_CLASSES[dataset], dtype=object), [], [], []
+    names, parts = np.array(_CLASSES[dataset], dtype=object), {}
     for split, prefix in (("train", "train"), ("test", "t10k")):
-        pixels = _read_file(files, f"{prefix}-images", n_dims=3)
-        codes = _read_file(files, f"{prefix}-labels", n_dims=1)
+        pixels, codes = (_read_file(files, f"{prefix}-{kind}", n_dims=n) for kind, n in (("images", 3), ("labels", 1)))
         if len(pixels) != len(codes):
             raise DataError(f"{split}: there are {len(pixels):,} images and {len(codes):,} labels.")
         _check_codes(f"{prefix}-labels", "label", codes, len(names))
-        images.append(pixels)
-        labels += names[codes].tolist()
-        splits += [split] * len(codes)
-    if images[0].shape[1:] != images[1].shape[1:]:
-        raise DataError(f"training images are {images[0].shape[1:]} pixels and test images {images[1].shape[1:]}.")
-    pixels = np.concatenate(images)
+        parts[split] = pixels, codes
+    sizes = [pixels.shape[1:] for pixels, _ in parts.values()]
+    if sizes[0] != sizes[1]:
+        raise DataError(f"training images are {sizes[0]} pixels and test images {sizes[1]}.")
+    pixels, codes = (np.concatenate(each) for each in zip(*parts.values(), strict=True))
     return Pictures(
-        files=[
-            f"{split}/{row}" for split, part in zip(("train", "test"), images, strict=True) for row in range(len(part))
-        ],
-        labels=labels,
-        splits=splits,
+        files=[f"{split}/{row}" for split, (_, of_split) in parts.items() for row in range(len(of_split))],
+        labels=names[codes].tolist(),
+        splits=[split for split, (_, of_split) in parts.items() for _ in of_split],
         read=lambda number: grey_to_rgb(pixels[number]),
         origin={"kind": "idx", "digest": files.digest()},
     )

@@ -160,16 +160,12 @@ def in_flags(message: str, parameters: Mapping[str, inspect.Parameter], section:
             message = re.sub(rf"(?<![\w.]){name}=[Tt]rue\b", flag, message)
             message = re.sub(rf"(?<![\w.]){name}=[Ff]alse\b", f"--no-{flag[2:]}", message)
             message = re.sub(rf"(?<![\w.]){name}=(?=\w)", f"{flag} ", message)
-    for name in _keys_of(section) - parameters.keys():
-        message = re.sub(rf"(?<![\w.-]){name}=(?=[\w\[{{])", f"--set {section}.{name}=", message)
-    return re.sub(r"\b([Ss])et (?=--)", lambda found: {"s": "use ", "S": "Use "}[found[1]], message)
-
-
-def _keys_of(section: str) -> set[str]:
-    """Return the keys of a section of the configuration; none for ""."""
     from neurocontrast.config import Config
 
-    return set(Config.model_fields[section].annotation.model_fields) if section else set()  # type: ignore[union-attr]
+    keys: set[str] = set(getattr(Config.model_fields[section].annotation, "model_fields", ())) if section else set()
+    for name in keys - parameters.keys():
+        message = re.sub(rf"(?<![\w.-]){name}=(?=[\w\[{{])", f"--set {section}.{name}=", message)
+    return re.sub(r"\b([Ss])et (?=--)", lambda found: {"s": "use ", "S": "Use "}[found[1]], message)
 
 
 _MOST_ROWS = 30

@@ -80,8 +80,16 @@ def bundle(
     source = brains_of_run(folder, contract, DataSettings(), what="a bundle is made of an encoder of brains")
     probe = evaluated = None
     if evaluation is not None:
-        probe, place = _probe_of(Path(evaluation), contract), Path(evaluation)
-        place = place if (place / FILE).is_file() else place.parent
+        probe = load_probe(evaluation)
+        if probe.blocks:
+            n = len(probe.blocks)
+            raise ConfigError(
+                f"{evaluation}: its probe was fitted on joined features of {n} encoders; a bundle has one."
+            )
+        sha256, n_features = contract["weights"]["sha256"], int(contract["n_features"])
+        probe.check_encoder(sha256, n_features, place=str(evaluation), what="its probe")
+        probe = probe.model_copy(update={"trained_on": frozenset()})
+        place = Path(evaluation) if (Path(evaluation) / FILE).is_file() else Path(evaluation).parent
         evaluated = read_evaluation(place) if (place / FILE).is_file() else None
     provenance = read_provenance(folder) if (folder / "provenance.json").is_file() else {}
     texts = _texts_of(_samples_of(source), contract, provenance, probe=probe, evaluation=evaluated)
@@ -93,17 +101,6 @@ def bundle(
         if probe is not None:
             save_probe(made / "models" / "probe", probe)
     return target
-
-
-def _probe_of(evaluation: Path, contract: Mapping[str, Any]) -> FittedProbe:
-    probe = load_probe(evaluation)
-    if probe.blocks:
-        raise ConfigError(
-            f"{evaluation}: its probe was fitted on joined features of {len(probe.blocks)} encoders; a bundle has one."
-        )
-    sha256, n_features = contract["weights"]["sha256"], int(contract["n_features"])
-    probe.check_encoder(sha256, n_features, place=str(evaluation), what="its probe")
-    return probe.model_copy(update={"trained_on": frozenset()})
 
 
 def _licences(licence: str | os.PathLike[str] | None) -> str:

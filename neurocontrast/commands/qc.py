@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +34,6 @@ from neurocontrast.reading import parse_json, read_arrays
 _RECIPE = 1
 """Raised when the same scan gives other measures."""
 _IMPORTED = ("iqr", "euler")
-_NUMBER = re.compile(r"[0-9]+\.?[0-9]*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +255,6 @@ def _imported(cohort: Cohort) -> pd.DataFrame:
     keys = [key for key in ("participant_id", "session") if key in quality]
     if {"participant_id", "scales"} <= set(quality) and not quality.duplicated(keys).any():
         texts = cohort.table[keys].merge(quality, on=keys, how="left")["scales"].fillna("").astype(str)
-        scales = [[float(number) for number in _NUMBER.findall(text)] for text in texts]
-        extremes = [(min(each, default=np.nan), max(each, default=np.nan)) for each in scales]
-        found[["scale_min", "scale_max"]] = np.array(extremes, dtype=float)
+        scales = texts.str.extractall(r"([0-9]+\.?[0-9]*)")[0].astype(float).groupby(level=0)
+        found["scale_min"], found["scale_max"] = scales.min(), scales.max()
     return found

@@ -19,7 +19,7 @@ import torch
 from neurocontrast.config import Config, as_config
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import BrainVolumes, RegionalMeasures, brains_of_run
-from neurocontrast.encoders import Encoder, check_shape, load_encoder, save_encoder
+from neurocontrast.encoders import check_shape, load_encoder, save_encoder
 from neurocontrast.encoders.architectures import ARCHITECTURES, Architecture, convert, foreign_names, read_state
 from neurocontrast.evaluation import load_probe
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
@@ -224,7 +224,14 @@ def export_weights(
         raise ConfigError(f"out: must be a file that ends in {' or '.join(_SUFFIXES)}, got '{out}'.")
     check_output_file(target, target.suffix, overwrite=overwrite)
     encoder, contract = load_encoder(run)
-    state = _monai_state(encoder)
+    is_densenet = encoder.settings.name.startswith("densenet")
+    tensors = {name: tensor for name, tensor in encoder.state_dict().items() if name.startswith("features.")}
+    like = ARCHITECTURES["monai-densenet121" if is_densenet else "medicalnet-resnet10"]
+    state = {theirs: tensors[ours].contiguous() for ours, theirs in foreign_names(tensors, like).items()}
+    if is_densenet and not encoder.settings.final_norm:
+        unchanged = torch.nn.BatchNorm3d(encoder.features.n_features)
+        torch.nn.init.constant_(unchanged.weight, math.sqrt(1 + unchanged.eps))
+        state |= {f"features.norm5.{name}": tensor for name, tensor in unchanged.state_dict().items()}
     if encoder.n_dims == 2:
         progress.warning(
             f"{run}: its encoder standardises colours itself, which is not in this file: mean "
@@ -240,15 +247,3 @@ def export_weights(
             torch.save(state, content)
             temporary.write_bytes(content.getbuffer())
     return target
-
-
-def _monai_state(encoder: Encoder) -> dict[str, torch.Tensor]:
-    is_densenet = encoder.settings.name.startswith("densenet")
-    tensors = {name: tensor for name, tensor in encoder.state_dict().items() if name.startswith("features.")}
-    like = ARCHITECTURES["monai-densenet121" if is_densenet else "medicalnet-resnet10"]
-    state = {theirs: tensors[ours].contiguous() for ours, theirs in foreign_names(tensors, like).items()}
-    if is_densenet and not encoder.settings.final_norm:
-        unchanged = torch.nn.BatchNorm3d(encoder.features.n_features)
-        torch.nn.init.constant_(unchanged.weight, math.sqrt(1 + unchanged.eps))
-        state |= {f"features.norm5.{name}": tensor for name, tensor in unchanged.state_dict().items()}
-    return state

@@ -19,12 +19,6 @@ from neurocontrast.page.style import WIDTH, Picture, Series, blank_figure, draw_
 
 # nilearn is imported inside functions: it takes seconds, and only a report with volumes needs it.
 
-_NAMES = (
-    "Near: the region whose centre, of Dosenbach et al. (2010) or Seitzman et al. (2020), is the nearest. PFC, FC: "
-    "prefrontal, frontal cortex (a: anterior, d: dorsal, l: lateral, m: medial, v: ventral); ACC: anterior cingulate; "
-    "IPL, IPS: inferior parietal lobule, intraparietal sulcus; SMA: supplementary motor area; TPJ: temporoparietal "
-    "junction. A peak is no more precise than the cube that was replaced."
-)
 _N_REGIONS = 20
 
 
@@ -37,7 +31,7 @@ def show_brain(files: EvaluationFolder) -> Section | None:
     doubts = [("Note.", str(each)) for each in explanation.about.get("warnings") or []]
     blocks += [Items(doubts, role="warnings")] if doubts else []
     if explanation.map_path.suffix == ".tsv":
-        return section("regions", [*blocks, *_ranking(explanation)], name="brain")
+        return section("regions", [*blocks, *_ranking(files, explanation)], name="brain")
     regions = [each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)][:10]
     try:
         image = read_map(explanation)
@@ -46,11 +40,11 @@ def show_brain(files: EvaluationFolder) -> Section | None:
     except (OSError, ValueError, EOFError, ImageFileError) as error:
         text = f"Not shown: the map {explanation.map_path.name} ({error}). Run “neurocontrast explain” again."
         blocks.append(note(text))
-    blocks += [_region_table(regions)] if regions else []
+    blocks += [_region_table(regions, write("brain.j2", files, what="names"))] if regions else []
     return section("brain", blocks)
 
 
-def _ranking(explanation: Explanation) -> list[Block]:
+def _ranking(files: EvaluationFolder, explanation: Explanation) -> list[Block]:
     """Return the measures that carry most, as a figure and a table, with their intervals."""
     found = read_table(explanation.map_path, needed=["region", "value", "low", "high"]).head(_N_REGIONS)
     caption = "Share of the differences in score between subjects that each measure carries, the largest first."
@@ -60,17 +54,11 @@ def _ranking(explanation: Explanation) -> list[Block]:
     )  # fmt: skip
     rows = found.rename(columns={"low": "value_low", "high": "value_high"})
     columns = (Column("Measure", "region", "heading"), Column("Share", "value", digits=3, signed=True, interval=True))
-    about = explanation.about
-    text = (
-        f"The {len(rows)} of {about.get('n_measures', len(rows))} measures with the largest share. Intervals are of "
-        f"95% over {about.get('n_resamples')} resamples of {about.get('n_units')} {about.get('resampled')}s. Measures "
-        "that go together share what they carry: one that is not listed can matter as much as its neighbour."
-    )
     return [
         *pictures(*([] if picture is None else [picture])),
         *pictures(_surface(explanation), wide=True),
         make_table("The same as numbers.", rows, columns),
-        note(text),
+        note(write("brain.j2", files, what="ranking", n=len(rows))),
     ]
 
 
@@ -89,7 +77,7 @@ def _surface(explanation: Explanation) -> Picture | None:
     return Picture("surface", figure, f"{caption} Left and right hemisphere, each from both sides.", caption)
 
 
-def _region_table(regions: list[dict]) -> Table:
+def _region_table(regions: list[dict], about: str) -> Table:
     columns = (
         Column("Peak", "number", "heading"),
         Column("Near", "region", "text", reason="no region within 20 mm, or scans not in MNI152"),
@@ -98,7 +86,7 @@ def _region_table(regions: list[dict]) -> Table:
     )
     rows = [{"number": number, **region} for number, region in enumerate(regions, start=1)]
     caption = "Largest values of the map, at MNI coordinates in mm (x: right, y: front, z: up)."
-    return make_table(caption, rows, columns, note=_NAMES)
+    return make_table(caption, rows, columns, note=about)
 
 
 def read_map(explanation: Explanation) -> nibabel.Nifti1Image:

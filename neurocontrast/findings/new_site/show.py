@@ -23,11 +23,6 @@ from neurocontrast.page.wording import (
     number_text,
 )
 
-_CONSTANT = {
-    "continuous": "the median of the training sites, the same for everybody",
-    "binary": "the share of positives at the training sites, the same for everybody",
-    "multiclass": "the shares of the classes at the training sites, the same for everybody",
-}
 _ORDERS = {"auc", "auc_within_fold", "average_precision", "pearson", "spearman", "age_bias_slope", "calibration_slope",
            "calibration_intercept"}  # fmt: skip
 """Metrics of the order of scans, of which a guess that is the same for everybody has none."""
@@ -44,7 +39,7 @@ def show_new_site(files: EvaluationFolder) -> Section:
     if metric is None:
         return replace(section("new_site", [_why_not(files)]), lead="")
     rows, quote = site_rows(files, metric), say_new_site(files)
-    details = write("new_site.j2", files, n_sites=len(rows) - 1, constant_words=_CONSTANT[files.kind])
+    details = write("new_site.j2", files, n_sites=len(rows) - 1)
     blocks: list[Block] = [Paragraph(quote, label="To quote.", role="quote")] if quote else []
     blocks.append(Paragraph(details, label="For a methods reviewer.", role="quote"))
     blocks += pictures(draw_new_sites(files, metric))

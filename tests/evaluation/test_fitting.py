@@ -1,15 +1,16 @@
+"""What a probe says of scans: scores, the threshold of its decisions, and what it is refused for."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.evaluation.models import fit_probe
+from neurocontrast.evaluation import EvaluationSettings
+from neurocontrast.evaluation.models import decide_scores, fit_probe
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
-from tests.evaluation.quick import QUICK
-
-FAST = {**QUICK, "C": (1e-4, 1e-2, 1.0), "n_inner_folds": 3}
+from tests.evaluation.quick import evaluate, plan
 
 
 @pytest.mark.parametrize(
@@ -22,9 +23,8 @@ FAST = {**QUICK, "C": (1e-4, 1e-2, 1.0), "n_inner_folds": 3}
     ],
 )
 def test_probes_and_thresholds_that_do_not_fit_the_target_are_refused(make_cohort, options, message):
-    cohort = make_cohort(60)
     with pytest.raises(ConfigError, match=message):
-        plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**{**FAST, **options}))
+        plan(make_cohort(60), **options)
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass"])
@@ -38,3 +38,32 @@ def test_one_class_in_training_is_all_there_is_to_say(kind):
     )[0]  # fmt: skip
     assert decided.decisions.tolist() == [1, 1]
     assert decided.scores.tolist() == ([1.0, 1.0] if kind == "binary" else [[0.0, 1.0, 0.0]] * 2)
+
+
+def test_thresholds_are_read_in_one_form():
+    assert EvaluationSettings(threshold="0.3").threshold == 0.3
+    assert EvaluationSettings(threshold=" prevalence ").threshold == "prevalence"
+
+
+@pytest.mark.parametrize("wrong", ["youden", "sensitivity=0.9", 0, 1.0, 50, "nan", ""])
+def test_what_is_no_threshold_is_refused_with_what_is_one(wrong):
+    with pytest.raises(ValidationError, match="must be half, prevalence, or a probability"):
+        EvaluationSettings(threshold=wrong)
+
+
+def test_a_threshold_moves_decisions_and_no_score(make_cohort):
+    cohort = make_cohort(200, n_features=6, diagnosis=0.35, age=0.0)
+    low, half = (evaluate(cohort, threshold=threshold).evaluation for threshold in (0.3, "half"))
+    assert low.threshold.values == [0.3] * 5
+    assert half.threshold.values == [0.5] * 5
+    assert low.metrics["sensitivity"].pooled > half.metrics["sensitivity"].pooled
+    assert low.metrics["auc"] == half.metrics["auc"]
+
+
+def test_shares_are_those_of_the_training_rows():
+    train = np.arange(4)  # the other rows hold what is not to be known
+    by_share = EvaluationSettings(threshold="prevalence")
+    binary = Target("diagnosis", "binary", np.array([1, 0, 0, 0, 1, 1]), ("control", "patient"), "patient")
+    assert decide_scores(np.array([0.2, 0.3]), binary, train, by_share) == (pytest.approx([0, 1]), 0.25)
+    several = Target("diagnosis", "multiclass", np.array([0, 0, 1, 2, 2, 2, 2, 2]), ("a", "b", "c"))
+    assert decide_scores(np.array([[0.4, 0.24, 0.36]]), several, train, by_share)[0].tolist() == [2]

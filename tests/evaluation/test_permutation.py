@@ -2,23 +2,25 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import PredefinedSplit, permutation_test_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study, significance
+from neurocontrast.evaluation import EvaluationSettings, significance
 from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.models import OutOfFold, ProbeModel, cross_validate
 from neurocontrast.evaluation.significance import permutation_test, permuted_labels
 from neurocontrast.evaluation.splits import stratified
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import pooled_metrics
-from tests.evaluation.quick import QUICK
+from tests.evaluation.quick import content, warnings
 
-FAST = {**QUICK, "C": (1e-2, 1.0), "n_folds": 3, "n_inner_folds": 2}
+FAST = {"C": (1e-2, 1.0), "n_folds": 3, "n_inner_folds": 2}
 
 
 def p_values(cohort, **options):
-    settings = EvaluationSettings(**{**FAST, **options})
-    result = run_study(plan_study(cohort.table, cohort.features, settings=settings))
-    return result.evaluation.content()["permutation"]["p_values"]
+    return content(cohort, **FAST | options)["permutation"]["p_values"]
 
 
 def test_labels_move_within_site_and_with_their_subject():
@@ -77,17 +79,8 @@ def run(features, target, sites, subjects, *, n_repeats=1, redeal=False, **optio
     splits = deal(target, 0)
     model = ProbeModel("embedding", FeatureDesign(features))
     predictions = cross_validate(model, target, splits, subjects=subjects, settings=settings)
-    found = permutation_test(
-        model,
-        target,
-        splits,
-        predictions,
-        sites=sites,
-        subjects=subjects,
-        settings=settings,
-        redeal=deal if redeal else None,
-    )
-    return found, predictions
+    given = {"sites": sites, "subjects": subjects, "settings": settings, "redeal": deal if redeal else None}
+    return permutation_test(model, target, splits, predictions, **given), predictions
 
 
 @pytest.mark.parametrize("redeal", [True, False])
@@ -130,12 +123,32 @@ def test_labels_that_cannot_move_are_warned_about(make_cohort):
     """Every subject is the only one of its site: whatever the labels say, the site could have said it."""
     cohort = make_cohort(40, n_features=4)
     cohort.table["site"] = [f"site-{row}" for row in range(40)]
-    settings = EvaluationSettings(**FAST, n_permutations=9)
-    found = run_study(plan_study(cohort.table, cohort.features, settings=settings)).evaluation.content()
+    found = content(cohort, **FAST, n_permutations=9)
     assert found["permutation"]["p_values"]["auc"] == 1.0
-    message = {warning["code"]: warning["message"] for warning in found["warnings"]}["permutation_moves_few"]
+    message = warnings(found)["permutation_moves_few"]
     assert "within site:" in message  # folds are dealt anew
     assert "fold" not in message
+
+
+@pytest.mark.slow
+def test_it_agrees_with_scikit_learns():
+    """One site, one C, folds of ten and ten: then the AUC within folds is the mean over folds that they compare."""
+    generator, codes = np.random.default_rng(4), np.arange(60) % 2
+    features = generator.normal(size=(60, 5))
+    features[:, 0] += 0.6 * codes
+    target = Target("dx", "binary", codes, ("control", "patient"), "patient")
+    options = {"n_permutations": 199, "C": (0.1,), "n_inner_folds": 2}
+    ours, predicted = run(features, target, ["a"] * 60, np.arange(60).astype(str).astype(object), **options)
+    folds = predicted.folds[0]  # labels are exchanged within them
+    model, cv = make_pipeline(StandardScaler(), LogisticRegression(C=0.1)), list(PredefinedSplit(folds).split())
+    observed, _, theirs = permutation_test_score(
+        model, features, codes, groups=folds, cv=cv, scoring="roc_auc", random_state=0, n_permutations=199
+    )
+    assert ours.within_fold
+    assert ours.observed["auc_within_fold"] == pytest.approx(observed)
+    assert 0.005 < theirs < 0.3  # neither side is at an end, where agreement would be cheap
+    error = np.sqrt(theirs * (1 - theirs) * 2 / 199)
+    assert ours.p_values["auc_within_fold"] == pytest.approx(theirs, abs=3 * error)
 
 
 @pytest.mark.slow

@@ -3,6 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.datasets import make_moons
+from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score
+from sklearn.svm import SVC
 
 from neurocontrast.evaluation.significance import corrected_resampled_t, holm, mcnemar_test
 
@@ -20,6 +23,16 @@ def test_the_correction_is_nadeau_and_bengios():
     assert result.p_value == pytest.approx(2 * (1 - stats.t.cdf(abs(t), 99)))
     plain = stats.ttest_1samp(differences, 0)
     assert result.p_value > plain.pvalue
+
+
+def test_the_corrected_t_test_is_that_of_scikit_learns_documentation():
+    """Their example "Statistical comparison of models using grid search": t = 0.750, one-sided p = 0.227."""
+    x, y = make_moons(noise=0.352, random_state=1, n_samples=100)
+    folds = RepeatedStratifiedKFold(n_splits=10, n_repeats=10, random_state=0)
+    rbf, linear = (cross_val_score(SVC(kernel=name), x, y, cv=folds, scoring="roc_auc") for name in ("rbf", "linear"))
+    result = corrected_resampled_t(rbf - linear, n_train=90, n_test=10)
+    assert result.statistic == pytest.approx(0.750, abs=5e-4)
+    assert result.p_value / 2 == pytest.approx(0.227, abs=5e-4)
 
 
 def test_holm_counts_the_comparisons():

@@ -73,9 +73,8 @@ def test_sigusr1_while_the_command_is_imported_suspends_pretraining_with_one_mes
     said = []
     for rank in ("0", "1"):
         place = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": rank, "SLURM_LOCALID": rank}
-        done = subprocess.run(
-            [sys.executable, "-c", IMPORTING, command], env={**os.environ, **place}, capture_output=True, text=True
-        )
+        program = [sys.executable, "-c", IMPORTING, command]
+        done = subprocess.run(program, env=os.environ | place, capture_output=True, text=True)
         assert done.returncode == code
         said.append(done.stderr)
     message = "error: stopped by SIGUSR1 with nothing to save; the same command with --resume goes on.\n"

@@ -1,5 +1,6 @@
 """The whole path, command by command, as the README tells it."""
 
+import itertools
 import json
 import shlex
 from pathlib import Path
@@ -9,17 +10,10 @@ import pytest
 
 from neurocontrast.cli import run
 
+WAY = ["simulate", "check", "pretrain", "embed", "evaluate", "report"]
 
-@pytest.mark.parametrize(
-    ("command", "following"),
-    [
-        ("simulate", "check"),
-        ("check", "pretrain"),
-        ("pretrain", "embed"),
-        ("embed", "evaluate"),
-        ("evaluate", "report"),
-    ],
-)
+
+@pytest.mark.parametrize(("command", "following"), itertools.pairwise(WAY))
 def test_a_command_ends_with_the_next_one_and_with_paths_that_are_there(study, command, following, capsys):
     (line,) = [line for line in study.said[command] if line.startswith("Next: ")]
     program, name, *words = shlex.split(line.removeprefix("Next: "))

@@ -65,10 +65,8 @@ def test_the_commands_of_the_page_of_measures_lead_to_a_report(tmp_path, monkeyp
     shutil.copytree(MEASURES, tmp_path / "derivatives", ignore=shutil.ignore_patterns("participants.tsv", "*.md"))
     people = pd.read_csv(MEASURES / "participants.tsv", sep="\t", dtype=str)
     n = np.arange(len(people))
-    people["site"], people["diagnosis"] = (
-        np.array(["paris", "lyon"])[n % 3 % 2],
-        np.array(["patient", "control"])[n % 2],
-    )
+    people["site"] = np.where(n % 3 == 1, "lyon", "paris")
+    people["diagnosis"] = np.where(n % 2, "control", "patient")
     people["cohort"] = np.where(n < 120, "volunteers", "study")
     people.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
     commands = commands_of(ROOT / "docs" / "from_freesurfer_to_report.md")

@@ -11,25 +11,17 @@ from neurocontrast.exceptions import DataError
 
 NUMBERS = {"n_folds": 7, "n_repeats": 1, "seed": 9}
 WORDS = {"target": "age", "splits": "leave-site-out", "positive": "ad", "threshold": "half"}
+OF_PROBES = {"n_permutations": 11, "n_jobs": 2, "probe": "ridge", "n_draws": 4}
+OF_MAPS = {"n_subjects": 5, "patch_mm": 12.0, "positive": "ad"}
 IMAGES = {"dataset": "cifar10", "size": 16, "background": "random", "n_train": 5, "n_validation": 6, "n_test": 7}
 COMMANDS = {
     "simulate": ("simulate", ["out"], "simulation", {"n_subjects": 7, "n_sites": 3, "patients": 0.25, "site_seed": 4}),
     "images": ("prepare_images", ["out"], "images", {**IMAGES, "seed": 3}),
     "embed": ("embed", ["RUN", "--participants", "p.tsv", "--out", "e.parquet"], "data", {"images_root": "scans"}),
     "pretrain": ("pretrain", ["--out", "RUN"], "data", {"participants": "p.tsv"}),
-    "evaluate": (
-        "evaluate",
-        ["e.parquet", "--out", "E"],
-        "evaluation",
-        {**NUMBERS, **WORDS, "n_permutations": 11, "n_jobs": 2, "probe": "ridge", "n_draws": 4},
-    ),
+    "evaluate": ("evaluate", ["e.parquet", "--out", "E"], "evaluation", NUMBERS | WORDS | OF_PROBES),
     "finetune": ("finetune", ["RUN", "--participants", "p.tsv", "--out", "E"], "evaluation", NUMBERS | WORDS),
-    "explain": (
-        "explain",
-        ["E", "--run", "RUN", "--participants", "p.tsv"],
-        "explanation",
-        {"n_subjects": 5, "patch_mm": 12.0, "positive": "ad"},
-    ),
+    "explain": ("explain", ["E", "--run", "RUN", "--participants", "p.tsv"], "explanation", OF_MAPS),
 }
 
 

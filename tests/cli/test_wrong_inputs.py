@@ -75,15 +75,16 @@ def test_a_damaged_evaluation_is_refused(study, tmp_path, capsys, content, said)
     refused(["compare", study.path("EVAL"), damaged, "--out", tmp_path / "C"], capsys, "DAMAGED", "evaluation.json")
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("pretraining_subjects", "abc"), ("pretraining_subjects", [1]), ("training_metrics", "x")]
-)
-def test_embeddings_whose_description_is_damaged_never_pass_unchecked(study, tmp_path, capsys, key, value):
+DAMAGES = [{"pretraining_subjects": "abc"}, {"pretraining_subjects": [1]}, {"training_metrics": "x"}]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_embeddings_whose_description_is_damaged_never_pass_unchecked(study, tmp_path, capsys, damage):
     table = pyarrow.parquet.read_table(study.path("EMB.parquet"))
     info = json.loads(table.schema.metadata[b"neurocontrast"])
-    changed = table.replace_schema_metadata({b"neurocontrast": json.dumps({**info, key: value}).encode()})
+    changed = table.replace_schema_metadata({b"neurocontrast": json.dumps(info | damage).encode()})
     pyarrow.parquet.write_table(changed, tmp_path / "e.parquet")
-    refused(["evaluate", tmp_path / "e.parquet", "--out", tmp_path / "E"], capsys, "e.parquet", key)
+    refused(["evaluate", tmp_path / "e.parquet", "--out", tmp_path / "E"], capsys, "e.parquet", *damage)
 
 
 def test_a_run_is_resumed_as_itself_only(study, tmp_path, capsys):

@@ -86,6 +86,12 @@ class Interrupting(Listening):
             os.kill(os.getpid(), self.sent)
 
 
+def people_of(participants):
+    """Return a table of scans as `pretrain` and others take it in memory, with the whole path of each."""
+    table = pd.read_csv(participants, sep="\t")
+    return table.assign(path=[str(participants.parent / path) for path in table["path"]])
+
+
 def read_json(path):
     return json.loads(path.read_text())
 

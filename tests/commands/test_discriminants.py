@@ -51,10 +51,8 @@ def share_within(folder, **encoder):
     """Return how much of the variance of new people's features is between their two scans."""
     run = neurocontrast.pretrain(settings_of(folder, **encoder), out=folder / f"run-{len(encoder)}")
     config = {"data": {"cache_dir": str(folder / "cache")}}
-    made = neurocontrast.embed(
-        run, participants=folder / "others.tsv", out=folder / f"{len(encoder)}.parquet", config=config
-    )
-    embeddings = read_embeddings(made)
+    out = folder / f"{len(encoder)}.parquet"
+    embeddings = read_embeddings(neurocontrast.embed(run, participants=folder / "others.tsv", out=out, config=config))
     order = np.argsort(embeddings.table["session"].to_numpy() + embeddings.table["participant_id"].to_numpy())
     first, second = np.split(embeddings.features[order], 2)
     return ((first - second) ** 2).mean(axis=0).sum() / (2 * first.var(axis=0).sum())

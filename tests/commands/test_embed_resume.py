@@ -98,9 +98,10 @@ def embedding(**changed):
     return lambda run, table, config, _: (run, table, {**config, "embedding": {**config["embedding"], **changed}})
 
 
-@pytest.mark.parametrize(
-    "change", [other_weights, embedding(layer="head"), embedding(batch_size=3), other_table, another_scan]
-)
+CHANGES = [other_weights, embedding(layer="head"), embedding(batch_size=3), other_table, another_scan]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_batches_of_something_else_are_not_used(study, killed, embedded, tmp_path, change):
     run, table, config = change(*study, tmp_path)
     neurocontrast.embed(run, participants=table, out=killed, config=config)

@@ -22,10 +22,8 @@ FAST = FASTEST | {"n_bootstraps": 50}
 @pytest.fixture(scope="module")
 def embeddings(tmp_path_factory) -> Path:
     metrics = [{"epoch": 0, "train_loss": 2.0}, {"epoch": 1, "train_loss": 1.5}]
-    run = {"encoder": {"name": "densenet121"}}
-    return embedded_people(
-        tmp_path_factory.mktemp("embeddings") / "emb.parquet", run=run, training_metrics=metrics, simulated=True
-    )
+    about = {"run": {"encoder": {"name": "densenet121"}}, "training_metrics": metrics, "simulated": True}
+    return embedded_people(tmp_path_factory.mktemp("embeddings") / "emb.parquet", **about)
 
 
 def test_the_result_is_the_folder_with_its_figures(embeddings, tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from small_run import FAST as FASTEST
-from small_run import Listening
+from small_run import Listening, people_of
 
 import neurocontrast as nc
 from neurocontrast.cli import run as run_cli
@@ -175,17 +175,14 @@ def test_run_and_table_are_found_near_the_evaluation(study, tmp_path):
     with pytest.raises(ConfigError, match=r"no run near .* has it\. Give the run: run=RUN"):
         nc.explain(moved, config=settings)
     # Images of the same people that were not embedded, as raw heads are.
-    table = pd.read_csv(study.table, sep="\t")
-    table["path"] = [str(study.table.parent / path) for path in table["path"][::-1]]
-    table.to_csv(moved.parent / "participants.tsv", sep="\t", index=False)
+    table = people_of(study.table)
+    table.assign(path=[*table["path"][::-1]]).to_csv(moved.parent / "participants.tsv", sep="\t", index=False)
     with pytest.raises(ConfigError, match=r"no 'participants\.tsv' near .* as they were embedded"):
         nc.explain(moved, run=study.run, config=settings)
 
 
 def test_another_encoder_and_lacking_scans_are_refused(study, tmp_path):
-    table = pd.read_csv(study.table, sep="\t")
-    table["path"] = [str(study.table.parent / path) for path in table["path"]]
-    table.iloc[2:].to_csv(tmp_path / "fewer.tsv", sep="\t", index=False)
+    people_of(study.table).iloc[2:].to_csv(tmp_path / "fewer.tsv", sep="\t", index=False)
     with pytest.raises(DataError, match=r"fewer\.tsv: 2 of 24 evaluated scans are not in it: sub-00, sub-01"):
         study.explain(tmp_path / "map", participants=tmp_path / "fewer.tsv")
     other = _write_run(tmp_path / "other", seed=1)

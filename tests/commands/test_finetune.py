@@ -1,10 +1,9 @@
-import json
 import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import Interrupting, Listening
+from small_run import Interrupting, Listening, people_of, read_json
 
 import neurocontrast
 from neurocontrast.cli import run
@@ -26,7 +25,7 @@ def tune(whole, cohort, cache, tmp_path):
 
 
 def read(folder):
-    return json.loads((folder / "evaluation.json").read_text())
+    return read_json(folder / "evaluation.json")
 
 
 def predicted(folder):
@@ -51,8 +50,7 @@ def test_frozen_tuned_and_from_scratch_are_compared_on_the_same_folds(tune, whol
 
 
 def test_several_classes_are_predicted(tune, cohort, tmp_path):
-    table = pd.read_csv(cohort, sep="\t")
-    table["path"] = [str(cohort.parent / path) for path in table["path"]]
+    table = people_of(cohort)
     table["diagnosis"] = np.resize(["a", "b", "c"], len(table))
     table.to_csv(tmp_path / "classes.tsv", sep="\t", index=False)
     folder = tune("several", participants=tmp_path / "classes.tsv")

@@ -159,9 +159,8 @@ SIZES = {"net": 30, "linear": 6}
 def embed(folder: Path, name: str, *, n: int, first: int = 0) -> Path:
     """Write features in which the class is seen."""
     about = {"run": {"name": name, **RUNS[name]}, "objective": OBJECTIVES[name], "pretraining_subjects": []}
-    return embedded_people(
-        folder / f"{name}-{first}.parquet", n=n, first=first, n_features=SIZES[name], strength=0.8, **about
-    )
+    path = folder / f"{name}-{first}.parquet"
+    return embedded_people(path, n=n, first=first, n_features=SIZES[name], strength=0.8, **about)
 
 
 def join(folder: Path, *, n: int, first: int = 0, order: tuple[str, ...] = ("net", "linear")) -> Path:

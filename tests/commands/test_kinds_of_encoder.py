@@ -51,11 +51,7 @@ def test_the_run_says_what_it_is(run):
 @pytest.mark.parametrize(
     ("encoder", "more", "message"),
     [
-        (
-            "{name: pca, n_components: 14}",
-            [],
-            r"n_components: must be below the number of training scans, 14, found 14",
-        ),
+        ("{name: pca, n_components: 14}", [], "must be below the number of training scans, 14, found 14"),
         ("{name: lenet, n_components: 3}", [], "n_components belongs to pca"),
         ("{name: pca}", ["training.devices=2"], "'pca' is fitted by one process"),
     ],

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import metrics, weights
+from small_run import metrics, people_of, weights
 
 import neurocontrast
 from neurocontrast.config import load_config
@@ -12,6 +12,8 @@ from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.provenance import subject_digest
+
+CLASSES_OF = "objective={loss: supervised, error: cross-entropy, column"
 
 
 def test_run_directory_holds_what_the_design_says(whole, cohort, settings):
@@ -74,18 +76,14 @@ def test_other_objectives_train_and_log_their_terms(settings, tmp_path, objectiv
         (["objective={loss: supcon, label: sites}"], DataError, r"no column 'sites'\. Did you mean 'site'\?"),
         (["objective={loss: supervised, column: sex}"], DataError, r"'sex' holds text"),
         (
-            ["objective={loss: supervised, column: diagnosis, error: cross-entropy}", "data.where.diagnosis=[control]"],
+            [f"{CLASSES_OF}: diagnosis}}", "data.where.diagnosis=[control]"],
             DataError,
-            r"'diagnosis' is the same for all \d+ training scans",
+            "'diagnosis' is the same",
         ),
-        (["objective={loss: supervised, column: participant_id, error: cross-entropy}"], DataError, "only validation"),
+        ([f"{CLASSES_OF}: participant_id}}"], DataError, "only validation"),
         (["training.precision=bf16-mixed"], ConfigError, r"training\.precision: 'bf16-mixed' is for GPUs"),
         (["data.val_fraction=0.05"], ConfigError, r"leaves a single validation sample"),
-        (
-            ["training.probe_every=1", "training.probe_columns=[ages]"],
-            DataError,
-            r"probe_columns: .*Did you mean 'age'",
-        ),
+        (["training.probe_every=1", "training.probe_columns=[ages]"], DataError, "probe_columns: .* mean 'age'"),
     ],
 )
 def test_wrong_input_is_named_before_anything_is_written(settings, tmp_path, overrides, error, message):
@@ -104,9 +102,8 @@ def test_missing_metadata_are_refused_by_name_or_marginalised(settings, cohort, 
     assert table.loc[2, "participant_id"] in str(caught.value)
     assert not (tmp_path / "refused").exists()
     marginal = "objective={loss: yaware, kernel: [{column: age, type: gaussian, sigma: 5, missing: marginal}]}"
-    run = neurocontrast.pretrain(
-        settings(f"data.participants={path}", marginal, "training.epochs=1"), out=tmp_path / "kept"
-    )
+    config = settings(f"data.participants={path}", marginal, "training.epochs=1")
+    run = neurocontrast.pretrain(config, out=tmp_path / "kept")
     assert np.isfinite(float(metrics(run)[0]["train_loss"]))
 
 
@@ -119,9 +116,7 @@ def test_selection_leaves_the_others_out_of_the_run(settings, cohort, tmp_path):
 
 
 def test_a_table_in_memory_trains_and_is_embedded_as_its_file_does(whole, cohort, settings, tmp_path, capsys):
-    table = pd.read_csv(cohort, sep="\t")
-    table["path"] = [str(cohort.parent / path) for path in table["path"]]
-    config = settings("data.participants=null")
+    table, config = people_of(cohort), settings("data.participants=null")
     run = neurocontrast.pretrain(config, participants=table, out=tmp_path / "run", progress=True)
     assert "epoch 2/2" in capsys.readouterr().err
     assert weights(run) == weights(whole)
@@ -139,8 +134,7 @@ def test_a_table_in_memory_trains_and_is_embedded_as_its_file_does(whole, cohort
 
 
 def test_an_unknown_site_is_refused_with_all_rows_before_a_scan_is_read(tmp_path, cohort, settings):
-    table = pd.read_csv(cohort, sep="\t")
-    table["path"] = [str(cohort.parent / path) for path in table["path"]]
+    table = people_of(cohort)
     bad = table["participant_id"][[1, 4]].tolist()
     table.loc[[1, 4], "site"] = "n/a"
     config = settings("data.participants=null", "data.val_fraction=0", "training.sampling=site-balanced")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from small_run import Listening, changed_run, weights
+from small_run import Listening, changed_run, people_of, weights
 
 import neurocontrast
 from neurocontrast.cli.app import run as command_line
@@ -16,8 +16,7 @@ from neurocontrast.exceptions import ConfigError, DataError
 @pytest.fixture
 def damaged(cohort, tmp_path):
     """Return a table of the same scans, one of them damaged and one absent."""
-    table = pd.read_csv(cohort, sep="\t", dtype=str)
-    table["path"] = [str(cohort.parent / path) for path in table["path"]]
+    table = people_of(cohort)
     (tmp_path / "half.nii.gz").write_bytes(Path(table["path"][1]).read_bytes()[:500])
     table.loc[1, "path"], table.loc[3, "path"] = str(tmp_path / "half.nii.gz"), str(tmp_path / "absent.nii.gz")
     table.to_csv(tmp_path / "damaged.tsv", sep="\t", index=False)

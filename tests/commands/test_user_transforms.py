@@ -71,9 +71,8 @@ def test_transforms_must_be_given_again(tmp_path, given, cohort, cache):
 def test_resume_wants_the_same_views_again(tmp_path, recipe):
     def run(name, std=0.1, resume=False, **training):
         noise = RandGaussianNoised("image", prob=1.0, std=std)
-        return neurocontrast.pretrain(
-            recipe(GRID, **training), out=tmp_path / name, augment=Compose([noise]), resume=resume
-        )
+        options = {"out": tmp_path / name, "augment": Compose([noise]), "resume": resume}
+        return neurocontrast.pretrain(recipe(GRID, **training), **options)
 
     stopped = run("stopped", epochs=1)
     with pytest.raises(ConfigError, match=r"augment\.transforms: came from Python"):

@@ -90,12 +90,7 @@ def test_too_many_voxels_are_refused_with_what_to_do(table, tmp_path, monkeypatc
 def test_the_components_of_the_encoder_s_input_are_those_of_the_linear_encoder(others, table, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     prepared = {"spacing_mm": 8.0, "shape": [24, 28, 24], "normalise": "zscore-brain", "erode_mm": 8.0}
-    data = {
-        "cache_dir": str(tmp_path / "cache"),
-        "n_workers": 1,
-        "val_fraction": 0.0,
-        "participants": str(others),
-    }
+    data = {"cache_dir": str(tmp_path / "cache"), "n_workers": 1, "val_fraction": 0.0, "participants": str(others)}
     config = {"data": prepared | data, "encoder": {"name": "pca", "n_components": 5}}
     linear = neurocontrast.pretrain(config, out=tmp_path / "run")
     made = neurocontrast.embed(linear, participants=others, out=tmp_path / "e.parquet", config={"data": data})

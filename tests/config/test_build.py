@@ -6,11 +6,7 @@ from neurocontrast.kernels.factors import build_kernel
 from neurocontrast.losses.registry import LOSSES
 
 KERNEL = "kernel: [{column: age, type: gaussian, sigma: 5}, {column: sex, type: categorical}]"
-METADATA = {
-    "age": torch.tensor([20.0, 30.0, 42.0, 50.0]),
-    "sex": torch.tensor([0, 1, 0, 1]),
-    "site": torch.tensor([0, 0, 1, 1]),
-}
+METADATA = {"age": [20.0, 30.0, 42.0, 50.0], "sex": [0, 1, 0, 1], "site": [0, 0, 1, 1]}
 OBJECTIVES = {
     "infonce": "symmetric: false",
     "ntxent": "temperature: 0.5",
@@ -53,10 +49,9 @@ def test_every_loss_can_be_built_and_used(name):
 
 
 def test_missing_rule_and_bandwidths_reach_the_kernel():
-    text = "{column: age, type: gaussian, sigma: silverman, missing: marginal}"
-    kernel = build_kernel(load_config(overrides=[f"objective={{loss: yaware, kernel: [{text}]}}"]).objective.kernel)
-    assert kernel.rule == "silverman"
-    assert kernel.missing == "marginal"
-    several = "{column: age, type: laplacian, sigma: [1, 2.5]}"
-    kernel = build_kernel(load_config(overrides=[f"objective={{loss: yaware, kernel: [{several}]}}"]).objective.kernel)
-    assert kernel.sigma.tolist() == [1.0, 2.5]
+    def kernel(text):
+        return build_kernel(load_config(None, [f"objective={{loss: yaware, kernel: [{{{text}}}]}}"]).objective.kernel)
+
+    built = kernel("column: age, type: gaussian, sigma: silverman, missing: marginal")
+    assert (built.rule, built.missing) == ("silverman", "marginal")
+    assert kernel("column: age, type: laplacian, sigma: [1, 2.5]").sigma.tolist() == [1.0, 2.5]

@@ -110,10 +110,7 @@ def another_head(folder):
         (lambda run: (run / "head.safetensors").unlink(), r"head\.safetensors: the weights are missing"),
         (lambda run: flip_a_bit(run / "head.safetensors"), r"head\.safetensors: SHA-256 is .* damaged or belongs"),
         (another_head, r"head\.safetensors: the weights do not fit the network .*'1\.weight' is missing"),
-        (
-            lambda run: describe(run, "head", file="../w"),
-            r"head\.file must be a file in the same folder, found '\.\./w'",
-        ),
+        (lambda run: describe(run, "head", file="../w"), r"head\.file must be a file in the same folder, .*'\.\./w'"),
     ],
 )
 def test_a_damaged_encoder_or_head_is_refused(with_head, damage, problem):

@@ -13,15 +13,8 @@ from tests.prepare.test_dicom import converted, everything_in
 pytestmark = pytest.mark.slow
 
 N_INPUTS = 120
-TEXTS = (
-    "Mustermann",
-    "Mustermann t1",
-    'Mustermann"},{"x',
-    "../Mustermann",
-    "t1\nMustermann",
-    "%s%n Mustermann t1",
-    "\x1b[31mMustermann",
-)
+TEXTS = ("Mustermann", "Mustermann t1", 'Mustermann"},{"x', "../Mustermann", "t1\nMustermann", "%s%n Mustermann t1",
+         "\x1b[31mMustermann")  # fmt: skip
 TAGS = ("SeriesDescription", "ProtocolName", "ManufacturerModelName", "Manufacturer", "StationName", "StudyDescription",
         "ImageComments", "OperatorsName", "SequenceName", "PatientComments")  # fmt: skip
 

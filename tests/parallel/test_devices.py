@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
+
 FAULTS = """
 import contextlib, resource, sys
 import numpy as np
@@ -37,32 +39,21 @@ print(held, resident())
 """
 
 
-def plain_environment():
-    return {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+def numbers_of(program, *arguments, **environment):
+    """Return the numbers that a program prints, whose allocator is set up by these variables alone."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=plain | environment)
+    return [int(word) for word in done.stdout.split()]
 
 
-def n_faults(how, **environment):
-    done = subprocess.run(
-        [sys.executable, "-c", FAULTS, how],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=plain_environment() | environment,
-    )
-    return int(done.stdout)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_what_is_freed_is_used_again():
-    plain = n_faults("plain")
-    assert n_faults("keep") < 0.1 * plain
-    assert n_faults("keep", MALLOC_ARENA_MAX="2") > 0.5 * plain  # whoever sets the allocator up is obeyed
+    (plain,), (kept,) = numbers_of(FAULTS, "plain"), numbers_of(FAULTS, "keep")
+    assert kept < 0.1 * plain
+    (obeyed,) = numbers_of(FAULTS, "keep", MALLOC_ARENA_MAX="2")  # whoever sets the allocator up is obeyed
+    assert obeyed > 0.5 * plain
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_memory_is_given_back_at_the_end():
-    done = subprocess.run(
-        [sys.executable, "-c", RESIDENT], capture_output=True, text=True, check=True, env=plain_environment()
-    )
-    held, after = map(int, done.stdout.split())
+    held, after = numbers_of(RESIDENT)
     assert after < held - 400_000_000

@@ -8,13 +8,8 @@ from neurocontrast.parallel.devices import COMMAND, Launched, launched, refuse_s
 from neurocontrast.parallel.launch import _environment_of, launch
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
-SRUN = {
-    "SLURM_STEP_NUM_TASKS": "4",
-    "SLURM_NTASKS": "4",
-    "SLURM_PROCID": "3",
-    "SLURM_LOCALID": "1",
-    "SLURM_NODEID": "0",
-}
+STEP = {"STEP_NUM_TASKS": "4", "NTASKS": "4", "PROCID": "3", "LOCALID": "1", "NODEID": "0"}
+SRUN = {f"SLURM_{name}": value for name, value in STEP.items()}
 
 
 @pytest.mark.parametrize(
@@ -39,8 +34,8 @@ def step_of_srun(monkeypatch, **changes):
     for name in ("MASTER_ADDR", "MASTER_PORT", "SLURM_NTASKS_PER_NODE"):
         monkeypatch.setenv(name, "")  # so that what is set here is put back
         monkeypatch.delenv(name)
-    for name, value in {**SRUN, **{f"SLURM_{name}": value for name, value in changes.items()}}.items():
-        monkeypatch.setenv(name, value)
+    for name, value in (STEP | changes).items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
 
 
 def start(accelerator="cpu", *, devices):

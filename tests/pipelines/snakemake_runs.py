@@ -27,10 +27,14 @@ def run_snakemake(folder, snakefile, *config, flags=()):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ | {"PATH": path})
 
 
-def planned(said):
-    """Return how many jobs of each rule a dry run plans."""
+def dry_run(folder, snakefile, *config):
+    """Plan a workflow that has nothing wrong; return what is said, and how many jobs of each rule are planned."""
+    done = run_snakemake(folder, snakefile, *config, flags=["--dry-run"])
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-2000:]
+    assert not (folder / "results").exists() or "Nothing to be done" in said
     lines = [line.split() for line in said.splitlines()]
-    return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdecimal()}
+    return said, {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdecimal()}
 
 
 def settings_of(experiment, variant):

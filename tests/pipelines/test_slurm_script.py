@@ -45,9 +45,10 @@ def cluster(tmp_path):
 QUEUED = "requeue 4217\n"
 
 
-@pytest.mark.parametrize(
-    ("code", "ended", "queued"), [(0, 0, ""), (75, 0, QUEUED), (138, 0, QUEUED), (2, 2, ""), (1, 1, "")]
-)
+ENDS = [(0, 0, ""), (75, 0, QUEUED), (138, 0, QUEUED), (2, 2, ""), (1, 1, "")]
+
+
+@pytest.mark.parametrize(("code", "ended", "queued"), ENDS)
 def test_only_a_suspended_run_is_queued_again(cluster, code, ended, queued):
     folder, environment, program = cluster
     program("neurocontrast", f'#!/bin/bash\necho "$@" >> commands.log\nexit {code}\n')

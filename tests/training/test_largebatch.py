@@ -41,17 +41,9 @@ def network(norm="group", name="lenet", seed=0):
 
 
 def start(model, micro, *, objective=None, given=None, made_views=views, engine=None, **changes):
-    changed = settings(batch_size=len(ROWS), micro_batch_size=micro, **changes)
-    content = given or data(metadata=METADATA)
-    return Session(
-        model,
-        objective or OBJECTIVES["y-Aware"](),
-        made_views,
-        content,
-        settings=changed,
-        seed=7,
-        engine=engine,
-    )
+    chosen = settings(batch_size=len(ROWS), micro_batch_size=micro, **changes)
+    content, objective = given or data(metadata=METADATA), objective or OBJECTIVES["y-Aware"]()
+    return Session(model, objective, made_views, content, settings=chosen, seed=7, engine=engine)
 
 
 def step(model, micro, **how):

@@ -12,13 +12,7 @@ from neurocontrast.data.batches import even_batches
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training import TrainingSettings
-from neurocontrast.training.sampling import (
-    Sampler,
-    bins_for,
-    build_sampler,
-    deal,
-    strata_of,
-)
+from neurocontrast.training.sampling import Sampler, bins_for, build_sampler, deal, strata_of
 
 
 def text(values):
@@ -38,9 +32,8 @@ def hospitals():
 def sampler_of(traits, method, seed=0, rows=None, **changes):
     rows = range(len(traits["site"])) if rows is None else rows
     chosen = TrainingSettings(sampling=method, **{"batch_size": 32, **changes})
-    return build_sampler(
-        list(rows), traits, settings=chosen, seed=seed, names=[f"sub-{row}" for row in range(len(traits["site"]))]
-    )
+    names = [f"sub-{row}" for row in range(len(traits["site"]))]
+    return build_sampler(list(rows), traits, settings=chosen, seed=seed, names=names)
 
 
 def test_shuffled_batches_are_those_of_every_run_before():

@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from neurocontrast.encoders import EncoderSettings, build_model, save_encoder
 from neurocontrast.exceptions import TrainingInterrupted
+from neurocontrast.progress import SILENT
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training import TrainingData, TrainingSettings, fit
 
@@ -124,31 +125,11 @@ def model(seed=0, encoder=LENET):
     return build_model(encoder, seed=seed)
 
 
-def run(
-    folder,
-    *,
-    resume=False,
-    objective=None,
-    made_views=views,
-    given=None,
-    progress=None,
-    encoder=LENET,
-    save=True,
-    **changes,
-):
-    trained = model(encoder=encoder)
-    extra = {} if progress is None else {"progress": progress}
-    result = fit(
-        trained,
-        objective or Contrast(),
-        made_views,
-        given or data(),
-        settings=settings(**changes),
-        seed=7,
-        folder=Path(folder),
-        resume=resume,
-        **extra,
-    )
+def run(folder, *, resume=False, objective=None, made_views=views, given=None, progress=SILENT, encoder=LENET,
+        save=True, **changes):  # fmt: skip
+    trained, objective, given = model(encoder=encoder), objective or Contrast(), given or data()
+    where = {"seed": 7, "folder": Path(folder), "resume": resume, "progress": progress}
+    result = fit(trained, objective, made_views, given, settings=settings(**changes), **where)
     if save:  # of several processes the first
         save_encoder(folder, trained.encoder, {"preprocessing": {}, "batchnorm": result.batchnorm})
     return trained, result

@@ -70,18 +70,6 @@ class Architecture:
     objective: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _medicalnet(depth: int) -> Architecture:
-    return Architecture(
-        f"resnet{depth}_3d",
-        f"MedicalNet's ResNet-{depth}",
-        _CITATIONS["medicalnet"],
-        anchor="layer1.0.conv1.weight",
-        first="conv1.weight",
-        rules=(),
-        left_out=("conv_seg.", "fc."),
-    )
-
-
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
     {
         "yaware": Architecture(
@@ -108,7 +96,18 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
             rules=(_IN_FEATURES,),
             left_out=("class_layers.",),
         ),
-        **{f"medicalnet-resnet{depth}": _medicalnet(depth) for depth in (10, 18, 34, 50)},
+        **{
+            f"medicalnet-resnet{depth}": Architecture(
+                f"resnet{depth}_3d",
+                f"MedicalNet's ResNet-{depth}",
+                _CITATIONS["medicalnet"],
+                anchor="layer1.0.conv1.weight",
+                first="conv1.weight",
+                rules=(),
+                left_out=("conv_seg.", "fc."),
+            )
+            for depth in (10, 18, 34, 50)
+        },
     }
 )
 """Name for ``weights import --architecture`` → the network."""

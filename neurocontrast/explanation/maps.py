@@ -17,6 +17,7 @@ from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.explanation import ExplanationSettings
 from neurocontrast.parallel.devices import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.transforms.images import corner_median
 from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
 
 Map = npt.NDArray[np.float32]
@@ -232,7 +233,7 @@ def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:
     Where the background is one constant, as around a skull-stripped brain, whatever differs from it is brain:
     normalised inside the brain, fluid is darker than the background's 0. Elsewhere what is brighter is.
     """
-    background = float(np.median(voxels[tuple(slice(None, None, n - 1) for n in voxels.shape)]))
+    background = corner_median(voxels)
     differs = voxels != background
     if _CONSTANT_MIN < 1 - differs.mean() < 1:
         return background, differs

@@ -21,8 +21,12 @@ def conditional_operator(
         matrix = kernel.bind(metadata, metadata, dtype=dtype)(slice(None), slice(None))
         if _is_partition(kernel):  # one-hot features: no solve, and no rounding of one
             return matrix * (1 / (matrix.sum(1) + ridge))
-        is_filled = any(getattr(part, "missing", "error") == "marginal" for part in kernel.modules())
-        return _spectral(matrix, ridge) if is_filled else _solve(matrix, ridge)
+        if all(getattr(part, "missing", "error") == "error" for part in kernel.modules()):
+            return _solve(matrix, ridge)
+        # With mean weights in place of missing ones: of the nearest matrix that is positive semi-definite.
+        values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
+        values = values.clamp_min(0)
+        return (vectors * (values / (values + ridge))) @ vectors.T
 
 
 class ConditionalEmbedding(nn.Module):
@@ -98,10 +102,3 @@ def _solve(matrix: Tensor, ridge: float) -> Tensor:
             "kernel."
         )
     return torch.where(failed > 0, torch.nan, torch.cholesky_solve(matrix, factor))
-
-
-def _spectral(matrix: Tensor, ridge: float) -> Tensor:
-    """Return (P + ridge I)⁻¹ P with P the nearest positive semi-definite matrix."""
-    values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
-    values = values.clamp_min(0)
-    return (vectors * (values / (values + ridge))) @ vectors.T

@@ -82,9 +82,15 @@ def launched(environment: Mapping[str, str] | None = None) -> Launched:
         return Launched("torchrun", int(given["RANK"]), int(given["LOCAL_RANK"]), n_processes, n_local)
     n_tasks = int(given.get("SLURM_STEP_NUM_TASKS") or 1)
     if n_tasks > 1:
-        return Launched(
-            "srun", int(given["SLURM_PROCID"]), int(given["SLURM_LOCALID"]), n_tasks, _tasks_per_node(given)
-        )
+        # Such as 4(x2), or 2,1; a step that does not say has one node.
+        tasks = given.get("SLURM_STEP_TASKS_PER_NODE") or given["SLURM_STEP_NUM_TASKS"]
+        even = re.fullmatch(r"(\d+)(\(x\d+\))?", tasks)
+        if even is None:
+            raise ConfigError(
+                f"srun: this step has {tasks} tasks on its nodes, and each node must have as many. "
+                "Set srun --ntasks-per-node instead of --ntasks."
+            )
+        return Launched("srun", int(given["SLURM_PROCID"]), int(given["SLURM_LOCALID"]), n_tasks, int(even[1]))
     if given.get(COMMAND, str(os.getpid())) != str(os.getpid()) and "LOCAL_RANK" in given:
         rank, n_processes = int(given["LOCAL_RANK"]), int(given["WORLD_SIZE"])
         return Launched("fabric", rank, rank, n_processes, n_processes)
@@ -96,18 +102,6 @@ def refuse_several(command: str) -> None:
     place = launched()
     if place.n_processes > 1:
         raise ConfigError(f"{command}: works in one process, and {place.by} started {place.n_processes}. Start one.")
-
-
-def _tasks_per_node(given: Mapping[str, str]) -> int:
-    # Such as 4(x2), or 2,1; a step that does not say has one node.
-    tasks = given.get("SLURM_STEP_TASKS_PER_NODE") or given["SLURM_STEP_NUM_TASKS"]
-    even = re.fullmatch(r"(\d+)(\(x\d+\))?", tasks)
-    if even is None:
-        raise ConfigError(
-            f"srun: this step has {tasks} tasks on its nodes, and each node must have as many. "
-            "Set srun --ntasks-per-node instead of --ntasks."
-        )
-    return int(even[1])
 
 
 @contextlib.contextmanager

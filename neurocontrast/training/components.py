@@ -103,16 +103,13 @@ def fit_components(
     return {"n_voxels": len(places), "explained_variance_ratio": explained.tolist()}
 
 
-def _batches_of(rows: Sequence[int]) -> list[Sequence[int]]:
-    return [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]
-
-
 def _voxels_of(images: Images, rows: Sequence[int], n_readers: int, progress: Progress) -> npt.NDArray[np.float32]:
     """Return the voxels of the scans, (n_rows, n_voxels)."""
     values, n_read = np.empty((0, 0), dtype=np.float32), 0
+    batches = [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]
     with (
         progress.task("Reading scans", len(rows), "scans") as task,
-        closing(read_batches(images, _batches_of(rows), n_readers=n_readers)) as reading,
+        closing(read_batches(images, batches, n_readers=n_readers)) as reading,
     ):
         for _, volumes in reading:
             flat = volumes.flatten(1)

@@ -72,7 +72,11 @@ def train_batches(
                     contrasted = _backward_of_loss(session, features, rows)
                 del images, features
             share = torch.tensor([row for part in each for row in part])
-            yield batch, _finish(session, share, position, contrasted)
+            loss, z1, z2, metadata = contrasted
+            outputs = torch.cat([z1, z2], dim=1).detach()
+            with torch.no_grad():
+                figures = session.objective.figures(z1.detach(), z2.detach(), metadata)
+            yield batch, take_step(session, share, position, loss, outputs, figures, advice=_ADVICE)
 
 
 def _backward_of_loss(session: Session, features: Tensor, rows: Tensor) -> Contrasted:
@@ -123,14 +127,6 @@ def drawing(session: BaseSession, position: Position, part: int = 0) -> Iterator
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(derive_seed("network", *keys))
         yield session.sampler.occasion(position.epoch, position.batch)
-
-
-def _finish(session: Session, rows: Tensor, position: Position, contrasted: Contrasted) -> dict[str, float]:
-    loss, z1, z2, metadata = contrasted
-    given = z1.detach(), z2.detach(), metadata
-    with torch.no_grad():
-        figures = session.objective.figures(*given)
-    return take_step(session, rows, position, loss, torch.cat(given[:2], dim=1), figures, advice=_ADVICE)
 
 
 def take_step(

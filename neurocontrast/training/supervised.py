@@ -157,7 +157,7 @@ class SupervisedSession(BaseSession):
         """
         if not self.pretrained:
             return
-        features = self._outputs(self.data.training_rows, self.encoder)
+        features = self._outputs(self.data.training_rows, head=False)
         normalise: Any = self.head_layers[0]
         normalise.running_mean.copy_(features.mean(dim=0))
         normalise.running_var.copy_(features.var(dim=0, unbiased=False))
@@ -207,27 +207,24 @@ class SupervisedSession(BaseSession):
         return cross_entropy(outputs, values)
 
     def _outputs(
-        self, rows: Sequence[int], network: Callable[[Tensor], Tensor], after_batch: Callable[[], None] = lambda: None
+        self, rows: Sequence[int], after_batch: Callable[[], None] = lambda: None, *, head: bool = True
     ) -> Tensor:
-        """Return what a part of the model makes of un-augmented samples, in evaluation mode."""
+        """Return the outputs for un-augmented samples in evaluation mode, or their features without the head."""
         size, made = self.settings.batch_size, []
         self.model.eval()
         with torch.no_grad(), self.read([rows[start : start + size] for start in range(0, len(rows), size)]) as reading:
             for _, images in reading:
-                made.append(network(self.seen(images)).float())
+                features = self.encoder(self.seen(images)).float()
+                made.append(self.head(features).float() if head else features)
                 after_batch()
         return torch.cat(made)
-
-    def _whole(self, images: Tensor) -> Tensor:
-        made: Tensor = self.head(self.encoder(images).float())
-        return made
 
     def validation_loss(self, after_batch: Callable[[], None]) -> float | None:
         """Return the loss on the validation rows; None without any."""
         rows = self.data.validation_rows
         if not len(rows):
             return None
-        return float(self.loss(self._outputs(rows, self._whole, after_batch), torch.as_tensor(rows)))
+        return float(self.loss(self._outputs(rows, after_batch), torch.as_tensor(rows)))
 
     def keep_if_best(self, epoch: int, loss: float | None) -> None:
         """Keep a copy of the weights where the loss is lower than ever."""
@@ -250,7 +247,7 @@ class SupervisedSession(BaseSession):
 
     def predict(self, rows: Sequence[int], after_batch: Callable[[], None]) -> npt.NDArray[np.float64]:
         """Return probabilities (n, n_classes), or numbers (n,), of un-augmented samples."""
-        outputs = self._outputs(rows, self._whole, after_batch).double()
+        outputs = self._outputs(rows, after_batch).double()
         if not outputs.isfinite().all():
             raise TrainingError(f"the predictions of {len(rows)} tested scans are not all finite: {_ADVICE}.")
         if self.labels.n_classes is not None:

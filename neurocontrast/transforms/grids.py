@@ -20,6 +20,7 @@ from neurocontrast.transforms.images import (
     EachImage,
     affine_of,
     centred,
+    corner_median,
     image_like,
     name_of,
     spacing_of,
@@ -293,14 +294,10 @@ class ResampleByAread(EachImage):
         )
         made = []
         for channel in channels:
-            around = _corners(channel) if self.background == "corners" else np.float32(self.background)
+            around = corner_median(channel) if self.background == "corners" else float(self.background)
             if is_same_spacing(own, spacing):
-                boxed = ResizeWithPadOrCrop(shape, mode="constant", value=float(around))(channel[np.newaxis])
+                boxed = ResizeWithPadOrCrop(shape, mode="constant", value=around)(channel[np.newaxis])
                 made.append(boxed.numpy()[0])
             else:
-                made.append(resample(channel, own, shape, spacing, background=float(around)))
+                made.append(resample(channel, own, shape, spacing, background=around))
         return image_like(image, np.ascontiguousarray(np.stack(made)), grid_affine(affine, source, shape, spacing))
-
-
-def _corners(voxels: Volume) -> np.float32:
-    return np.float32(np.median(voxels[tuple(slice(None, None, max(1, n - 1)) for n in voxels.shape)]))

@@ -104,6 +104,11 @@ def name_of(image: Any) -> str:
     return str(image.meta.get(_NAME, "image")) if isinstance(image, MetaTensor) else "image"
 
 
+def corner_median(voxels: npt.NDArray[Any]) -> float:
+    """Return the median of the eight corner voxels of a volume (D, H, W): its background, in any usual scan."""
+    return float(np.median(voxels[tuple(slice(None, None, max(1, n - 1)) for n in voxels.shape)]))
+
+
 def centred(shape: Sequence[int], spacing_mm: Sequence[float]) -> npt.NDArray[np.float64]:
     """Return the affine of a grid whose centre is the origin."""
     affine = np.diag([*spacing_mm, 1.0])

@@ -89,10 +89,7 @@ class RandNoised(RandVolumed):
     """
 
     Settings = augment.Noise
-
-    def draw(self, random: Random) -> dict[str, Any]:
-        """Draw the standard deviation and the seed of the noise."""
-        return super().draw(random) | {"seed": int(random.randint(2**63 - 1, dtype=np.int64))}
+    n_seeds = 2**63 - 1
 
     def change(self, x_CDHW: Tensor, *, sigma: float, seed: int) -> Tensor:
         """Return the volume with noise drawn on its device by a generator seeded with `seed`."""
@@ -114,10 +111,7 @@ class RandBrainRiciand(RandSignald):
     """
 
     Settings = augment.Rician
-
-    def draw(self, random: Random) -> dict[str, Any]:
-        """Draw the standard deviation and the seed of the noise."""
-        return super().draw(random) | {"seed": int(random.randint(2**63 - 1, dtype=np.int64))}
+    n_seeds = 2**63 - 1
 
     def change(self, s_CDHW: Tensor, *, sigma: float, seed: int) -> Tensor:
         """Return the magnitude of the signal with noise in both parts."""
@@ -189,10 +183,7 @@ class RandTissueShiftd(RandVolumed):
     """
 
     Settings = augment.TissueShift
-
-    def draw(self, random: Random) -> dict[str, Any]:
-        """Draw both strengths, and the seed of the fields."""
-        return super().draw(random) | {"seed": int(random.randint(2**32, dtype=np.int64))}
+    n_seeds = 2**32
 
     def change(self, x_CDHW: Tensor, *, gain: float, shift: float, seed: int) -> Tensor:
         """Return y = x·exp(gain·f) + shift·b·h, with fields f and h of a map, and b from 0 outside the brain to 1.

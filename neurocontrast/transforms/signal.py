@@ -39,6 +39,8 @@ class RandVolumed(RandomizableTransform, MapTransform):
     """
 
     Settings: ClassVar[type[Operation]]
+    n_seeds: ClassVar[int] = 0
+    """Seeds to draw one from, where `change` draws numbers of its own from a ``seed``."""
 
     def __init__(
         self, keys: str | Sequence[str], prob: float | None = None, *, allow_missing_keys: bool = False, **ranges: Any
@@ -49,8 +51,9 @@ class RandVolumed(RandomizableTransform, MapTransform):
         self.drawn: dict[str, Any] = {}
 
     def draw(self, random: Random) -> dict[str, Any]:
-        """Return the random arguments of `change`: a uniform number of each range of the settings."""
-        return {name: random.uniform(*limits) for name, limits in self.settings if isinstance(limits, tuple)}
+        """Return the random arguments of `change`: a uniform number of each range of the settings, and a seed."""
+        drawn = {name: random.uniform(*limits) for name, limits in self.settings if isinstance(limits, tuple)}
+        return drawn | ({"seed": int(random.randint(self.n_seeds, dtype=np.int64))} if self.n_seeds else {})
 
     def change(self, x_CDHW: Tensor, /, *_: Any, **drawn: Any) -> Any:
         """Return a changed volume, as a new tensor."""

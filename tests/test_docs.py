@@ -25,8 +25,9 @@ def quoted_messages() -> list[str]:
 
 
 def test_every_message_in_troubleshooting_is_one_of_the_package():
-    source = "\n".join(path.read_text() for path in (ROOT / "neurocontrast").rglob("*.py"))
-    joined = re.sub(r'"\s*\n\s*f?"', "", source)
+    paths = [path for ending in ("py", "yaml") for path in (ROOT / "neurocontrast").rglob(f"*.{ending}")]
+    source = "\n".join(path.read_text() for path in paths)
+    joined = re.sub(r"\s+", " ", re.sub(r'"\s*\n\s*f?"', "", source))
     quotes = quoted_messages()
     assert len(quotes) > 20
     assert not [quote for quote in quotes if quote not in joined]

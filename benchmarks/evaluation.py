@@ -41,11 +41,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from neurocontrast.evaluation.planning import Study, plan_study
+from neurocontrast.evaluation.planning import plan_study
+from neurocontrast.evaluation.results import metric_summary, permutation_summary, predict_out_of_fold
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
-from neurocontrast.evaluation.study import metric_summary, permutation_summary, predict_out_of_fold
+from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.tables import fold_table
 from neurocontrast.findings import measure
 from neurocontrast.progress import SILENT

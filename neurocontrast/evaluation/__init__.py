@@ -6,13 +6,14 @@ and writes the files.
 """
 
 from neurocontrast.evaluation.designs import BlockScaler
-from neurocontrast.evaluation.planning import Study, plan_study
+from neurocontrast.evaluation.planning import plan_study
 from neurocontrast.evaluation.record import Evaluation, Notice, read_evaluation
+from neurocontrast.evaluation.results import StudyResult, run_study
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFold
 from neurocontrast.evaluation.splits.given import read_split_file
 from neurocontrast.evaluation.stored_probe import FittedProbe, load_probe, save_probe
-from neurocontrast.evaluation.study import StudyResult, run_study
+from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.transformers import ComBat, Residualiser, covariate_encoder
 
 __all__ = [

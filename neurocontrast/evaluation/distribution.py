@@ -18,10 +18,10 @@ from scipy import stats
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.decomposition import PCA
 
-from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import NO_SITE, Floats, Rows, Texts, draw_subjects, site_names
 from neurocontrast.evaluation.splits import Split, deal_subjects, subject_values
+from neurocontrast.evaluation.study import Study
 from neurocontrast.seeds import derive_generator, derive_seed
 
 MIN_SUBJECTS = 20

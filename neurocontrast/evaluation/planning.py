@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +12,10 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from neurocontrast.data.columns import matching_rows
-from neurocontrast.evaluation.adjustment import adjustments, check_adjustment, look_at_inner_folds
-from neurocontrast.evaluation.designs import Block, FeatureDesign, blocks_of
+from neurocontrast.evaluation.adjustment import check_adjustment, look_at_inner_folds
+from neurocontrast.evaluation.designs import blocks_of
 from neurocontrast.evaluation.estimators import as_estimator, check_own, describe_own, gives_probabilities
-from neurocontrast.evaluation.models import MODELS, GivenModel, Model, ProbeModel, split_seed
+from neurocontrast.evaluation.models import MODELS, ProbeModel
 from neurocontrast.evaluation.notices import (
     check_duplicates,
     check_overlap,
@@ -44,108 +44,13 @@ from neurocontrast.evaluation.splits.given import (
     splits_from_cv,
     splits_from_table,
 )
+from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
-from neurocontrast.evaluation.uncertainty import Units, choose_units
+from neurocontrast.evaluation.uncertainty import choose_units
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.seeds import derive_seed
 
 _OF_FOLDS = ("site_missing", "fold_untested")
 """Warnings that say nothing of the fixed design: images have no site, and most are fitted on."""
-
-
-@dataclass(frozen=True)
-class Study:
-    """Everything that is decided before the first model is fitted: who, what, in which folds, by which models."""
-
-    settings: EvaluationSettings
-    table: pd.DataFrame
-    """The scans that take part, one a row, with their identifiers and metadata."""
-    features: npt.NDArray[np.floating]
-    """Features (n, p) of the scans, in the order of the table."""
-    target: Target
-    splits: list[Split]
-    units: Units
-    """Groups of scans that a bootstrap resamples together."""
-    blocks: tuple[Block, ...] = ()
-    """Blocks of joined features; empty for features of one encoder."""
-    estimator: BaseEstimator | None = None
-    """The user's own estimator; None for a built-in probe."""
-    models: tuple[Model, ...] = ()
-    """The models that are compared; the first is the embedding, the second the baseline of covariates."""
-    flow: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """Steps by which scans came in and left, from the first table on."""
-    notices: list[Notice] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-    """What is known of people and folds, as `evaluation.json` says it: ``splits``, ``n_overlap``, ``excluded`` …"""
-
-    def design(self, *, predicted: str = "") -> FeatureDesign:
-        """Return the design of the embedding, adjusted as the settings say; nothing keeps the column `predicted`."""
-        name = self.target.name
-        steps = adjustments(self.table, self.settings, target=name, predicted=predicted)
-        return FeatureDesign(self.features, self.table, steps, self.blocks)
-
-    def with_model(self, model: Model) -> Study:
-        """Return the study with one more model, or with another one of that name in its place."""
-        others = {each.name: each for each in self.models}
-        models = tuple((others | {model.name: model}).values())
-        return replace(self, models=models).with_notices(model.notices)
-
-    def with_notices(self, notices: Iterable[Notice]) -> Study:
-        """Return the study with further warnings."""
-        return replace(self, notices=[*self.notices, *notices])
-
-    def text(self) -> str:
-        """Return who is evaluated, in which folds, and by what."""
-        n, n_subjects = len(self.table), self.table["subject_id"].nunique()
-        how = f"parts as column '{self.settings.split_column}' says"
-        if not self.fixed:
-            n_folds, n_repeats = (1 + max(getattr(each, name) for each in self.splits) for name in ("fold", "repeat"))
-            how = f"{n_folds} {'folds' if self.splits[0].held_out_site is None else 'sites held out'}"
-            how += f", {n_repeats} times" if n_repeats > 1 else ""
-        what = "" if isinstance(self.models[0], GivenModel) else " probe"
-        return f"{self.target.name}: {n} scans of {n_subjects} subjects, {how}, {self.probe['name']}{what}"
-
-    @property
-    def subjects(self) -> npt.NDArray[np.object_]:
-        """Subject of each scan."""
-        return self.table["subject_id"].to_numpy(dtype=object)
-
-    @property
-    def sites(self) -> npt.NDArray[np.object_]:
-        """Site of each scan; `NO_SITE` for a scan without one."""
-        return site_names(self.table["site"])
-
-    @property
-    def covariates(self) -> tuple[str, ...]:
-        """Columns of the baseline."""
-        return tuple(self.models[1].about["baseline_covariates"])
-
-    @property
-    def probe(self) -> dict[str, Any]:
-        """What the first model is, as the section ``probe`` of `evaluation.json` says it."""
-        n_train = max(len(split.train) for split in self.splits)
-        return self.models[0].describe(self.target, self.settings, n_train=n_train)
-
-    @property
-    def why_not_stored(self) -> str | None:
-        """Reason why the first model cannot be applied to other embeddings; None where it can."""
-        return self.models[0].why_not_stored(self.target, self.settings)
-
-    @property
-    def final_seed(self) -> int:
-        """Seed of the probe that is fitted on all scans; of the fixed design, that of its one split."""
-        seed = self.settings.seed
-        return split_seed(seed, self.splits[0]) if self.fixed else derive_seed("final-probe", seed)
-
-    @property
-    def fixed(self) -> bool:
-        """Whether a column says what is fitted on and what is tested."""
-        return self.settings.split_column is not None
-
-    @property
-    def fitted_rows(self) -> npt.NDArray[np.intp]:
-        """Rows that the stored probe is fitted on: all of them, but of the fixed design those of no test."""
-        return self.splits[0].train if self.fixed else np.arange(len(self.table))
 
 
 def plan_study(

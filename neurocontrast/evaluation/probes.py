@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sklearn.linear_model import LogisticRegression, Ridge
 
-if TYPE_CHECKING:
-    from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Probe:
     why_not_stored: str | None = None
     """Reason why a fitted probe is not written; None for a linear one, which is written as its coefficients."""
 
-    def strengths(self, settings: EvaluationSettings) -> list[float]:
+    def strengths(self, settings: Settings) -> list[float]:
         """Return the strengths to choose from, the strongest penalty first."""
         grid = getattr(settings, self.strength) if self.grid is None else self.grid
         return list(grid[::-1] if self.descending else grid)

@@ -23,9 +23,9 @@ from neurocontrast.evaluation.distribution import TrainingDistribution
 from neurocontrast.evaluation.estimators import FittedModel
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.models import Prediction, fit_probe
-from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.evaluation.rows import Floats, check_same_encoder
+from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.target import Kind
 from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.files import atomic_path, digest_of_file, write_json

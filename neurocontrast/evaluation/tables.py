@@ -12,9 +12,9 @@ from scipy.stats import binomtest
 
 from neurocontrast.evaluation.metrics import POOLED_ONLY, compute_metrics, finite_or_none
 from neurocontrast.evaluation.models import OutOfFold
-from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import Floats, Rows, Texts, site_names
 from neurocontrast.evaluation.splits.given import split_table
+from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.target import Target
 
 MAX_BINS = 10

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import norm
 
 from neurocontrast.evaluation.metrics import RANKED, compute_metrics
-from neurocontrast.evaluation.models import OutOfFold
+from neurocontrast.evaluation.models.model import OutOfFold
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import NO_SITE, Floats, Labels, Rows, Texts
 from neurocontrast.evaluation.target import Target

@@ -9,8 +9,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.study import StudyResult, run_study
+from neurocontrast.evaluation.results import StudyResult, run_study
+from neurocontrast.evaluation.study import Study
 from neurocontrast.findings.brain import BRAIN
 from neurocontrast.findings.cohort import COHORT
 from neurocontrast.findings.confounds import CONFOUNDS

@@ -18,10 +18,10 @@ from neurocontrast.evaluation import record
 from neurocontrast.evaluation.adjustment import choose_covariates, kept_columns
 from neurocontrast.evaluation.models import OutOfFold, ProbeModel, cross_validate
 from neurocontrast.evaluation.notices import SITE_ASSOCIATION, cramers_v
-from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Counts, Interval, Notice, Part
 from neurocontrast.evaluation.rows import cell_texts, draw_subjects, is_number
 from neurocontrast.evaluation.splits import Split, group_sites, leave_site_out, stratified
+from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.target import MAX_CLASSES as MAX_LEVELS
 from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics

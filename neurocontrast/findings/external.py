@@ -22,7 +22,6 @@ from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, exp
 from neurocontrast.evaluation.models import OutOfFold, ProbeModel, gather
 from neurocontrast.evaluation.models.covariates import with_covariates
 from neurocontrast.evaluation.notices import check_duplicates, check_overlap
-from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Counts, Increment, Interval, Metric, Notice, Part
 from neurocontrast.evaluation.rows import (
     check_rows,
@@ -34,6 +33,7 @@ from neurocontrast.evaluation.rows import (
 )
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.given import look_at_twins
+from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target, encode_target
 from neurocontrast.evaluation.uncertainty import Resamples, Units, bootstrap_metrics, count_resamples

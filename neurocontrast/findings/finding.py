@@ -10,8 +10,8 @@ import pandas as pd
 
 from neurocontrast.evaluation.distribution import Reference
 from neurocontrast.evaluation.models import OutOfFold
-from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Notice, Part
+from neurocontrast.evaluation.study import Study
 from neurocontrast.findings.folder import KINDS, EvaluationFolder
 from neurocontrast.page.blocks import Section
 from neurocontrast.progress import SILENT, Progress

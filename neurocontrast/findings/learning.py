@@ -15,10 +15,10 @@ from pydantic import ConfigDict, StrictFloat, StrictInt, TypeAdapter
 
 from neurocontrast.evaluation import record
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, POOLED_ONLY, compute_metrics, finite_or_none
-from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Part
 from neurocontrast.evaluation.rows import site_names
 from neurocontrast.evaluation.splits import Split, subject_values
+from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.tables import model_prefix
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError

@@ -11,9 +11,9 @@ from pydantic import StrictFloat, StrictInt
 
 from neurocontrast.evaluation import record
 from neurocontrast.evaluation.distribution import Reference, count_outside, look_outside
-from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Part
 from neurocontrast.evaluation.rows import Floats, Rows
+from neurocontrast.evaluation.study import Study
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import section, write_paragraphs

@@ -12,8 +12,8 @@ import pandas as pd
 
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value
 from neurocontrast.evaluation.models import OutOfFold
-from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import Rows
+from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.uncertainty import MIN_SITES, bootstrap_metrics, count_resamples
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder

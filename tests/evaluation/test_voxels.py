@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation.models import ConstantModel, Rival
 from neurocontrast.evaluation.models.voxels import ComponentsDesign, make, voxel_products
-from neurocontrast.evaluation.study import look_at_rival
+from neurocontrast.evaluation.results import look_at_rival
 from neurocontrast.exceptions import DataError
 from neurocontrast.findings import measure
 from tests.evaluation.quick import plan, warnings

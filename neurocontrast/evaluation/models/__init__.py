@@ -4,7 +4,7 @@ A new model is a function of a study that makes it, and a place in `MODELS`. Wha
 added to the study by the command that has them (`Study.with_model`).
 """
 
-from neurocontrast.evaluation.models import covariates
+from neurocontrast.evaluation.models.covariates import make_baseline
 from neurocontrast.evaluation.models.model import (
     ConstantModel,
     GivenModel,
@@ -19,9 +19,10 @@ from neurocontrast.evaluation.models.model import (
     gather,
     split_seed,
 )
+from neurocontrast.evaluation.models.regional import make_regional
 
 __all__ = ["MODELS", "ConstantModel", "GivenModel", "Model", "OutOfFold", "Prediction", "ProbeModel", "Rival",
            "cross_validate", "decide_scores", "fit_probe", "gather", "split_seed"]  # fmt: skip
 
-MODELS = (covariates.make_baseline, covariates.make_regional)
+MODELS = (make_baseline, make_regional)
 """What the embedding is compared with: each returns its model of a study, or None without a use for it."""

@@ -1,4 +1,4 @@
-"""Models of columns of the table: the baseline of covariates, and measures of regions, which need no encoder."""
+"""The baseline: what age, sex, site and other covariates say without the scan."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import pandas as pd
 
 from neurocontrast.evaluation.adjustment import choose_covariates
 from neurocontrast.evaluation.estimators import EstimatorError
-from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel, Rival, fit_probe
+from neurocontrast.evaluation.models.model import ConstantModel, Model, ProbeModel, fit_probe
 from neurocontrast.evaluation.notices import look_at_covariates
-from neurocontrast.evaluation.probes import default_probe
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import Floats, Rows, choose_numbers
+from neurocontrast.evaluation.rows import Floats, Rows
 from neurocontrast.evaluation.transformers import covariate_encoder
 
 if TYPE_CHECKING:
-    from neurocontrast.evaluation.planning import Study
+    from neurocontrast.evaluation.study import Study
 
 
 @dataclass(frozen=True)
@@ -77,13 +76,3 @@ def _try(study: Study, names: Sequence[str]) -> list[Notice]:
     except EstimatorError as error:
         return [Notice.of("baseline_default", n=len(names), error=error)]
     return []
-
-
-def make_regional(study: Study) -> ProbeModel | None:
-    """Return the columns that the setting `regional` names, with the default probe; None without any."""
-    names = choose_numbers(study.table, study.settings.regional, option="regional", target=study.target.name)
-    if not names:
-        return None
-    rival = Rival("regions", f"{len(names)} regional measures", "measures of the regions of the scans")
-    design, about = CovariateDesign(study.table, names), {"regional_columns": list(names)}
-    return ProbeModel("regional", design, default_probe(study.target.kind), rival=rival, about=about)

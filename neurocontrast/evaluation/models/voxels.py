@@ -16,7 +16,7 @@ from neurocontrast.evaluation.probes import default_probe
 from neurocontrast.evaluation.rows import Floats, Rows
 
 if TYPE_CHECKING:
-    from neurocontrast.evaluation.planning import Study
+    from neurocontrast.evaluation.study import Study
 
 
 N_COMPONENTS = 60

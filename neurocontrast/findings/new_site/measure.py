@@ -24,10 +24,10 @@ from neurocontrast.evaluation.metrics import (
 )
 from neurocontrast.evaluation.models import ConstantModel, Model, OutOfFold, cross_validate
 from neurocontrast.evaluation.models.covariates import with_covariates
-from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.record import Counts, Estimate, Notice, Part, Section
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, group_sites
+from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, count_resamples
 from neurocontrast.exceptions import one_of
 from neurocontrast.findings.confounds import site_reading

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from neurocontrast.evaluation.models import ConstantModel
+from neurocontrast.evaluation.results import predict_out_of_fold
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
-from neurocontrast.evaluation.study import predict_out_of_fold
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings import Inputs, measure

@@ -1,0 +1,278 @@
+"""A whole evaluation in memory: from a plan to tables and ``evaluation.json``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.evaluation.distribution import Reference, training_reference
+from neurocontrast.evaluation.metrics import (
+    DESCRIPTIVE,
+    LOWER_IS_BETTER,
+    RANKED,
+    explain_undefined,
+    explain_value,
+    finite_or_none,
+)
+from neurocontrast.evaluation.models import Model, OutOfFold, ProbeModel, cross_validate
+from neurocontrast.evaluation.record import Evaluation, Notice, compose_evaluation
+from neurocontrast.evaluation.rows import NO_SITE
+from neurocontrast.evaluation.significance import fold_p_value, permutation_test
+from neurocontrast.evaluation.splits import Split, stratified
+from neurocontrast.evaluation.splits.given import split_table
+from neurocontrast.evaluation.stored_probe import FittedProbe, fit_on_all
+from neurocontrast.evaluation.study import Study
+from neurocontrast.evaluation.tables import model_prefix, study_tables
+from neurocontrast.evaluation.target import Target
+from neurocontrast.evaluation.uncertainty import MAX_RANKED, Resamples, bootstrap_metrics, count_resamples
+from neurocontrast.files import digest_of
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.seeds import derive_seed
+
+Models = dict[str, OutOfFold]
+
+POOLING_GAP = 0.05
+"""A pooled AUC that differs more than this from the one within folds is warned about."""
+FEW_MOVED = 0.1
+"""A permutation test that changes the labels of a smaller share of the scans is warned about."""
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What the models of a study predicted, and the figures of it.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        Content of ``evaluation.json``.
+    tables : dict of str to DataFrame
+        Tables by the name of their file.
+    models : dict of str to OutOfFold
+        Out-of-fold predictions of each model.
+    reference : Reference, str or None
+        Distribution of the scans that the probe was fitted on; the reason why there is none; None if not asked for.
+    probe : FittedProbe or None
+        The probe fitted on all scans, if it can be stored.
+    """
+
+    evaluation: Evaluation
+    tables: dict[str, pd.DataFrame]
+    models: dict[str, OutOfFold]
+    reference: Reference | str | None = None
+    probe: FittedProbe | None = None
+
+
+def run_study(study: Study, *, encoder: str | None = None, progress: Progress = SILENT) -> StudyResult:
+    """Fit the models, and compute their tables and figures; `neurocontrast.findings.measure` adds the findings.
+
+    Parameters
+    ----------
+    study : Study
+        As `plan_study` returned it.
+    encoder : str, optional
+        Digest of the encoder that made the features, which the stored probe records.
+    progress : Progress
+        Receives progress messages.
+    """
+    models, settings = predict_out_of_fold(study, progress), study.settings
+    tables = study_tables(study, models)
+    figures = metric_summary(study, tables["folds"], models, progress)
+    figures["permutation"] = permutation_summary(study, models["embedding"], progress)
+    reference = training_reference(study)
+    notices = [*study.notices, *_look_at_results(figures, models, study.facts)]
+    rivals = (look_at_rival(figures, model, study.target.metric_names[0]) for model in study.models if model.rival)
+    notices += chain.from_iterable(rivals)
+    probe, inside = None, reference.distribution if isinstance(reference, Reference) else None
+    if study.why_not_stored is None:
+        chosen, strength = study, models["embedding"].strengths[0]
+        if study.fixed:  # the grids hold what was chosen, so that the probe is stored as it was evaluated
+            chosen = replace(study, settings=settings.model_copy(update={"C": (strength,), "alpha": (strength,)}))
+        probe = fit_on_all(chosen, encoder=encoder, distribution=inside)[1]
+    return StudyResult(_compose(study, models, figures, notices), tables, models, reference, probe)
+
+
+def predict_out_of_fold(study: Study, progress: Progress) -> Models:
+    """Return the out-of-fold predictions of every model."""
+    with progress.task("Fitting models", len(study.models) * len(study.splits), "fold") as task:
+        return {
+            model.name: cross_validate(
+                model, study.target, study.splits, subjects=study.subjects, settings=study.settings, sites=study.sites,
+                advance=task.advance,
+            )
+            for model in study.models
+        }  # fmt: skip
+
+
+def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> dict[str, Any] | None:
+    """Return ``permutation`` of evaluation.json; None where no permutation is asked for."""
+    settings, is_site = study.settings, study.target.name == "site"
+    n, sites, tested = settings.n_permutations, study.sites, study.models[0]
+    if not n or not isinstance(tested, ProbeModel):
+        return None
+
+    def redeal(target: Target, permutation: int) -> list[Split]:
+        seed = derive_seed("permuted-folds", settings.seed, permutation)
+        return stratified(target, sites, study.subjects, n_folds=settings.n_folds, n_repeats=1, seed=seed)
+
+    n_folds, started = sum(split.repeat == 0 for split in study.splits), time.perf_counter()
+    with progress.task("Permuting labels", n * n_folds, "fold") as task:
+        result = permutation_test(
+            tested,
+            study.target,
+            study.splits,
+            model,
+            sites=np.full(len(sites), NO_SITE, dtype=object) if is_site else sites,
+            subjects=study.subjects,
+            settings=settings,
+            redeal=redeal if study.facts["splits"] == "stratified" else None,
+            advance=task.advance,
+        )
+    return {
+        "n": n,
+        "unit": "subject",
+        "within_site": not is_site,
+        "repeat": 0,
+        **result._asdict(),
+        "observed": {name: finite_or_none(value) for name, value in result.observed.items()},
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+
+
+def metric_summary(study: Study, folds: pd.DataFrame, models: Models, progress: Progress = SILENT) -> dict[str, Any]:
+    """Return ``metrics``, ``baseline`` and ``increment`` of evaluation.json, and those of further models by name.
+
+    ``mean`` and ``sd`` are over the folds in which a metric is defined, ``pooled`` is of all out-of-fold predictions
+    together (averaged over repeats), ``interval`` is of ``pooled``, over resamples of the study's units. A metric that
+    is not defined is None and has a ``reason``.
+    """
+    target, settings, rows = study.target, study.settings, models["embedding"].tested
+    too_long = study.fixed and len(target.classes) * len(rows) > MAX_RANKED
+    with progress.task("Resampling", None, "resample") as task:
+        drawn = bootstrap_metrics(
+            target, models, study.units.labels, n_bootstraps=count_resamples(settings.n_bootstraps, len(rows)),
+            seed=derive_seed("intervals", settings.seed), rows=rows, plain=RANKED if too_long else (),
+            advance=task.advance,
+        )  # fmt: skip
+    reason = explain_undefined(target.kind, target.values[rows], target.classes)
+
+    def estimate(resamples: Resamples, name: str) -> dict[str, Any]:
+        found = resamples.figure(level=settings.confidence_level)
+        return {name: found["value"], "interval": None if found["low"] is None else [found["low"], found["high"]]}
+
+    def described(model: str, name: str) -> dict[str, Any]:
+        column = model_prefix(model) + name.removesuffix("_within_fold")  # within one fold, the two are one
+        per_fold = folds[column].dropna().to_numpy(dtype=float) if column in folds else np.array([])
+        found = {
+            "mean": finite_or_none(per_fold.mean()) if len(per_fold) else None,
+            "sd": finite_or_none(per_fold.std(ddof=1)) if len(per_fold) > 1 else None,
+            **estimate(drawn[model][name], "pooled"),
+            "n_folds_defined": len(per_fold),
+        }
+        return found | ({"reason": explain_value(name, reason)} if found["pooled"] is None else {})
+
+    def against(other: str, name: str) -> dict[str, Any]:
+        return estimate(drawn["embedding"][name] - drawn[other][name], "difference")
+
+    def p_value(other: str, name: str) -> float | None:
+        column = name.removesuffix("_within_fold")
+        if column not in folds or name in DESCRIPTIVE:  # neither more nor less of it is better
+            return None
+        return fold_p_value(folds[column].astype(float) - folds[f"{other}_{column}"].astype(float), folds)
+
+    names, keys = target.metric_names, {"embedding": "metrics"}
+    figures = {keys.get(model, model): {name: described(model, name) for name in names} for model in models}
+    figures["increment"] = {name: against("baseline", name) for name in names}
+    for other in (model.name for model in study.models if model.rival):
+        figures[f"{other}_increment"] = {
+            name: against(other, name) | {"p_value": p_value(other, name)} for name in names
+        }
+    return figures
+
+
+def look_at_rival(figures: Mapping[str, Any], model: Model, metric: str) -> list[Notice]:
+    """Return a warning where a model without an encoder does as well as the embedding by the leading metric."""
+    ours, theirs = (figures[part].get(metric, {}).get("pooled") for part in ("metrics", model.name))
+    if model.rival is None or ours is None or theirs is None:
+        return []
+    if ours < theirs if metric in LOWER_IS_BETTER else ours > theirs:
+        return []
+    what, name = model.rival.what, {"auc": "AUC", "mae": "MAE"}.get(metric, metric.replace("_", " "))
+    return [
+        Notice.of(
+            "as_good", model=model.name, What=what[:1].upper() + what[1:], metric=name, theirs=theirs, ours=ours,
+            over=model.rival.over,
+        )
+    ]  # fmt: skip
+
+
+def _look_at_results(figures: Mapping[str, Any], models: Models, facts: Mapping[str, Any]) -> Iterable[Notice]:
+    failed = sum(model.n_not_converged for model in models.values())
+    if failed:
+        yield Notice.of("not_converged", n=failed)
+    for name, part in (("embedding", "metrics"), ("baseline", "baseline")):
+        pooled, within = (figures[part].get(key, {}).get("pooled") for key in ("auc", "auc_within_fold"))
+        if pooled is not None and within is not None and abs(pooled - within) > POOLING_GAP:
+            yield Notice.of("pooled_auc_mixes_folds", model=name, pooled=pooled, within=within)
+    if "split" not in facts and figures["metrics"].get("auc", {}).get("pooled") == 1.0:
+        yield Notice.of("perfect_separation")
+    permutation = figures.get("permutation")
+    if permutation and permutation["share_moved"] < FEW_MOVED:
+        within = " and ".join(unit for unit in ("site", "fold") if permutation[f"within_{unit}"])
+        held = f", since labels are exchanged within {within}" if within else ""
+        yield Notice.of("permutation_moves_few", share=permutation["share_moved"], held=held)
+
+
+def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: list[Notice]) -> Evaluation:
+    settings, target = study.settings, study.target
+    dealt = split_table(study.table, study.splits).astype(object).fillna("").astype(str)
+    dealt = dealt.sort_values(["repeat", "participant_id", "session"])
+    facts = dict(study.facts)
+    excluded, embedding = facts.pop("excluded"), models["embedding"]
+    content = {
+        "target": target.name,
+        "kind": target.kind,
+        "classes": list(target.classes),
+        "positive": target.positive,
+        "split": None,
+        **facts,
+        "splits_digest": digest_of(dealt.to_csv(index=False)),
+        "n_folds": 1 + max(split.fold for split in study.splits),
+        "n_repeats": 1 + max(split.repeat for split in study.splits),
+        "seed": settings.seed,
+        "probe": {
+            **study.probe,
+            "strength": finite_or_none(float(np.median(embedding.strengths))),
+            "why_not_stored": study.why_not_stored,
+            "inner_splits": settings.inner_splits,
+            **({"blocks": "joined"} if study.blocks else {}),
+        },
+        "n": {
+            "scans": len(study.table),
+            "subjects": int(study.table["subject_id"].nunique()),
+            "sites": int(study.table["site"].nunique()),
+            "features": int(study.features.shape[1]),
+            "excluded": excluded,
+        },
+        **figures,
+        "rivals": {
+            each.name: {"name": each.rival.name, "what": each.rival.what} for each in study.models if each.rival
+        },
+        **dict(chain.from_iterable(model.about.items() for model in study.models)),
+        "threshold": {"rule": settings.threshold, "values": embedding.thresholds},
+        "warnings": notices,
+        "bootstrap": {
+            "n": count_resamples(settings.n_bootstraps, len(embedding.tested)),
+            "method": "BCa",
+            "unit": study.units.name,
+            "n_units": len(set(study.units.labels[study.splits[0].test])) if study.fixed else study.units.n,
+            "level": settings.confidence_level,
+        },
+        "allow_overlap": settings.allow_overlap,
+    }
+    return compose_evaluation(content)

@@ -65,20 +65,23 @@ def _measured(path: Path) -> File:
             functions[f"{name}:{node.lineno} {node.name}"] = node.end_lineno - node.lineno + 1 - n_docstring
     code = [line.strip() for number, line in enumerate(lines, 1) if number not in strings]
     n_code = sum(bool(line) and not line.startswith("#") for line in code)
-    return File(name, len(lines), n_code, len(strings), functions, tuple(_imports(tree)))
+    return File(
+        name, len(lines), n_code, len(strings), functions, tuple(_imports(tree, types=path.name != "__init__.py"))
+    )
 
 
-def _imports(node: ast.AST) -> Iterator[str]:
-    """Give the modules that are imported anywhere in a file, except for type checking."""
+def _imports(node: ast.AST, *, types: bool) -> Iterator[str]:
+    """Give the modules that are imported anywhere in a file, for type checking too if `types`.
+
+    A package names for type checkers what it loads when it is asked for, which is no import of its own.
+    """
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
         elif isinstance(child, ast.ImportFrom):
             yield from (f"{child.module}.{alias.name}" for alias in child.names)
-        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-            yield from (name for each in child.orelse for name in _imports(each))
-        else:
-            yield from _imports(child)
+        elif types or not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)):
+            yield from _imports(child, types=types)
 
 
 def circle(graph: dict[str, set[str]]) -> list[str]:
@@ -144,7 +147,8 @@ def test_what_is_too_large_or_circular_is_found():
     assert beyond({"b": 61}, 50, {"b": 60}) == ["b: 61, at most 60"]
     assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": set()})) == {"a", "b", "c"}
     tree = ast.parse("if TYPE_CHECKING:\n    import a\ndef f():\n    from b import c\nimport d")
-    assert list(_imports(tree)) == ["b.c", "d"]
+    assert list(_imports(tree, types=False)) == ["b.c", "d"]
+    assert list(_imports(tree, types=True)) == ["a", "b.c", "d"]
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.data.indexing import Index, SiteFrom, index_scans
-from neurocontrast.data.measures.tables import BESIDE, rows_of
+from neurocontrast.data.measures.joining import BESIDE, rows_of
 from neurocontrast.exceptions import ConfigError, printable
 from neurocontrast.files import check_writable, digest_of_file, relative_path, write_json, write_table
 from neurocontrast.progress import SILENT, Progress

@@ -10,7 +10,7 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.data.cache import VolumeCache
     from neurocontrast.data.datasets import CohortDataset, ImageDataset
-    from neurocontrast.data.measures.tables import read_measures
+    from neurocontrast.data.measures.joining import read_measures
 
 __all__ = ["Cohort", "CohortDataset", "ImageDataset", "Kind", "VolumeCache", "read_cohort", "read_measures"]
 
@@ -20,6 +20,6 @@ __getattr__ = lazy_exports(
     {
         "cache": ["VolumeCache"],
         "datasets": ["CohortDataset", "ImageDataset"],
-        "measures.tables": ["read_measures"],
+        "measures.joining": ["read_measures"],
     },
 )

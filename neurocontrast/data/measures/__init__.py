@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from neurocontrast.data.measures.contract import MeasuresContract
 from neurocontrast.data.measures.finding import holds_measures
-from neurocontrast.data.measures.tables import (
-    MeasuresTable,
-    add_measures,
-    join_measures,
-    measures_of,
-    read_measures,
-    read_tables,
-    rows_of,
-)
+from neurocontrast.data.measures.joining import add_measures, join_measures, read_measures, rows_of
+from neurocontrast.data.measures.tables import MeasuresTable, measures_of, read_tables
 
 __all__ = [
     "MeasuresContract",

@@ -1,0 +1,130 @@
+"""People joined with their regional measures."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.data.cohort import Cohort, read_cohort
+from neurocontrast.data.listing import AnyTable
+from neurocontrast.data.measures.tables import MeasuresTable, read_tables, scan_name
+from neurocontrast.data.problems import Problems
+from neurocontrast.exceptions import DataError
+
+BESIDE = "measures.tsv"
+"""Table of measures in the folder of the table of people, as `index` writes it."""
+
+
+def read_measures(
+    participants: AnyTable,
+    measures: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    *,
+    atlas: str = "",
+    measure: str = "thickness",
+    all_measured: bool = True,
+) -> Cohort:
+    """Read people and their regional measures, joined by participant and session.
+
+    Parameters
+    ----------
+    participants : path or DataFrame
+        Table of people, as for `read_cohort`; it needs no images.
+    measures : path or sequence of path, optional
+        Tables of measures in any format of `neurocontrast.data.measures`, or folders of them; by default
+        ``measures.tsv`` in the folder of `participants`.
+    atlas, measure : str, optional
+        What to take from folders (`neurocontrast.data.measures.read_tables`).
+    all_measured : bool
+        Whether people without measures are refused.
+
+    Returns
+    -------
+    Cohort
+        With `measures`, a row for each row of its table.
+
+    Raises
+    ------
+    DataError
+        With everybody who has no measures, and all that is wrong with the tables.
+    """
+    people = read_cohort(participants, channels=())
+    return add_measures(people, measures, atlas=atlas, measure=measure, all_measured=all_measured)
+
+
+def add_measures(
+    people: Cohort,
+    measures: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
+    *,
+    atlas: str,
+    measure: str,
+    all_measured: bool = True,
+) -> Cohort:
+    """Return people, or scans, joined with their regional measures; the parameters are those of `read_measures`."""
+    paths = people.source.parent / BESIDE if measures is None else measures
+    if measures is None and not Path(str(paths)).is_file():
+        raise DataError(
+            f"data.measures: missing, and there is no {BESIDE} in the folder of {people.source.name}. Name the table."
+        )
+    return join_measures(people, read_tables(paths, atlas=atlas, measure=measure), all_measured=all_measured)
+
+
+def join_measures(people: Cohort, table: MeasuresTable, *, all_measured: bool = True) -> Cohort:
+    """Return people joined with their rows of a table of measures; one `DataError` names all who have no row.
+
+    Without `all_measured` people without a row stay, with missing measures.
+    """
+    participants, sessions = (people.table[name].astype(str).tolist() for name in ("participant_id", "session"))
+    rows = rows_of(table, participants, sessions)
+    problems, names = Problems(people.source.name), people.names()
+    for row in rows.lacking.tolist() if all_measured else []:
+        problems.add("no table of measures has a row of this scan", name=names[row])
+    problems.raise_if_any()
+    joined = replace(table, values=rows.values)
+    return replace(people, measures=joined, warnings=(*people.warnings, *table.notes))
+
+
+class Rows(NamedTuple):
+    """Measures in the order of the scans, positions of scans without a row, and names of rows without a scan."""
+
+    values: pd.DataFrame
+    lacking: npt.NDArray[np.int64]
+    not_asked: list[str]
+
+
+def rows_of(table: MeasuresTable, participants: Sequence[str], sessions: Sequence[str]) -> Rows:
+    """Return the measures of scans of another table, a row each, in its order; ``sub-`` before a name does not matter.
+
+    A row without session is joined with a scan of any session if the participant has one row and one scan.
+
+    Parameters
+    ----------
+    table : MeasuresTable
+        Measures to look up.
+    participants, sessions : sequence of str
+        Participant and session ("" for none) of each scan.
+    """
+    people = [name.removeprefix("sub-") for name in participants]
+    asked = list(zip(people, (name.removeprefix("ses-") for name in sessions), strict=True))
+    there = [(person.removeprefix("sub-"), session) for person, session in table.values.index]
+    row_of = {key: row for row, key in enumerate(there)}
+    n_asked, n_there = (Counter(person for person, _ in keys) for keys in (asked, there))
+    alone = {person: row for row, (person, _) in enumerate(there) if n_there[person] == 1}
+    rows = np.full(len(asked), -1, dtype=np.int64)
+    for position, (person, session) in enumerate(asked):
+        row = row_of.get((person, session), -1)
+        other = alone.get(person)
+        if row < 0 and other is not None and n_asked[person] == 1 and "" in (session, there[other][1]):
+            row = other
+        rows[position] = row
+    values = table.values.take(np.maximum(rows, 0)).reset_index(drop=True)
+    values[rows < 0] = np.nan
+    not_asked = np.setdiff1d(np.arange(len(there)), rows)
+    return Rows(values, np.flatnonzero(rows < 0), [scan_name(*scan) for scan in table.values.index[not_asked]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,13 +51,20 @@ def write_embeddings(
             f"features are not finite for {', '.join(names)}. Look at these scans with `neurocontrast check`."
         )
     known = {name: pyarrow.array(_plain(metadata[name])) for name in metadata.columns}
-    made = {
-        f"{_FEATURE}{place:04d}": pyarrow.array(values) for place, values in enumerate(np.ascontiguousarray(features.T))
-    }
+    names = [f"{_FEATURE}{position:04d}" for position in range(features.shape[1])]
     text = json.dumps({"format": _FORMAT, **info}, ensure_ascii=False, allow_nan=False)
-    table = pyarrow.table({**known, **made}, metadata={_KEY: text.encode()})
-    with atomic_path(path) as temporary:
-        pyarrow.parquet.write_table(table, temporary, row_group_size=_N_ROWS, use_dictionary=list(known))
+    fields = [(name, values.type) for name, values in known.items()] + [
+        (name, pyarrow.from_numpy_dtype(features.dtype)) for name in names
+    ]
+    schema = pyarrow.schema(fields, metadata={_KEY: text.encode()})
+    with (
+        atomic_path(path) as temporary,
+        pyarrow.parquet.ParquetWriter(temporary, schema, use_dictionary=list(known)) as writer,
+    ):
+        for first in range(0, len(features), _N_ROWS):  # a group at a time: the features can be half of the memory
+            part = np.ascontiguousarray(features[first : first + _N_ROWS].T)
+            columns = [values.slice(first, _N_ROWS) for values in known.values()] + list(map(pyarrow.array, part))
+            writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
 
 
 def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame) -> None:
@@ -88,9 +95,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
         lacking += [] if names else [f"{_FEATURE}0000 …"]
         if lacking:
             raise DataError(f"{path}: not an embeddings table: it lacks {', '.join(lacking)}.")
-        table = file.read()
-        features = np.column_stack([table[name].to_numpy() for name in names]).astype(np.float32)
-        metadata = table.drop_columns(names).unify_dictionaries().to_pandas()
+        metadata, features = _read_groups(file, names)
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({said(error)}). {remedy}") from error
     except (ValueError, TypeError) as error:
@@ -104,6 +109,18 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
             f"{path}: features are not finite for {', '.join(metadata['participant_id'][bad].astype(str))}."
         )
     return Embeddings(metadata, features, _info(path, file.schema_arrow.metadata or {}))
+
+
+def _read_groups(file: pyarrow.parquet.ParquetFile, names: Sequence[str]) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return metadata and features, of which no second copy is held."""
+    features = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32)
+    known = [file.schema_arrow.empty_table().drop_columns(names)]
+    for group in map(file.read_row_group, range(file.num_row_groups)):
+        part = features[sum(map(len, known)) :][: len(group)]
+        for position, name in enumerate(names):
+            part[:, position] = group[name].to_numpy()
+        known.append(group.drop_columns(names))
+    return pyarrow.concat_tables(known).unify_dictionaries().to_pandas(), features
 
 
 def _info(path: Path, schema: Mapping[bytes, bytes]) -> dict[str, Any]:

@@ -83,11 +83,7 @@ class Pairs:
         `weights` are the b ≥ 0 between samples, 1 by default. The sum is `without` the anchor, or all views of its
         sample.
         """
-        scores = self.s.clone() if weights is None else self.s + weights.log().clamp_min_(EMPTY).unsqueeze(1)
-        with torch.no_grad():  # in place, which autograd need not know: no gradient passes through such a term
-            self.leave_out(scores, without, EMPTY)
-        sums = scores.logsumexp((2, 3))
-        return torch.where(sums <= EMPTY / 2, EMPTY, sums)  # NaN stays
+        return cast(Tensor, _LogSumExp.apply(self.s, weights, self, without))
 
     def mean(self, weights: Tensor) -> Tensor:
         """Return Σ_j w_ij s_ij / Σ_j w_ij of each anchor, (V, n_i); 0 where all w_ij are 0."""
@@ -147,6 +143,35 @@ class Pairs:
         elif not self.pool.is_across:
             values.diagonal(0, 0, 2).diagonal(self.samples.start).fill_(value)
         return values
+
+
+class _LogSumExp(torch.autograd.Function):
+    """log Σ_j b_ij exp s_ij, whose gradient is b_ij exp(s_ij − log Σ_j b_ij exp s_ij): each in one copy of s."""
+
+    @staticmethod
+    def forward(ctx: Any, s: Tensor, weights: Tensor | None, pairs: Pairs, without: str) -> Tensor:
+        logarithms = None if weights is None else weights.log().clamp_min_(EMPTY)
+        scores = pairs.leave_out(_plus(s, logarithms), without, EMPTY)
+        largest = scores.amax((2, 3), keepdim=True)
+        total = scores.sub_(largest).exp_().sum((2, 3))
+        sums = total.log() + largest[..., 0, 0]
+        sums = torch.where(sums <= EMPTY / 2, EMPTY, sums)  # NaN stays
+        ctx.pairs, ctx.without = pairs, without
+        ctx.save_for_backward(s, logarithms, sums)
+        return sums
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        s, logarithms, sums = ctx.saved_tensors
+        sums = torch.where(sums <= EMPTY / 2, torch.inf, sums)
+        terms = _plus(s, logarithms).sub_(sums[..., None, None]).exp_()
+        return ctx.pairs.leave_out(terms, ctx.without, 0).mul_(gradient[..., None, None]), None, None, None
+
+
+def _plus(s: Tensor, logarithms: Tensor | None) -> Tensor:
+    """Return a copy of similarities (V, n_i, V, n), with logarithms of weights (n_i, n) added."""
+    return s.clone() if logarithms is None else s + logarithms.unsqueeze(1)
 
 
 Formula = Callable[..., tuple[Tensor, ...]]

@@ -282,9 +282,11 @@ def _look_at(study: Study, readings: pd.DataFrame) -> list[Notice]:
     strength = 0.0
     if study.target.kind != "continuous":
         strength = cramers_v(study.target.values[known], study.table["site"][known].to_numpy(dtype=object))
-    key = "site_predictable_and_confounded" if strength > SITE_ASSOCIATION else "site_predictable"
-    about = {"value": site["value"], "chance": site["chance"], "n_sites": int(site["n_levels"])}
-    return [Notice.of(key, target=study.target.name, strength=strength, **about)]
+    found = {"value": site["value"], "chance": site["chance"], "n_sites": int(site["n_levels"])}
+    if strength > SITE_ASSOCIATION:
+        confounded = {"target": study.target.name, "strength": strength}
+        return [Notice.of("site_predictable_and_confounded", **confounded, **found)]
+    return [Notice.of("site_predictable", **found)]
 
 
 _ABSENT = "Not shown: how well site, age and sex can be read off the embedding. confounds.tsv is absent or empty."

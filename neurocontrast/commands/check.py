@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
@@ -208,26 +207,34 @@ def _holds_images(cohort: Cohort) -> bool:
 def summarise(cohort: Cohort) -> pd.DataFrame:
     """Return counts for each site of scans, or each split of natural images, and for all in the last row."""
     table, images = cohort.table, _holds_images(cohort)
-    by = table.get("split" if images else "site", pd.Series(index=table.index, dtype=object))
-    known = sorted(by.dropna().unique(), key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
-    order = [*known, *(["site n/a"] if known and by.isna().any() and not images else []), "all"]
-    both, of_row = pd.concat([table, table]), np.array([*by.fillna("site n/a"), *["all"] * len(table)], dtype=object)
-    groups = both.groupby(of_row)
-    columns = (
-        {"images": groups.size()} if images else {"scans": groups.size(), "subjects": groups["subject_id"].nunique()}
-    )
-    if images and "label" in table:
-        counts = pd.crosstab(of_row, both["label"].to_numpy())
-        smallest = counts.where(counts > 0).min(axis=1).astype(int)
-        columns |= {
-            "classes": (counts > 0).sum(axis=1),
-            "smallest class": smallest,
-            "largest class": counts.max(axis=1),
-        }
-    elif not images:
-        columns |= {f"age {name}": groups["age"].agg(name) for name in ("mean", "min", "max") if "age" in table}
-        for column in [name for name in ("sex", "diagnosis") if name in table]:
-            counts = pd.crosstab(of_row, both[column].fillna("n/a").to_numpy())
-            values = [*sorted(table[column].dropna().unique()), *(["n/a"] if table[column].isna().any() else [])]
-            columns |= {f"{column} {value}": counts[value] for value in values}
-    return pd.DataFrame(columns).loc[order]
+    by = "split" if images else "site"
+    parts = {}
+    if by in table and table[by].notna().any():
+        parts = {str(name): part for name, part in table.groupby(by)}
+        if images:
+            parts = {name: parts[name] for name in [*SPLITS, *parts] if name in parts}
+        elif table[by].isna().any():
+            parts["site n/a"] = table[table[by].isna()]
+    row = _images_row if images else _scans_row
+    return pd.DataFrame([row(part, table) for part in [*parts.values(), table]], index=[*parts, "all"])
+
+
+def _images_row(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
+    row: dict[str, float] = {"images": len(part)}
+    if "label" in whole:
+        counts = part["label"].value_counts()
+        row |= {"classes": len(counts), "smallest class": counts.min(), "largest class": counts.max()}
+    return row
+
+
+def _scans_row(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
+    row: dict[str, float] = {"scans": len(part), "subjects": part["subject_id"].nunique()}
+    if "age" in whole:
+        row |= {f"age {name}": value for name, value in part["age"].agg(["mean", "min", "max"]).items()}
+    for column in ("sex", "diagnosis"):
+        if column in whole:
+            counts = part[column].value_counts()
+            row |= {f"{column} {value}": int(counts.get(value, 0)) for value in sorted(whole[column].dropna().unique())}
+            if whole[column].isna().any():
+                row[f"{column} n/a"] = int(part[column].isna().sum())
+    return row

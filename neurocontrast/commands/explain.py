@@ -295,20 +295,20 @@ def _readout(probe: FittedProbe, positive: str | None) -> _Readout:
 
 
 def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, progress: Progress) -> None:
-    """Refuse another encoder than that of the probe, or its projection head; warn where the probe names none."""
-    _, *beside = (probe.encoder or "").split(", ")
+    found, (expected, *beside) = contract["weights"]["sha256"], (probe.encoder or "").split(", ")
     if "head" in beside:
         raise DataError(
             f"{run}: the probe was fitted on embeddings after the projection head (embedding.layer: head), and a map "
             "is that of the encoder's features. Embed with embedding.layer: encoder, and evaluate that table."
         )
-    found = ", ".join([contract["weights"]["sha256"], *beside]) if probe.encoder else None
-    try:
-        doubt = probe.check_encoder(found, contract["n_features"], place=str(run))
-    except DataError as error:
-        raise DataError(f"{error} Give the run whose embeddings were evaluated.") from None
-    if doubt is not None:
-        progress.warning(doubt)
+    if contract["n_features"] != probe.n_features or (expected and expected != found):
+        known = f"'{expected[:12]}…'" if expected else "one that is not recorded"
+        raise DataError(
+            f"{run}: the probe was fitted on {probe.n_features} features of the encoder {known}, and this is the "
+            f"encoder '{found[:12]}…' with {contract['n_features']}. Give the run whose embeddings were evaluated."
+        )
+    if not expected:
+        progress.warning(f"{run}: the evaluation does not say which encoder made its embeddings; this one is taken.")
     if beside:
         progress.warning(f"the embeddings were made in {beside[0]}; the map is computed in float32.")
 

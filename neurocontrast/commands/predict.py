@@ -102,7 +102,7 @@ def predict(
     if scans is None:
         table = _predictions(fitted, tidy, features)
     else:
-        table = _predictions(fitted, tidy, *scans.embed(progress))
+        table = _predictions_of_scans(fitted, tidy, *scans.embed(progress))
         origin = scans.origin(table)
     calibration = None if truths is None else _calibrated(fitted, tidy, table, truths, Path(str(calibrate)).name)
     outside: dict[str, Any] | None = None
@@ -239,16 +239,19 @@ def _doubts(
         )
 
 
-def _predictions(
-    fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating], notes: pd.DataFrame | None = None
+def _predictions_of_scans(
+    fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating], notes: pd.DataFrame
 ) -> pd.DataFrame:
-    """Return the predictions; of scans that were embedded with `notes`, those with an error have empty cells."""
-    if notes is not None:
-        good = notes["error"].isna().to_numpy()
-        if not good.any():
-            raise DataError(f"none of {len(notes)} scans can be embedded, for instance: {notes['error'].iloc[0]}")
-        known = _predictions(fitted, tidy[good], features[good]).reindex(tidy.index)
-        return known.assign(**tidy[_IDENTIFIERS]).join(notes)
+    """Return the predictions of scans without an error, and their notes; other scans have empty cells."""
+    good = notes["error"].isna().to_numpy()
+    if not good.any():
+        raise DataError(f"none of {len(notes)} scans can be embedded, for instance: {notes['error'].iloc[0]}")
+    known = _predictions(fitted, tidy[good], features[good]).reindex(tidy.index)
+    return known.assign(**tidy[_IDENTIFIERS]).join(notes)
+
+
+def _predictions(fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating]) -> pd.DataFrame:
+    """Return the predictions of scans, with what is known of each."""
     table = tidy[_IDENTIFIERS].copy()
     scores = fitted.predict(features)
     if fitted.kind == "multiclass":

@@ -168,13 +168,16 @@ def verify_weights(
     network, contract = load_encoder(folder)
     answer = read_answer(folder)
     source = brains_of_run(folder, contract, DataSettings(), what="weights verify is for brains")
-    sample = phantom_of(source)
-    if answer["sample"] is not None:
+    if answer["sample"] is None:
+        sample = phantom_of(source)
+    else:
         of_scan = tuple(str(folder / name) for name in answer["sample"])
         sample = [of_scan if len(of_scan) > 1 else of_scan[0]]
     features = features_of(network, source, sample)
     known = np.asarray(answer["features"], dtype=float)
-    apart = float(np.abs(features - known).max() / np.abs(known).max()) if known.shape == features.shape else np.inf
+    apart = np.inf
+    if known.shape == features.shape:
+        apart = float(np.abs(features - known).max() / max(np.abs(known).max(), 1e-12))
     text = f"{len(features)} features of the known sample differ by {apart:.1g} of the largest (at most {_FEATURES:g})"
     checks = [(apart <= _FEATURES, text)]
     for name, stated in answer["predictions"].items():

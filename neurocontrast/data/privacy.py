@@ -68,10 +68,10 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
             try:
                 if path.suffix == ".json":
                     fields = sorted(_keys(read_json(path, of=object)))
-                    found = [f"has the fields {', '.join(fields)}"] if fields else []
+                    found = iter([f"has the fields {', '.join(fields)}"] if fields else [])
                 else:
-                    found = list(identifying_fields_of_image(path))
-                for field in found:
+                    found = identifying_fields_of_image(path)
+                for field in found:  # what is given before a fault is told
                     problems.add(f"{path.name}: {field}")
             except _FAULTS as error:
                 n_unread += 1

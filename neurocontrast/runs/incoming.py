@@ -53,12 +53,13 @@ class IncomingScans:
             for row, name in enumerate(self.cohort.names()):
                 warnings, problem = list[str](), None
                 try:
-                    features[row] = self._features(row)
-                    if not np.isfinite(features[row]).all():
+                    made = self._features(row)
+                    if not np.isfinite(made).all():
                         raise DataError(f"{name}: its features are not finite.")
-                    for scan in self.cohort.subset([row]).scans:
-                        file = files_of(scan)[0]
-                        warnings += () if file.lower().endswith(".npy") else read_scan_header(file).warnings
+                    features[row] = made
+                    files = [files_of(scan)[0] for scan in self.cohort.subset([row]).scans]
+                    headers = [read_scan_header(file) for file in files if not file.lower().endswith(".npy")]
+                    warnings = [warning for header in headers for warning in header.warnings]
                 except NeurocontrastError as error:
                     problem = str(error)
                 notes.append({"warnings": "; ".join(warnings), "error": problem})

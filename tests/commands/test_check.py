@@ -38,6 +38,14 @@ def test_a_good_table_passes_with_its_summary(table):
     assert text.endswith("No problems.")
 
 
+def test_a_site_called_all_is_not_the_total(table):
+    people = pd.read_csv(table, sep="\t")
+    people.assign(site=["all"] * 4 + ["b", None]).to_csv(table, sep="\t", index=False)
+    summary = check(table, deep=False, n_workers=0).summary
+    assert list(summary.index) == ["all", "b", "site n/a", "all"]
+    assert summary["scans"].tolist() == [4, 1, 1, 6]
+
+
 def test_the_recipe_to_begin_with_is_that_of_the_table(table, capsys):
     assert check(table, deep=False, n_workers=0).recipe == ("small",)
     maps = pd.read_csv(table, sep="\t")

@@ -103,6 +103,13 @@ def test_damaged_images_are_named_and_the_others_looked_at(tmp_path, capsys, nam
     assert "Erika" not in shown.out + shown.err
 
 
+def test_what_the_header_of_gzip_tells_of_a_damaged_image_is_kept(planted, capsys):
+    image = planted.with_name("sub-1_T1w.nii.gz")
+    image.write_bytes(image.read_bytes()[:40] + bytes(200))
+    assert run(["check", str(planted), "--phi"]) == 2
+    assert "gzip's header holds another file name" in capsys.readouterr().out
+
+
 def test_a_clean_cohort_says_that_nothing_was_found(tmp_path, capsys):
     table = _cohort(tmp_path, tmp_path / "a.nii", None)
     assert run(["check", str(table), "--phi"]) == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
+from scipy.stats import norm
 
 from neurocontrast.evaluation.metrics import POOLED_ONLY, compute_metrics, finite_or_none
 from neurocontrast.evaluation.models import OutOfFold
@@ -128,13 +128,13 @@ def calibration_table(
         for name, code, scores in _class_scores(target, predictions):
             hits = target.values[tested] == code
             for number, members in enumerate(_equal_count_bins(scores[tested])):
-                observed, n_subjects = float(hits[members].mean()), len(set(subjects[tested[members]]))
-                # Of several scans of a subject, as many hits as their share of the subjects.
-                interval = binomtest(round(observed * n_subjects), n_subjects).proportion_ci(level, method="wilson")
+                observed = float(hits[members].mean())
+                low, high = wilson_interval(observed, len(set(subjects[tested[members]])), level=level)
                 row: dict[str, Any] = {"model": model, "bin": number, "n": len(members)}
                 row |= {"class": name} if target.kind == "multiclass" else {}
-                row |= {"mean_predicted": float(scores[tested][members].mean()), "observed": observed}
-                rows.append(row | {"observed_low": interval.low, "observed_high": interval.high})
+                mean = float(scores[tested][members].mean())
+                row |= {"mean_predicted": mean, "observed": observed, "observed_low": low, "observed_high": high}
+                rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -150,3 +150,17 @@ def _equal_count_bins(scores: Floats) -> list[Rows]:
     edges = np.unique(np.quantile(scores, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
     codes = np.searchsorted(edges, scores, side="left")
     return [np.flatnonzero(codes == code) for code in np.unique(codes)]
+
+
+def wilson_interval(share: float, n: int, *, level: float) -> tuple[float, float]:
+    """Return the score interval of a share of `n` independent draws (Wilson, 1927).
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in wilson_interval(0.0, 10, level=0.95)]
+    [0.0, 0.278]
+    """
+    z = float(norm.ppf((1 + level) / 2))
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    reach = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return max(0.0, float(middle - reach)), min(1.0, float(middle + reach))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import resources
-from typing import Any
+from typing import Any, ClassVar
 
 import jinja2
 import pandas as pd
@@ -21,6 +21,7 @@ from neurocontrast.page.wording import DASH, bare_text, interval_text, number_te
 class Paragraph:
     """A paragraph; `label` is printed before it, `role` decides the look ("", "note" or "quote")."""
 
+    block: ClassVar[str] = "paragraph"
     text: str
     label: str = ""
     role: str = ""
@@ -30,6 +31,7 @@ class Paragraph:
 class Items:
     """A list of sentences, each with an optional bold beginning."""
 
+    block: ClassVar[str] = "items"
     items: Sequence[tuple[str, str]]
     role: str = ""
 
@@ -38,6 +40,7 @@ class Items:
 class Numbered:
     """A numbered list: references."""
 
+    block: ClassVar[str] = "numbered"
     title: str
     items: Sequence[tuple[int, str]]
 
@@ -46,6 +49,7 @@ class Numbered:
 class Facts:
     """Pairs of a term and its value."""
 
+    block: ClassVar[str] = "facts"
     facts: Sequence[tuple[str, str]]
     title: str = ""
 
@@ -64,6 +68,7 @@ class Card:
 class Cards:
     """Numbers in large print, side by side."""
 
+    block: ClassVar[str] = "cards"
     cards: Sequence[Card]
 
 
@@ -81,6 +86,7 @@ class Cell:
 class Table:
     """A table: `text_columns` are set flush left, the others flush right; a `folded` one opens on demand."""
 
+    block: ClassVar[str] = "table"
     caption: str
     header: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -98,6 +104,7 @@ class Table:
 class Pictures:
     """Figures set side by side where there is room; `wide` ones one under another."""
 
+    block: ClassVar[str] = "pictures"
     pictures: Sequence[Picture]
     wide: bool = False
 
@@ -106,6 +113,7 @@ class Pictures:
 class Code:
     """Text exactly as in a file, folded away on screen."""
 
+    block: ClassVar[str] = "code"
     title: str
     text: str
 
@@ -114,6 +122,7 @@ class Code:
 class Columns:
     """Two stacks of blocks, side by side where there is room."""
 
+    block: ClassVar[str] = "columns"
     left: Sequence[Block]
     right: Sequence[Block]
 
@@ -126,6 +135,7 @@ class Gallery:
     `width` × `height`; `key` tells these scans from others, whose ratings the browser keeps too.
     """
 
+    block: ClassVar[str] = "gallery"
     scans: Sequence[Mapping[str, object]]
     sites: Sequence[tuple[str, int]]
     flags: Sequence[tuple[str, int]]

@@ -47,9 +47,8 @@ def gather_sizes(n: int, device: torch.device) -> list[int]:
 
 def gather_samples(samples: Tensor, sizes: list[int]) -> Tensor:
     """Concatenate (n, …) tensors of all processes, whose n may differ; differentiable."""
-    parts = [samples.new_zeros(n, *samples.shape[1:]) for n in sizes]
-    parts[dist.get_rank()] = samples
-    return sum_over_processes(torch.cat(parts))
+    gathered: Tensor = _Gather.apply(samples, sizes)
+    return gathered
 
 
 def of_all_processes(samples: Tensor) -> Tensor:
@@ -59,9 +58,7 @@ def of_all_processes(samples: Tensor) -> Tensor:
 
 def sum_over_processes(values: Tensor) -> Tensor:
     """Sum a tensor over processes; differentiable."""
-    from torch.distributed.nn.functional import all_reduce  # cannot be imported where PyTorch has no processes
-
-    total: Tensor = all_reduce(values)
+    total: Tensor = _Sum.apply(values)
     return total
 
 
@@ -121,3 +118,33 @@ class Processes:
             sent = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         dist.broadcast(sent, src=0, group=self.group)
         return json.loads(sent.numpy().tobytes())
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        del ctx
+        total = values.contiguous().clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return _Sum.forward(ctx, gradient)
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, samples: Tensor, sizes: list[int]) -> Tensor:
+        ctx.sizes = sizes
+        padded = samples.new_zeros(max(sizes), *samples.shape[1:])
+        padded[: len(samples)] = samples
+        received = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(received, padded)
+        return torch.cat([part[:size] for part, size in zip(received, sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        summed = _Sum.forward(ctx, gradient)
+        start = sum(ctx.sizes[: dist.get_rank()])
+        return summed[start : start + ctx.sizes[dist.get_rank()]], None

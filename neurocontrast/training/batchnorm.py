@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -60,21 +60,28 @@ class SynchronisedBatchNorm(_BatchNorm):
         if not (self.training and is_distributed()):
             return super().forward(input)
         dims = [dim for dim in range(input.ndim) if dim != 1]
+        of_channels = [1, -1, *[1] * (input.ndim - 2)]
         exact = input if input.dtype == torch.float64 else input.float()
-        n_values = sum_over_processes(exact.new_tensor(input.numel() // input.shape[1]))
-        mean = sum_over_processes(exact.sum(dims, keepdim=True)) / n_values
-        centred = exact - mean
-        variance = sum_over_processes(centred.square().sum(dims, keepdim=True)) / n_values
-        normalised = centred * (variance + self.eps).rsqrt()
+        n_values = exact.new_tensor(input.numel() // input.shape[1])
+        dist.all_reduce(n_values)
+        mean = sum_over_processes(exact.sum(dims)) / n_values
+        centred = exact - mean.view(of_channels)
+        variance = sum_over_processes(centred.square().sum(dims)) / n_values
+        normalised = centred * (variance + self.eps).rsqrt().view(of_channels)
         if self.affine:
-            normalised = normalised * self.weight.view_as(mean) + self.bias.view_as(mean)
-        if self.track_running_stats:
-            layer: Any = self  # PyTorch declares buffers that may be None
-            layer.num_batches_tracked += 1
-            share = 1 / layer.num_batches_tracked.item() if self.momentum is None else self.momentum
-            layer.running_mean.lerp_(mean.detach().flatten(), share)
-            layer.running_var.lerp_((variance.detach() * n_values / (n_values - 1)).flatten(), share)
+            normalised = normalised * self.weight.view(of_channels) + self.bias.view(of_channels)
+        self._remember(mean.detach(), variance.detach() * (n_values / (n_values - 1)))
         return normalised.to(input.dtype)
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+        if not self.track_running_stats or self.running_mean is None or self.running_var is None:
+            return
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        share = 1.0 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
 
 
 def synchronise(module: nn.Module, *, on_gpu: bool = False) -> None:

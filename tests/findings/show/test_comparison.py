@@ -54,6 +54,12 @@ def files():
     return make()
 
 
+def test_a_pair_without_a_test_over_folds_is_told_so(files):
+    untested = files.differences.astype({"p_adjusted": object}).assign(p_adjusted=None)
+    changed = replace(files, differences=untested)
+    assert "not tested over folds" in render_comparison(changed, build_comparison(changed))
+
+
 @pytest.fixture(scope="module")
 def sections(files):
     return build_comparison(files)

@@ -9,6 +9,7 @@ import pytest
 
 from neurocontrast.findings import build_sections, open_folder
 from neurocontrast.findings.methods import write_methods
+from neurocontrast.findings.result import table_metrics
 from neurocontrast.page.blocks import Citations, list_pictures
 from tests.findings.show.folders import evaluate_images
 from tests.findings.show.page import Page
@@ -80,6 +81,11 @@ def test_an_evaluation_with_folds_says_so(image_folder, changing):
     assert "by Newton's method, inside each training fold, C = 0.01 chosen there" in text
     assert "Cross-validation used 5 folds, stratified by the target" in text
     assert "test images" not in text.split("Sensitive")[0].replace("No test image", "")
+
+
+def test_the_column_of_permutation_p_values_is_explained(image_folder, changing):
+    files = changing(image_folder)(permutation={"n": 19, "unit": "subject", "p_values": {"accuracy": 0.05}})
+    assert "Perm. p: permutation p-value (1 + k)/(1 + n), one-sided, from n = 19" in table_metrics(files).note
 
 
 def test_many_classes_become_a_heat_map(tmp_path):

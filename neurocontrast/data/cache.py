@@ -130,10 +130,10 @@ class VolumeCache:
         if failures is not None:
             failures |= reasons
         n_kept = list(found.values()).count(True)
-        if n_kept + len(reasons) < len(missing):
+        if n_lacking := len(missing) - n_kept - len(reasons):
             progress.warning(
-                f"the cache folder {self.folder} cannot be written: {len(missing) - n_kept:,} scans have no entry in "
-                "it and are preprocessed anew whenever they are read. Set data.cache_dir to another."
+                f"the cache folder {self.folder} cannot be written: {n_lacking:,} scans have no entry in it "
+                "and are preprocessed anew whenever they are read. Set data.cache_dir to another."
             )
         return n_kept
 

@@ -168,6 +168,22 @@ def test_a_folder_that_may_not_be_written_is_read_and_what_it_lacks_is_made_each
     assert entries_of(cache) == before
 
 
+def test_scans_that_cannot_be_read_are_not_counted_as_lacking_an_entry(scans, cache, tmp_path, monkeypatch):
+    damaged = tmp_path / "damaged.nii.gz"
+    damaged.write_bytes(b"no scan")
+    failures, warned = {}, Warnings()
+    assert cache.prepare([scans[0], damaged], n_workers=0, progress=warned, failures=failures) == 1
+    assert (len(failures), warned.told) == (1, [])
+
+    def refuse(*given, **named):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(cache_module, "atomic_path", refuse)
+    assert cache.prepare([*scans[:3], damaged], n_workers=0, progress=warned, failures=failures) == 0
+    assert len(warned.told) == 1
+    assert "cannot be written: 2 scans have" in warned.told[0]
+
+
 @pytest.mark.parametrize(("mode", "of_folder", "of_entry"), [(0o2770, 0o2770, 0o640), (0o777, 0o775, 0o644)])
 def test_permissions_are_those_of_a_folder_that_was_there_but_others_never_write(
     scans, tmp_path, mode, of_folder, of_entry

@@ -276,9 +276,13 @@ def _rows_of_xml(path: Path) -> Iterator[ScanRow]:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
         raise DataError(f"{path}: not readable as XML ({error}).") from None
+    seen: set[tuple[str, str]] = set()
     for atlas in root:
         names = [item.text or "" for item in atlas.iterfind("names/item")]
         for values in atlas.find("data") or ():
+            if (atlas.tag, values.tag) in seen:
+                raise DataError(f"{path}: {atlas.tag} has {values.tag} twice.")
+            seen.add((atlas.tag, values.tag))
             numbers = re.split(r"[;,\s]+", (values.text or "").strip(" \n\t[]"))
             if len(numbers) != len(names):
                 raise DataError(

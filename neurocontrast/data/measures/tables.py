@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import is_missing, is_numeric, text_of
+from neurocontrast.data.columns import is_missing, text_of
 from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.measures.finding import sheets_at
 from neurocontrast.data.measures.formats import Sheet
@@ -167,7 +167,7 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
         if region is None and column in keep:
             region = Region(column, "other", "")
         if region is None:
-            left_out += [column] if is_numeric(cells) else []
+            left_out += [column] if _looks_numeric(cells) else []
         elif region.name in chosen:
             problems.add(
                 f"{source}columns '{chosen[region.name]}' and '{column}' are both of the region '{region.name}'"
@@ -193,6 +193,11 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
     merged.frames.append((sheet.source.name, frame))
 
 
+def _looks_numeric(cells: Sequence[str]) -> bool:
+    known = [cell for cell in cells if not is_missing(cell)]
+    return bool(known) and bool(pd.to_numeric(pd.Series(known), errors="coerce").notna().all())
+
+
 def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
     people, sessions = [], []
     for row, cell in enumerate(sheet.identifiers):
@@ -206,9 +211,11 @@ def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:
         people.append(merged.spelled.setdefault(person.removeprefix("sub-"), person))
         sessions.append(given or session)
     index = pd.MultiIndex.from_arrays([people, sessions], names=["participant_id", "session"])
+    has_files = len(sheet.files) == len(people)  # one a row: a name alone does not tell which of them to take out
     for row in np.flatnonzero(index.duplicated()).tolist():
+        where = f"{sheet.files[row]}: " if has_files else source
         merged.problems.add(
-            f"{source}the scan has an earlier row; a participant, or a session of one, has one row",
+            f"{where}the scan has an earlier row; a participant, or a session of one, has one row",
             line=sheet.line(row),
             name=scan_name(people[row], sessions[row]),
         )

@@ -70,7 +70,7 @@ class ImageStore:
     def sums(self, indices: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Return the number of pixels, their sum and that of their squares, (3,), by channel (columns), exactly."""
         rows, sums = np.sort(np.asarray(indices, dtype=np.int64)), np.zeros((3, 3), dtype=np.int64)
-        n_at_once = max(1, _BYTES_AT_ONCE // int(np.prod(self.shape)))
+        n_at_once = max(1, _BYTES_AT_ONCE // (8 * int(np.prod(self.shape))))  # int64 is 8 bytes a pixel
         for start in range(0, len(rows), n_at_once):
             block = self.array[rows[start : start + n_at_once]].astype(np.int64)
             sums += [[block[:, 0].size] * 3, block.sum(axis=(0, 2, 3)), np.square(block).sum(axis=(0, 2, 3))]
@@ -147,11 +147,19 @@ def statistics_of(sums: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64],
 def write_store(folder: Path, images: Iterable[Pixels], *, n_images: int, shape: tuple[int, ...]) -> ImageStore:
     """Write `n_images` images of one `shape` (3, H, W) into a folder; never more than one image is in memory."""
     target = folder / STORE_NAME
-    with atomic_path(target) as temporary:
-        array = np.lib.format.open_memmap(temporary, "w+", np.uint8, (n_images, *shape))
-        for number, image in zip(range(n_images), images, strict=True):
-            array[number] = image
-        array.flush()
+    header = {"descr": "|u1", "fortran_order": False, "shape": (n_images, *shape)}
+    # Written, not mapped: on a full disk a write raises an error, and a page of a map ends the process.
+    with atomic_path(target) as temporary, open(temporary, "wb", buffering=2**20) as stream:
+        np.lib.format.write_array_header_1_0(stream, header)
+        n_written = 0
+        for image in images:
+            if image.dtype != np.uint8 or image.shape != shape:
+                found = f"Image {n_written} is {image.dtype} {image.shape}"
+                raise DataError(f"{STORE_NAME}: images are bytes (uint8) of shape {shape}. {found}.")
+            stream.write(np.ascontiguousarray(image).data)
+            n_written += 1
+        if n_written != n_images:
+            raise DataError(f"{STORE_NAME}: {n_images} images were announced and {n_written} came.")
     return ImageStore.open(target)
 
 

@@ -95,6 +95,17 @@ def test_a_folder_of_subjects_is_read_one_atlas_and_measure_at_a_time(subject):
         read_tables(folder, measure="thicknes")
 
 
+def test_a_scan_that_two_files_hold_is_refused_with_the_name_of_the_second(subject):
+    stats = subject("sub-2", atlases=()) / "sub-2" / "stats"
+    (stats / "aseg.presurf.stats").write_text((stats / "aseg.stats").read_text())
+    with pytest.raises(DataError, match=r"sub-2: .*sub-2/stats/aseg\.stats: the scan has an earlier row"):
+        read_tables(stats.parents[1])
+    (stats / "aseg.presurf.stats").unlink()
+    subject("2", atlases=())
+    with pytest.raises(DataError, match=r"/sub-2/stats/aseg\.stats: the scan has an earlier row"):
+        read_tables(stats.parents[1])
+
+
 def test_versions_of_programs_are_told(subject):
     subject("sub-1", version="cvs_version $Id: mri_segstats.c,v 1.121 2016/05/31 17:27:11 greve Exp $", atlases=())
     assert read_tables(subject("sub-2", version="FastSurfer_version 2.4.2", atlases=())).software == (

@@ -109,6 +109,7 @@ def test_a_thickness_of_zero_is_missing_and_said(table):
     ("name", "content", "said"),
     [
         ("a.tsv", "participant_id\tage\nsub-01\t3\n", "no column is a regional measure that is known.*left out 'age'"),
+        ("a.tsv", "participant_id\tone\ttwo\tname\na\t007\tinf\tx\nb\t008\t3\t1\n", r"left out 'one', 'two': no"),
         ("a.tsv", "age\tLhippo\n3\t4000\n", "no column of identifiers"),
         ("a.tsv", "Measure:volume\tCSF\tLeft-Caudate\nsub-1\t40", "line 2 does not have the 3 cells of the header"),
         ("a.tsv", "Measure:volume\tCSF\tCSF\nsub-1\t40\t50\n", "the header names 'CSF' 2 times"),
@@ -119,6 +120,11 @@ def test_a_thickness_of_zero_is_missing_and_said(table):
             "catROI_a.xml",
             "<S><n><names><item>a</item></names><data><Vgm>[1;2]</Vgm></data></n></S>",
             "1 names and 2 values",
+        ),
+        (
+            "catROI_a.xml",
+            "<S><n><names><item>a</item></names><data><Vgm>[1]</Vgm><Vgm>[2]</Vgm></data></n></S>",
+            "n has Vgm twice",
         ),
         ("sub-1_preproc-cat12vbm_desc-gm_ROI.npy", "x", "no folder 'resource' above it"),
     ],

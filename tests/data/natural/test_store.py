@@ -1,4 +1,5 @@
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -42,6 +43,45 @@ def test_statistics_are_those_of_numpy(store, pixels):
     values = pixels[[0, 3, 5]] / 255
     np.testing.assert_allclose(mean, values.mean(axis=(0, 2, 3)), rtol=1e-13)
     np.testing.assert_allclose(std, values.std(axis=(0, 2, 3)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_images", [5, 7])
+def test_too_many_or_too_few_images_leave_no_file(tmp_path, pixels, n_images):
+    with pytest.raises(DataError, match=f"{n_images} images were announced and 6"):
+        write_store(tmp_path, iter(pixels), n_images=n_images, shape=(3, 5, 7))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_image_of_another_shape_or_type_is_refused(tmp_path, pixels):
+    with pytest.raises(DataError, match=r"Image 0 is uint8 \(3, 5, 7\)"):
+        write_store(tmp_path, iter(pixels), n_images=6, shape=(3, 5, 5))
+    with pytest.raises(DataError, match="float64"):
+        write_store(tmp_path, iter(pixels / 2), n_images=6, shape=(3, 5, 7))
+
+
+def test_a_store_takes_space_as_images_come_so_that_a_full_disk_is_an_error(tmp_path):
+    sizes = []
+
+    def images():
+        for _ in range(4):
+            sizes.extend(path.stat().st_size for path in tmp_path.iterdir())
+            yield np.zeros((3, 512, 1024), np.uint8)
+
+    store = write_store(tmp_path, images(), n_images=4, shape=(3, 512, 1024))
+    assert sizes[0] == 0  # a map is as long as the whole from the start; what the disk cannot hold ends the process
+    assert sizes == sorted(set(sizes))
+    assert store.path.stat().st_size > 4 * 3 * 512 * 1024
+
+
+def test_sums_take_little_memory_beside_the_images(tmp_path):
+    images = np.zeros((64, 3, 256, 256), np.uint8)
+    store = write_store(tmp_path, iter(images), n_images=64, shape=(3, 256, 256))
+    tracemalloc.start()
+    try:
+        store.sums(range(64))
+        assert tracemalloc.get_traced_memory()[1] < 16 * 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path, store):

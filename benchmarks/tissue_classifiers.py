@@ -38,6 +38,14 @@ def ours(voxels: Floats, mask: Floats, priors: Floats) -> Floats:
     return np.stack([maps.fluid, maps.grey, maps.white])
 
 
+def ours_after_n4(voxels: Floats, mask: Floats, priors: Floats) -> Floats:
+    """Return them by `ours` after the N4 of ANTs, as before Atropos."""
+    import ants
+
+    image, inside = ants.from_numpy(voxels.astype(np.float32)), ants.from_numpy(mask.astype(np.float32))
+    return ours(ants.n4_bias_field_correction(image, mask=inside, shrink_factor=2).numpy(), mask, priors)
+
+
 def by_dipy(voxels: Floats, mask: Floats, _: Floats) -> Floats:
     """Return them by dipy's hidden Markov random field, which takes no priors and corrects no bias field."""
     from dipy.segment.tissue import TissueClassifierHMRF
@@ -58,7 +66,12 @@ def by_atropos(voxels: Floats, mask: Floats, priors: Floats) -> Floats:
     return np.stack([each.numpy() for each in found["probabilityimages"]])
 
 
-PARTS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {"ours": ours, "dipy": by_dipy, "atropos": by_atropos}
+PARTS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
+    "ours": ours,
+    "ours-after-n4": ours_after_n4,
+    "dipy": by_dipy,
+    "atropos": by_atropos,
+}
 
 
 def dice(one: Floats, other: Floats) -> float:

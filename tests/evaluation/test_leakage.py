@@ -9,7 +9,7 @@ import pytest
 from neurocontrast.evaluation.notices import check_duplicates, check_overlap
 from neurocontrast.exceptions import LeakageError
 from neurocontrast.provenance import subject_digest
-from tests.evaluation.quick import content
+from tests.evaluation.quick import content, plan
 
 PERMUTED = {"n_folds": 3, "n_inner_folds": 2, "C": (1e-2, 1.0), "n_bootstraps": 200, "n_permutations": 39}
 TABLE = pd.DataFrame({"participant_id": ["a_1", "b_1", "c_1", "d_1"], "subject_id": list("abcd"), "session": ""})
@@ -74,3 +74,11 @@ def test_a_label_that_is_the_site_is_no_finding(make_cohort):
     assert "site_confounded" in [warning["code"] for warning in found["warnings"]]
     assert found["increment"]["auc"]["interval"][0] <= 0
     assert found["permutation"]["p_values"]["auc"] > 0.05
+
+
+def test_scans_of_a_subject_with_names_of_their_own_stay_in_one_fold(make_cohort):
+    cohort = make_cohort(40, n_sessions=2)
+    subjects = cohort.table["subject_id"].to_numpy()
+    cohort.table["participant_id"] = [f"scan-{row}" for row in range(len(subjects))]
+    for split in plan(cohort).splits:
+        assert not {*subjects[split.train]} & {*subjects[split.test]}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.findings import Inputs, check, measure
+from neurocontrast.findings import Inputs, check, learning, measure
 from neurocontrast.findings.learning import draw_of_split, draw_order, measure_learning_curve
 from tests.evaluation import quick
 
@@ -82,6 +82,15 @@ def test_folds_and_draws_are_the_same_for_every_encoder(make_cohort):
         np.testing.assert_array_equal(*orders)
     curves = [learning_curve(study)[1] for study in studies]
     np.testing.assert_array_equal(curves[0]["baseline_auc"], curves[1]["baseline_auc"])
+
+
+def test_each_size_is_that_many_subjects_with_all_their_sessions(make_cohort, monkeypatch):
+    fitted, fit = [], learning._fit
+    monkeypatch.setattr(learning, "_fit", lambda *given: fitted.append(given[2]) or fit(*given))
+    study = plan(make_cohort(90, n_sessions=2), train_sizes=(20, 40), n_draws=1, C=(1e-2,))
+    measure_learning_curve(Inputs(study, {}))
+    assert [len(set(study.subjects[train])) for train in fitted] == [20, 40] * 3
+    assert [len(train) for train in fitted] == [40, 80] * 3
 
 
 def test_all_training_subjects_are_the_fold_itself(make_cohort):

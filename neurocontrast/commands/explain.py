@@ -123,8 +123,8 @@ def explain(
     encoder, contract = load_encoder(run)
     source = brains_of_run(run, contract, settings.data, what="explain maps where in a brain an encoder looks")
     _check_encoder(probe, contract, run, progress)
-    stated: dict[str, Any] = {"needed": _EVALUATED, "error": CheckpointError, "remedy": "Copy the evaluation again."}
-    evaluated = read_table(evaluation / "predictions.tsv", **stated, dtype=str)[_EVALUATED]
+    path, remedy = evaluation / "predictions.tsv", "Copy the evaluation again."
+    evaluated = read_table(path, needed=_EVALUATED, error=CheckpointError, remedy=remedy, dtype=str)[_EVALUATED]
     evaluated = evaluated.drop_duplicates(["participant_id", "session"]).reset_index(drop=True)
     if participants is None:
         given = _find_cohort(evaluation, evaluated, source, images_root)

@@ -44,8 +44,9 @@ _LOOSE = {"folds.tsv", "scans.tsv"}
 """Tables that may hold further columns of any kind."""
 
 
-_TEMPLATES = resources.files("neurocontrast.findings") / "templates"
-_IMAGES = Words(**yaml.safe_load((_TEMPLATES / "images" / "words.yaml").read_text("utf-8")))
+TEMPLATES = resources.files("neurocontrast.findings") / "templates"
+"""Texts of the report, and the words and titles in it."""
+_IMAGES = Words(**yaml.safe_load((TEMPLATES / "images" / "words.yaml").read_text("utf-8")))
 
 
 def words_of(run: Any) -> Words:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import Any
 
 import jinja2
 import yaml
 
-from neurocontrast.findings.folder import EvaluationFolder
+from neurocontrast.findings.folder import TEMPLATES, EvaluationFolder
 from neurocontrast.page import wording
 from neurocontrast.page.blocks import Block, Section
 from neurocontrast.page.wording import join_words, value_text
 
-_SECTIONS: dict[str, dict[str, str]] = yaml.safe_load(
-    resources.files("neurocontrast.findings").joinpath("templates/sections.yaml").read_text("utf-8")
-)
+_SECTIONS: dict[str, dict[str, str]] = yaml.safe_load((TEMPLATES / "sections.yaml").read_text("utf-8"))
 
 
 def head_facts(files: EvaluationFolder) -> list[tuple[str, str]]:

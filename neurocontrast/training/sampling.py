@@ -25,7 +25,7 @@ _SITES_TO_MEET = 3
 class Sampler:
     """Draws an epoch's batches from (seed, epoch) alone.
 
-    Every epoch has as many batches, of the same sizes, and as many draws as there are training scans. Shuffled, or in
+    Every epoch has the same number of batches, of the same sizes, and a draw for each training scan. Shuffled, or in
     batches of one group, each scan is drawn once. Balanced, a stratum has as equal a part of the draws as
     `MOST_REPEATS` of each of its scans allow, and within a stratum a site has; both are dealt out evenly to the
     batches. No batch has a scan twice.

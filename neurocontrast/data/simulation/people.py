@@ -160,10 +160,8 @@ def draw_person(settings: SimulationSettings, index: int) -> Person:
     """Draw person number `index` (from 0), independently of all other people."""
     sites = draw_sites(settings)
     # A golden-ratio sequence fills the sites in proportion at any n_subjects, yet each person's place is fixed.
-    start, bounds = (
-        derive_generator("simulated-site-order", settings.seed).random(),
-        np.cumsum([s.share for s in sites]),
-    )
+    start = derive_generator("simulated-site-order", settings.seed).random()
+    bounds = np.cumsum([each.share for each in sites])
     site = min(int(np.searchsorted(bounds, (start + index * _GOLDEN) % 1.0, side="right")), len(sites) - 1)
     place = sites[site]
     # All draws are made for everybody, in one order: changing an effect leaves the other draws as they were.

@@ -33,7 +33,7 @@ def images(n_classes=7, sizes=SIZES, n_features=12, seed=0, signal=1.0):
     table = pd.DataFrame(
         {
             "participant_id": [f"{part}-{row:05d}" for row, part in enumerate(parts)],
-            "path": [f"/home/jane/images.npy#{row}" for row in range(n)],
+            "path": [f"/data/people/images.npy#{row}" for row in range(n)],
             "split": parts,
             "label": [f"class {code}" for code in codes],
             "background_red": colours[:, 0],
@@ -86,7 +86,7 @@ def test_the_figures_are_those_of_scikit_learn_chosen_on_validation_and_fitted_o
     np.testing.assert_allclose(predictions.filter(like="score_class").to_numpy(), scores, atol=1e-5)
     # No folder: results travel.
     assert predictions["path"].tolist() == table["path"][table["split"] == "test"].map(os.path.basename).tolist()
-    assert table["path"].str.startswith("/home").all()
+    assert table["path"].str.startswith("/data/people").all()
 
 
 def test_the_summary_says_what_was_done(evaluated):

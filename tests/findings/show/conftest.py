@@ -25,7 +25,7 @@ def evaluated(make_cohort, tmp_path_factory: pytest.TempPathFactory):
 # age, and of images.
 @pytest.fixture(scope="session")
 def binary_folder(evaluated) -> Path:
-    command = ["neurocontrast", "evaluate", "/home/someone/emb.parquet"]
+    command = ["neurocontrast", "evaluate", "/data/people/emb.parquet"]
     return rewrite(evaluated(), environment={"command": command, "packages": {"scikit-learn": "1.9.0"}})
 
 

@@ -62,7 +62,7 @@ def evaluate_scans(folder, make_cohort, target="diagnosis", *, n=120, sites=SITE
     table = cohort.table
     table["site"] = table["site"].map({f"site-{place}": name for place, name in enumerate(sites)})
     table.loc[table["site"] == sites[1], "diagnosis"] = classes[0]
-    table["path"] = "/home/someone/" + table["path"]
+    table["path"] = "/data/people/" + table["path"]
     for name, rows in (("emb", slice(n)), ("other", slice(n, None))):
         chosen = table[rows].assign(site="elsewhere") if name == "other" else table[rows]
         write_embeddings(folder.with_name(f"{name}.parquet"), chosen, cohort.features[rows].astype(np.float32), INFO)

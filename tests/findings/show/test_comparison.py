@@ -42,7 +42,7 @@ def make(**changes: object) -> Comparison:
         "n_folds": 5, "n_repeats": 2, "reference": "ntxent", "n_bootstraps": 100, "confidence_level": 0.95, "seed": 0,
         "models": [{"name": name, "simulated": False, "n_overlap": 0,
                     "warnings": [{"code": "few_subjects", "message": "x"}]} for name in NAMES],
-        "environment": {"neurocontrast": "0.1.0", "command": ["/home/someone/x"]},
+        "environment": {"neurocontrast": "0.1.0", "command": ["/data/people/x"]},
     }  # fmt: skip
     tables = {name: changes.pop(name) for name in list(changes) if isinstance(changes[name], pd.DataFrame)}
     made = Comparison(summary | changes, *map(pd.DataFrame, (models, differences, curves)), NO_SITES)
@@ -71,7 +71,7 @@ def test_the_page(files, sections):
     assert page.headings()[:2] == ["warnings", "result"]
     assert not page.all("b")
     assert not page.all("script")
-    assert "/home/someone" not in html
+    assert "/data/people" not in html
     assert "<b>yaware is better: AUC +0.100 (+0.050 to +0.150, adjusted p = 0.008)" in page.text
     assert "untrained cannot be told apart from it by these data" in page.text
     assert "By AUC, and next to ntxent: <b>yaware is better; untrained cannot" in page.text

@@ -95,7 +95,7 @@ def test_identifiers_are_hidden_unless_asked_for(copied, render):
 
 
 def test_folders_of_the_machine_are_left_out(html):
-    assert "/home/someone" not in html
+    assert "/data/people" not in html
     assert "emb.parquet" in html
 
 

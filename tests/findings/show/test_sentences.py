@@ -128,8 +128,8 @@ def test_objective_and_kernel():
 @pytest.mark.parametrize(
     ("text", "short"),
     [
-        ("/home/me/data/x.parquet", "…/x.parquet"),
-        ("embeddings: /home/me/x.parquet\n", "embeddings: …/x.parquet\n"),
+        ("/data/people/data/x.parquet", "…/x.parquet"),
+        ("embeddings: /data/people/x.parquet\n", "embeddings: …/x.parquet\n"),
         ("--out=/a/b/c", "--out=…/c"),
         ("a/b relative/path 1/2", "a/b relative/path 1/2"),
     ],

@@ -5,13 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from neurocontrast.data.simulation import (
-    Scanner,
-    SimulationSettings,
-    draw_person,
-    draw_scanner,
-    render_scan,
-)
+from neurocontrast.data.simulation import Scanner, SimulationSettings, draw_person, draw_scanner, render_scan
 from neurocontrast.data.simulation.brains import ORIGIN_MM, load_anatomy
 from neurocontrast.data.simulation.people import AGE_RANGE_YEARS, Person, draw_sites
 

@@ -6,11 +6,7 @@ from scipy import optimize
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
-from neurocontrast.evaluation.metrics import (
-    explain_value,
-    recalibration_intercept,
-    recalibration_slope,
-)
+from neurocontrast.evaluation.metrics import explain_value, recalibration_intercept, recalibration_slope
 
 ONCE = np.ones((1, 4))
 

@@ -119,8 +119,7 @@ def test_a_damaged_probe_is_named(folder, damage, message):
     ("name", "change"),
     [
         *product(
-            ("inside_centres", "inside_axes", "inside_usual", "inside_remainder"),
-            (None, np.zeros((7, 3)), np.zeros(0)),
+            ("inside_centres", "inside_axes", "inside_usual", "inside_remainder"), (None, np.zeros((7, 3)), np.zeros(0))
         ),
         ("intercept", np.zeros(2)),  # of two blocks, each with a probe, which an earlier version averaged
         ("coefficients", np.zeros((20, 2))),

@@ -27,9 +27,7 @@ FEATURES = [f"f{place}" for place in range(6)]
 
 
 @pytest.mark.parametrize(
-    "estimator",
-    [*(each() for each in ESTIMATORS), ComBat(0, handle_unknown="ignore"), Residualiser([0])],
-    ids=repr,
+    "estimator", [*(each() for each in ESTIMATORS), ComBat(0, handle_unknown="ignore"), Residualiser([0])], ids=repr
 )
 def test_scikit_learn_takes_it_for_its_own(estimator):
     assert {ComBat, Residualiser} <= set(ESTIMATORS)

@@ -9,16 +9,7 @@ from pydantic import StrictInt
 from neurocontrast.evaluation.record import Notice, Part
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import write_json, write_table
-from neurocontrast.findings import (
-    FINDINGS,
-    Finding,
-    Found,
-    build_sections,
-    check,
-    measure,
-    open_folder,
-    render_report,
-)
+from neurocontrast.findings import FINDINGS, Finding, Found, build_sections, check, measure, open_folder, render_report
 from neurocontrast.page.blocks import Paragraph, Section
 from tests.evaluation.quick import plan, warnings
 

@@ -102,9 +102,7 @@ SPECIMENS = [
     ),
     Specimen("ntxent", lambda: losses.NTXent(temperature=0.1), lambda N, o, m: o.at(0.1).yaware(_twin)),
     Specimen(
-        "yaware",
-        lambda: losses.YAwareInfoNCE(AGE, temperature=0.1),
-        lambda N, o, m: o.at(0.1).yaware(_age(N, m)),
+        "yaware", lambda: losses.YAwareInfoNCE(AGE, temperature=0.1), lambda N, o, m: o.at(0.1).yaware(_age(N, m))
     ),
     Specimen(
         "exponential-yaware",
@@ -187,9 +185,7 @@ SPECIMENS = [
         ),
     ),
     Specimen(
-        "global-uniformity",
-        lambda: losses.GlobalUniformity(temperature=0.1),
-        lambda N, o, m: o.at(0.1).uniformity(),
+        "global-uniformity", lambda: losses.GlobalUniformity(temperature=0.1), lambda N, o, m: o.at(0.1).uniformity()
     ),
     Specimen(
         "alignment-uniformity",

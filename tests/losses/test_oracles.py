@@ -59,10 +59,7 @@ CASES = {
         _labels,
     ),
     "dcl_debiasedFalse_tau0.5_tp0.1": (lambda: losses.NTXent(temperature=0.5), _nothing),
-    "dcl_debiasedTrue_tau0.1_tp0.1": (
-        lambda: losses.DebiasedInfoNCE(temperature=0.1, positive_prior=0.1),
-        _nothing,
-    ),
+    "dcl_debiasedTrue_tau0.1_tp0.1": (lambda: losses.DebiasedInfoNCE(temperature=0.1, positive_prior=0.1), _nothing),
     "epssupinfonce_tufts_bal_tau0.1_eps0.25": (
         lambda: losses.EpsilonSupInfoNCE("label", temperature=0.1, epsilon=0.25),
         _labels,

@@ -46,9 +46,7 @@ def test_kernels_are_fitted_and_stored(random_batch):
     _, _, metadata = random_batch(30, 4, seed=3)
 
     def objective():
-        return losses.SumOfObjectives(
-            {"a": losses.YAwareInfoNCE(Gaussian("age", sigma="scott")), "b": losses.NTXent()},
-        )
+        return losses.SumOfObjectives({"a": losses.YAwareInfoNCE(Gaussian("age", sigma="scott")), "b": losses.NTXent()})
 
     fitted, loaded = objective(), objective()
     fitted.fit(metadata)

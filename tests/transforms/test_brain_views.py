@@ -9,13 +9,7 @@ from monai.transforms import Compose
 from pydantic import ValidationError
 from scipy import stats
 
-from neurocontrast.transforms import (
-    AugmentSettings,
-    RandBlurd,
-    RandBrainRiciand,
-    TwoViews,
-    brain_views,
-)
+from neurocontrast.transforms import AugmentSettings, RandBlurd, RandBrainRiciand, TwoViews, brain_views
 from neurocontrast.transforms.rand_intensity import smooth_field
 from neurocontrast.transforms.signal import to_signal
 from tests.transforms.conftest import AT_SITE, view_of

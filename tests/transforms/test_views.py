@@ -21,14 +21,7 @@ from monai.transforms import (
 )
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.transforms import (
-    AugmentSettings,
-    RandBlurd,
-    RandBrainSharpnessd,
-    RandNoised,
-    TwoViews,
-    brain_views,
-)
+from neurocontrast.transforms import AugmentSettings, RandBlurd, RandBrainSharpnessd, RandNoised, TwoViews, brain_views
 
 SHAPE = (12, 14, 13)
 NAMES = [f"sub-{number:02d} session 1" for number in range(6)]

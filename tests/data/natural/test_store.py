@@ -4,13 +4,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from neurocontrast.data.natural.store import (
-    ImageStore,
-    is_image_path,
-    split_image_path,
-    statistics_of,
-    write_store,
-)
+from neurocontrast.data.natural.store import ImageStore, is_image_path, split_image_path, statistics_of, write_store
 from neurocontrast.exceptions import DataError
 
 

@@ -199,11 +199,7 @@ def test_a_splitter_that_parts_the_sessions_of_a_subject_is_refused(sessions):
         ([([0, 1], [1, 2]), ([2], [3])], LeakageError, r"split 0 trains on 1 rows that it tests too \(\[1\]\)"),
         ([([0, 1], [2]), ([0, 1], [])], DataError, "test rows of split 1 must be"),
         ([([], [2]), ([0, 1], [3])], DataError, "training rows of split 0 must be"),
-        (
-            [([0, 1], [2]), ([0, 1], [60])],
-            DataError,
-            "split 1 must be different whole numbers from 0 to 59",
-        ),
+        ([([0, 1], [2]), ([0, 1], [60])], DataError, "split 1 must be different whole numbers from 0 to 59"),
         ([([0, 0], [2]), ([0, 1], [3])], DataError, "training rows of split 0 must be different"),
         ([([0, 1], 2), ([0, 1], [3])], DataError, "test rows of split 0 must be"),
         ([([[0], [1]], [2]), ([0, 1], [3])], DataError, "training rows of split 0 must be"),

@@ -7,12 +7,7 @@ import pytest
 
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.settings import EvaluationSettings
-from neurocontrast.evaluation.splits.inner import (
-    inner_folds,
-    penalty_folds,
-    site_inner_folds,
-    validation_split,
-)
+from neurocontrast.evaluation.splits.inner import inner_folds, penalty_folds, site_inner_folds, validation_split
 from neurocontrast.evaluation.target import Target
 
 BY_SITE = EvaluationSettings(inner_splits="leave-site-out", n_inner_folds=4)

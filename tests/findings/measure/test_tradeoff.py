@@ -26,10 +26,7 @@ def block(unseen: float) -> dict:
     pooled = {"mae": {"value": unseen, "low": 8.0, "high": 12.0}}
     return {
         "home": {"embedding": {"mae": {"value": 5.0, "low": 4.0, "high": 6.0}}},
-        "unseen": {
-            "embedding": pooled,
-            "constant": {"mae": {"value": 9}},
-        },
+        "unseen": {"embedding": pooled, "constant": {"mae": {"value": 9}}},
         "ratio": {"embedding": {"mae": {"value": 2.0, "low": 1.5, "high": 2.5}}},
         "site_predictability": {"balanced_accuracy": 0.9, "low": 0.8, "high": 0.95, "chance": 0.5},
     }

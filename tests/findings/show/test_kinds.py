@@ -44,13 +44,7 @@ def test_several_classes(several_folder, shown):
 
 def test_numbers(age_folder, shown):
     names, page = shown(age_folder)
-    assert {
-        "predicted_true",
-        "sites_mae",
-        "sites_r2",
-        "external_predicted_true",
-        "learning_mae",
-    } <= set(names)
+    assert {"predicted_true", "sites_mae", "sites_r2", "external_predicted_true", "learning_mae"} <= set(names)
     assert not {"roc", "confusion"} & set(names)
     assert not {"calibration", "curves"} & set(page.headings())
     assert "years on average" in page.text

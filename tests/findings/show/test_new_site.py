@@ -10,11 +10,7 @@ import pytest
 
 from neurocontrast.findings import open_folder, render_report
 from neurocontrast.findings.methods import write_methods
-from neurocontrast.findings.new_site.show import (
-    constant_estimate,
-    judge_constant,
-    say_new_site,
-)
+from neurocontrast.findings.new_site.show import constant_estimate, judge_constant, say_new_site
 from neurocontrast.page.blocks import Citations, Paragraph, Table, list_pictures
 from tests.findings.show.folders import edit, rewrite
 from tests.findings.show.page import Page

@@ -10,11 +10,7 @@ from scipy import stats
 pytest.importorskip("kornia")
 
 from neurocontrast.transforms import ImageAugmentSettings
-from neurocontrast.transforms.natural.settings import (
-    ColourJitterSettings,
-    ImageAffineSettings,
-    ResizedCropSettings,
-)
+from neurocontrast.transforms.natural.settings import ColourJitterSettings, ImageAffineSettings, ResizedCropSettings
 from neurocontrast.transforms.natural.views import draw_affine, draw_boxes, draw_jitter
 
 

@@ -10,11 +10,7 @@ from scipy import ndimage
 
 pytest.importorskip("kornia")
 
-from neurocontrast.transforms.natural.operations import (
-    adjust_contrast,
-    blur,
-    warp,
-)
+from neurocontrast.transforms.natural.operations import adjust_contrast, blur, warp
 
 
 @pytest.fixture

@@ -25,9 +25,7 @@ from neurocontrast.transforms.natural.settings import (
 from neurocontrast.transforms.natural.views import draw_boxes, draw_jitter
 
 EVERYTHING = ImageAugmentSettings(
-    affine=ImageAffineSettings(probability=0.5),
-    crop=ResizedCropSettings(probability=0.7),
-    blur=ImageBlurSettings(),
+    affine=ImageAffineSettings(probability=0.5), crop=ResizedCropSettings(probability=0.7), blur=ImageBlurSettings()
 )
 # Sides whose product is no multiple of a processor's vectors: what is left over is computed another way.
 SIZES = [(32, 32), (17, 19), (1, 9)]

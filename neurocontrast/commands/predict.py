@@ -21,7 +21,7 @@ from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.designs import blocks_of, check_same_blocks
-from neurocontrast.evaluation.distribution import count_outside, look_outside
+from neurocontrast.evaluation.distribution import count_outside
 from neurocontrast.evaluation.rows import Floats, check_rows, encoder_digest, tidy_table
 from neurocontrast.evaluation.settings import OUTSIDE_PERCENTILE
 from neurocontrast.evaluation.stored_probe import MIN_SHOTS, fit_shifts, shift_scores
@@ -107,8 +107,10 @@ def predict(
     calibration = None if truths is None else _calibrated(fitted, tidy, table, truths, Path(str(calibrate)).name)
     outside: dict[str, Any] | None = None
     if fitted.distribution is not None:
-        outside = count_outside(tidy, table["mahalanobis_percentile"], reference="probe", threshold=OUTSIDE_PERCENTILE)
-        outside["message"] = next((notice.message for notice in look_outside(outside)), None)
+        outside, far = count_outside(
+            tidy, table["mahalanobis_percentile"], reference="probe", threshold=OUTSIDE_PERCENTILE
+        )
+        outside["message"] = far[0].message if far else None
     for message in (*doubts, *_doubts(fitted, table, outside, calibration)):
         progress.warning(message)
     parts = {"outlyingness": outside, "calibration": calibration}

@@ -7,7 +7,6 @@ variance of a feature in all other directions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,14 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import stats
+from scipy.spatial.distance import cdist
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.decomposition import PCA
+from sklearn.utils import gen_batches
 
 from neurocontrast.evaluation.record import Notice
 from neurocontrast.evaluation.rows import NO_SITE, Floats, Rows, Texts, draw_subjects, site_names
-from neurocontrast.evaluation.splits import Split, deal_subjects, subject_values
+from neurocontrast.evaluation.splits import SiteStratifiedGroupKFold, Split
 from neurocontrast.evaluation.study import Study
-from neurocontrast.seeds import derive_generator, derive_seed
+from neurocontrast.seeds import derive_seed
 
 MIN_SUBJECTS = 20
 """Fewer training subjects cannot say what is usual."""
@@ -43,6 +44,10 @@ LEVELS = np.linspace(0.0, 100.0, 201)
 _BLOCK_ROWS = 4096
 
 
+class DistributionError(ValueError):
+    """Training scans from which it cannot be learned what is usual."""
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingDistribution:
     """Centres, spread and usual distances of training scans; nothing of a single person.
@@ -61,34 +66,29 @@ class TrainingDistribution:
     remainder: float
     usual: Floats
 
-    def distances(self, x: npt.NDArray[np.floating]) -> Floats:
-        """Return the distance of each scan (n, p) to the nearest centre (n,)."""
-        return self._from_centres(x).min(axis=0)
+    def nearest(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Rows]:
+        """Return the distance of each scan (n, p) to the nearest centre (n,), and which centre that is (n,)."""
+        centres, parts = self._whiten(self.centres), gen_batches(max(1, len(x)), _BLOCK_ROWS)
+        found = np.concatenate([cdist(self._whiten(x[part]), centres) for part in parts])
+        return found.min(axis=1), found.argmin(axis=1)
 
     def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
         """Return the distance of each scan, and its percentile among usual distances from the same centre."""
-        found = self._from_centres(x)
-        distances, usual = found.min(axis=0), self.usual[found.argmin(axis=0)]
-        return distances, np.array([place(*each) for each in zip(distances, usual, strict=True)], dtype=float)
+        distances, centres = self.nearest(x)
+        return distances, np.array([place(*each) for each in zip(distances, self.usual[centres], strict=True)], float)
 
-    def _from_centres(self, x: npt.NDArray[np.floating]) -> Floats:
-        """Return the distance of each scan from every centre, (n sites, n)."""
-        blocks = [np.asarray(x[start : start + _BLOCK_ROWS]) for start in range(0, max(1, len(x)), _BLOCK_ROWS)]
-        return np.concatenate([[self._distance(rows - each) for each in self.centres] for rows in blocks], axis=1)
-
-    def _distance(self, deviations: Floats) -> Floats:
-        scaled = deviations / self.scale
+    def _whiten(self, x: npt.NDArray[np.floating]) -> Floats:
+        """Return scans in coordinates (n, k + p) in which Euclid's distance is that of Mahalanobis."""
+        scaled = x / self.scale
         along = scaled @ self.axes
-        rest = np.einsum("ij,ij->i", scaled, scaled) - np.einsum("ij,ij->i", along, along)
-        return np.sqrt((along**2 / self.variances).sum(axis=1) + np.maximum(rest, 0.0) / self.remainder)
+        rest = (scaled - along @ self.axes.T) / np.sqrt(self.remainder)
+        return np.hstack([along / np.sqrt(self.variances), rest])
 
 
-def place(distance: float, usual: Floats) -> float:
-    """Return the percentile of a distance among usual ones, ties in their middle."""
-    low, high = (np.searchsorted(usual, distance, side=side) for side in ("left", "right"))
-    if low < high:
-        return float((LEVELS[low] + LEVELS[high - 1]) / 2)
-    return float(np.interp(distance, usual, LEVELS))
+def place(distance: npt.ArrayLike, usual: Floats) -> Floats:
+    """Return the percentile of distances among usual ones, ties in their middle."""
+    found = np.asarray(distance)
+    return (np.interp(found, usual, LEVELS) + 100.0 - np.interp(-found, -usual[::-1], LEVELS)) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,24 +107,20 @@ class Reference:
         scores = np.column_stack(self.distribution.percentiles(study.design()(study.fitted_rows, rows)[1]))
         own = np.isin(rows, self.rows)
         scores[own, 0] = self.distances[np.searchsorted(self.rows, rows[own])]
-        scores[own, 1] = [place(distance, self.distribution.usual[0]) for distance in scores[own, 0]]
+        scores[own, 1] = place(scores[own, 0], self.distribution.usual[0])
         return scores
 
-    def score_held_out(self, study: Study, split: Split) -> Floats | str:
-        """Return distance and percentile (n, 2) of the test rows from the training rows, or why they have none."""
+    def score_held_out(self, study: Study, split: Split) -> Floats:
+        """Return distance and percentile (n, 2) of the test rows from the training rows."""
         drawn = np.isin(split.train, self.rows)
         x_train, x_test = study.design()(split.train, split.test)
-        rows = split.train[drawn]
-        x_train, sites, subjects = x_train[drawn], study.sites[rows], study.subjects[rows]
-        if len(rows) < ENOUGH * len(self.rows):
-            seed = derive_seed("outlyingness", study.settings.seed, split.fold)
-            own = fit_distribution(x_train, sites, subjects, seed=seed)
-            return own if isinstance(own, str) else np.column_stack(own[0].percentiles(x_test))
-        found = fit_shape(x_train, sites, subjects, n_axes=len(self.distribution.variances))
-        if isinstance(found, str):
-            return found
-        usual = np.percentile(self.distances[np.isin(self.rows, rows)], LEVELS)
-        return np.column_stack(replace(found, usual=np.tile(usual, (len(found.sites), 1))).percentiles(x_test))
+        rows, seed = split.train[drawn], derive_seed("outlyingness", study.settings.seed, split.fold)
+        known: dict[str, Any] = {}
+        if len(rows) >= ENOUGH * len(self.rows):
+            known["n_axes"] = len(self.distribution.variances)
+            known["distances"] = self.distances[np.isin(self.rows, rows)]
+        found = fit_distribution(x_train[drawn], study.sites[rows], study.subjects[rows], seed=seed, **known)[0]
+        return np.column_stack(found.percentiles(x_test))
 
 
 def training_reference(study: Study) -> Reference | str | None:
@@ -135,62 +131,54 @@ def training_reference(study: Study) -> Reference | str | None:
     rows = fitted[draw_subjects(study.subjects[fitted], seed=seed, n_scans=MAX_REFERENCE)[0]]
     design = study.design()
     x = design(fitted if design.steps else rows, rows)[1]  # steps are estimated on all scans, as those of the probe
-    found = fit_distribution(x, study.sites[rows], study.subjects[rows], seed=seed)
-    return found if isinstance(found, str) else Reference(found[0], rows, found[1])
+    try:
+        distribution, distances = fit_distribution(x, study.sites[rows], study.subjects[rows], seed=seed)
+    except DistributionError as error:
+        return str(error)
+    return Reference(distribution, rows, distances)
 
 
 def fit_distribution(
-    x: npt.NDArray[np.floating], sites: Texts, subjects: Texts, *, seed: int
-) -> tuple[TrainingDistribution, Floats] | str:
-    """Learn where training scans lie, or say why that cannot be.
-
-    Returns the distribution, and the distance of each scan from the distribution of the other four fifths of subjects.
-    """
-    whole, owners = fit_shape(x, sites, subjects), subjects.astype(str)
-    if isinstance(whole, str):
-        return whole
-    groups = np.unique(_groups(sites, owners), return_inverse=True)[1]
-    generator = derive_generator("outlyingness", seed)
-    fold_of = deal_subjects([subject_values(groups, owners.astype(object))], N_FOLDS, generator)
-    fold_of_row = fold_of[np.unique(owners, return_inverse=True)[1]]
-    distances = np.empty(len(x))
-    for fold in range(N_FOLDS):
-        tested = fold_of_row == fold
-        part = fit_shape(x[~tested], sites[~tested], subjects[~tested], n_axes=len(whole.variances), least=1)
-        if isinstance(part, str):
-            return part
-        distances[tested] = part.distances(x[tested])
-    usual = np.tile(np.percentile(distances, LEVELS), (len(whole.sites), 1))
-    return replace(whole, usual=usual), distances
-
-
-def fit_shape(
     x: npt.NDArray[np.floating],
     sites: Texts,
     subjects: Texts,
     *,
+    seed: int,
     n_axes: int | None = None,
-    least: int = MIN_SUBJECTS,
-) -> TrainingDistribution | str:
-    """Return centres and covariance, without usual distances, or why there are none.
+    distances: Floats | None = None,
+) -> tuple[TrainingDistribution, Floats]:
+    """Learn where training scans lie, and the distance (n,) of each from the other four fifths of subjects.
 
-    Distances are alike only with as many axes: `n_axes` is that of the distribution that others are compared with.
+    `distances` are given where they are known, with the number of axes that they were measured along.
     """
-    features: Floats = np.asarray(x, dtype=np.float64)
     n_subjects = len(set(subjects))
-    if n_subjects < least:
-        return f"fewer than {least} training subjects ({n_subjects})"
-    names, codes = np.unique(_groups(sites, subjects.astype(str)), return_inverse=True)
+    if n_subjects < MIN_SUBJECTS:
+        raise DistributionError(f"fewer than {MIN_SUBJECTS} training subjects ({n_subjects})")
+    n_axes = n_axes or max(1, min(MAX_AXES, len(x) // 5))
+    whole = _fit_shape(x, sites, subjects, n_axes)
+    if distances is None:
+        distances = np.empty(len(x))
+        folds = SiteStratifiedGroupKFold(N_FOLDS, kind="categorical", random_state=seed)
+        for train, test in folds.split(x, sites, subjects, sites):
+            distances[test] = _fit_shape(x[train], sites[train], subjects[train], n_axes).nearest(x[test])[0]
+    return replace(whole, usual=np.tile(np.percentile(distances, LEVELS), (len(whole.sites), 1))), distances
+
+
+def _fit_shape(x: npt.NDArray[np.floating], sites: Texts, subjects: Texts, n_axes: int) -> TrainingDistribution:
+    """Return centres and covariance, without usual distances; these are alike only with as many axes."""
+    features: Floats = np.asarray(x, dtype=np.float64)
+    names = np.where(sites == NO_SITE, _OTHER, sites).astype(str)
+    n_subjects = pd.Series(subjects).groupby(names).transform("nunique")
+    names, codes = np.unique(np.where(n_subjects < MIN_SITE_SUBJECTS, _OTHER, names), return_inverse=True)
     centres = np.stack([features[codes == code].mean(axis=0) for code in range(len(names))])
     residuals = features - centres[codes]
     scale = np.sqrt((residuals**2).sum(axis=0) / max(1, len(features) - len(names)))
     scale = np.where(scale > 1e-10 * np.maximum(np.abs(features).max(axis=0), 1e-300), scale, np.inf)
     varying = np.isfinite(scale)
     if not varying.any():
-        return "no feature varies within the training sites"
+        raise DistributionError("no feature varies within the training sites")
     scaled = residuals[:, varying] / scale[varying]
-    n_axes = min(n_axes or max(1, min(MAX_AXES, len(scaled) // 5)), *scaled.shape)
-    pca = PCA(n_axes, random_state=0)
+    pca = PCA(min(n_axes, *scaled.shape), random_state=0)
     along = pca.fit_transform(scaled)
     drawn, own = float(ledoit_wolf_shrinkage(along, assume_centered=True)), pca.explained_variance_
     variances = (1 - drawn) * own + drawn * own.mean()
@@ -200,33 +188,24 @@ def fit_shape(
     return TrainingDistribution(tuple(map(str, names)), centres, scale, axes, variances, 1.0, np.empty((0, 201)))
 
 
-def _groups(sites: Texts, owners: npt.NDArray[np.str_]) -> npt.NDArray[Any]:
-    names = np.where(sites == NO_SITE, _OTHER, sites).astype(str)
-    small = [site for site in set(names) if len(set(owners[names == site])) < MIN_SITE_SUBJECTS]
-    return np.where(np.isin(names, small), _OTHER, names)
-
-
 def count_outside(
     scans: pd.DataFrame, percentiles: npt.ArrayLike, *, reference: str, threshold: float
-) -> dict[str, Any]:
-    """Return the number of scans outside, of all and by site; scans without a percentile are not counted."""
+) -> tuple[dict[str, Any], list[Notice]]:
+    """Return the number of scans outside, of all and by site, and a warning where more are than chance gives.
+
+    Scans without a percentile are not counted.
+    """
     values = np.asarray(percentiles, dtype=float)
-    frame = pd.DataFrame({"site": site_names(scans["site"]), "percentile": values}).dropna()
-    by_site = [
-        {"site": site, "n": len(part), "n_outside": int((part > threshold).sum()), "median_percentile": part.median()}
-        for site, part in frame.groupby("site", sort=True)["percentile"]
-    ]
-    n_outside, n = int((frame["percentile"] > threshold).sum()), len(frame)
-    about = {"reference": reference, "threshold_percentile": threshold}
-    return about | {"n_outside": n_outside, "n": n, "by_site": by_site}
-
-
-def look_outside(counts: Mapping[str, Any]) -> list[Notice]:
-    """Return the warning about scans that lie outside, if there are more of them than training scans have."""
-    n_outside, n, threshold = counts["n_outside"], counts["n"], counts["threshold_percentile"]
-    share = 1 - threshold / 100
+    known = pd.DataFrame({"site": site_names(scans["site"]), "percentile": values}).dropna()
+    known["outside"] = known["percentile"] > threshold
+    sites = known.groupby("site").agg(
+        n=("outside", "size"), n_outside=("outside", "sum"), median_percentile=("percentile", "median")
+    )
+    n, n_outside, share = len(known), int(known["outside"].sum()), 1 - threshold / 100
+    about = {"reference": reference, "threshold_percentile": threshold, "n_outside": n_outside, "n": n}
+    counts = about | {"by_site": sites.reset_index().to_dict("records")}
     if not n or stats.binomtest(n_outside, n, share, alternative="greater").pvalue > RARE:
-        return []
-    where = [f"{each['site']} {each['n_outside']} of {each['n']}" for each in counts["by_site"] if each["n_outside"]]
-    about = {"where": ", ".join(where[:8]), "threshold": threshold, "expected": share * n}
-    return [Notice.of("outside_distribution", n_outside=n_outside, n=n, **about)]
+        return counts, []
+    where = [f"{each.Index} {each.n_outside} of {each.n}" for each in sites[sites["n_outside"] > 0].itertuples()]
+    numbers = {"n_outside": n_outside, "n": n, "threshold": threshold, "expected": share * n}
+    return counts, [Notice.of("outside_distribution", where=", ".join(where[:8]), **numbers)]

@@ -4,20 +4,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from pydantic import StrictFloat, StrictInt
 
 from neurocontrast.evaluation import record
-from neurocontrast.evaluation.distribution import Reference, count_outside, look_outside
+from neurocontrast.evaluation.distribution import DistributionError, Reference, count_outside
 from neurocontrast.evaluation.record import Part
 from neurocontrast.evaluation.rows import Floats, Rows
 from neurocontrast.evaluation.study import Study
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import section, write_paragraphs
-from neurocontrast.page.blocks import Block, Column, Facts, Section, Table, make_table, note
+from neurocontrast.page.blocks import Block, Column, Facts, Section, make_table, note
 from neurocontrast.page.wording import count_text
 
 
@@ -25,8 +23,8 @@ class SiteOutside(record.Section):
     """Scans of a site, those of them outside, and the median percentile of their distances."""
 
     site: str | None
-    n: StrictInt | None = None
-    n_outside: StrictInt | None = None
+    n: StrictInt = 0
+    n_outside: StrictInt = 0
     median_percentile: StrictFloat | None = None
 
 
@@ -53,11 +51,12 @@ def measure_outlyingness(inputs: Inputs) -> Found:
     scores, why_not = np.full((len(study.table), 2), np.nan), set[str]()
     with inputs.progress.task("Looking for scans that lie outside", len(main), "fold") as task:
         for split in main:
-            found = reference.score_held_out(study, split)
-            scores[split.test] = np.nan if isinstance(found, str) else found
-            why_not |= {found} if isinstance(found, str) else set()
+            try:
+                scores[split.test] = reference.score_held_out(study, split)
+            except DistributionError as error:
+                why_not.add(str(error))
             task.advance()
-    return _found(study, rows, scores[rows], "other sites", why_not)
+    return _count(study, rows, scores[rows], "other sites", why_not)
 
 
 def measure_rows(study: Study, rows: Rows, reference: Reference | str | None, name: str) -> Found:
@@ -65,20 +64,20 @@ def measure_rows(study: Study, rows: Rows, reference: Reference | str | None, na
     if reference is None:
         return Found({"outlyingness": None})
     if isinstance(reference, str):
-        return _found(study, rows, np.full((len(rows), 2), np.nan), name, {reference})
-    return _found(study, rows, reference.score(study, rows), name, set())
+        return _count(study, rows, np.full((len(rows), 2), np.nan), name, {reference})
+    return _count(study, rows, reference.score(study, rows), name, set())
 
 
-def _found(study: Study, rows: Rows, scores: Floats, reference: str, why_not: set[str]) -> Found:
+def _count(study: Study, rows: Rows, scores: Floats, reference: str, why_not: set[str]) -> Found:
     """Return counts, the table of scans, and a warning where more are outside than chance gives."""
     table = study.table.loc[rows, ["participant_id", "subject_id", "session", "site"]].reset_index(drop=True)
     table = table.assign(reference=reference, mahalanobis=scores[:, 0], mahalanobis_percentile=scores[:, 1])
     percentiles, threshold = table["mahalanobis_percentile"], study.settings.outside_percentile
     table["outside"] = [None if np.isnan(value) else bool(value > threshold) for value in percentiles]
-    counts = count_outside(table, percentiles, reference=reference, threshold=threshold)
+    counts, notices = count_outside(table, percentiles, reference=reference, threshold=threshold)
     n_without = count_text(int(percentiles.isna().sum()), "scan")
     why = f"Without a score: {n_without} ({'; '.join(sorted(why_not))})." if why_not else None
-    return Found({"outlyingness": counts | {"note": why}}, {"outlyingness": table}, look_outside(counts))
+    return Found({"outlyingness": counts | {"note": why}}, {"outlyingness": table}, notices)
 
 
 def show_outside(files: EvaluationFolder) -> Section | None:
@@ -93,25 +92,21 @@ def outlyingness_blocks(files: EvaluationFolder, *, title: str = "") -> list[Blo
     if block is None:
         return []
     blocks: list[Block] = [Facts(write_paragraphs("outside.j2", files, block=block), title)]
-    blocks += [note(block.note)] if block.note else []
-    return [*blocks, _table_sites(block)] if block.by_site else blocks
-
-
-def _table_sites(block: Outlyingness) -> Table:
-    rows = []
-    for site in block.by_site:
-        n, n_outside = site.n or 0, site.n_outside or 0
-        about: dict[str, Any] = {"site": site.site, "n": site.n, "median": site.median_percentile}
-        about |= {"outside": n_outside / n if n else 0.0, "outside_detail": f"{n_outside:,} of {n:,}"}
-        rows.append(about)
+    if block.note:
+        blocks.append(note(block.note))
+    rows = [
+        each.model_dump()
+        | {"share": each.n_outside / each.n if each.n else 0.0, "share_detail": f"{each.n_outside:,} of {each.n:,}"}
+        for each in block.by_site
+    ]
     columns = (
         Column("Site", "site", "heading"),
         Column("Scans", "n", "count"),
-        Column("Outside", "outside", "share", 0),
-        Column("Median percentile", "median", digits=0),
+        Column("Outside", "share", "share", 0),
+        Column("Median percentile", "median_percentile", digits=0),
     )
     caption = "Scans outside, by site. Each scan is in outlyingness.tsv."
-    return make_table(caption, rows, columns, folded=len(rows) > 25)
+    return [*blocks, make_table(caption, rows, columns, folded=len(rows) > 25)] if rows else blocks
 
 
 OUTSIDE = Finding(

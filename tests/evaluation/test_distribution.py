@@ -7,7 +7,13 @@ import pytest
 from sklearn.covariance import ledoit_wolf_shrinkage
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.evaluation.distribution import LEVELS, fit_distribution, place, training_reference
+from neurocontrast.evaluation.distribution import (
+    LEVELS,
+    DistributionError,
+    fit_distribution,
+    place,
+    training_reference,
+)
 from neurocontrast.evaluation.rows import NO_SITE
 
 
@@ -89,7 +95,7 @@ def test_the_distance_is_that_of_the_shrunk_covariance():
     drawn = ledoit_wolf_shrinkage(z, assume_centered=True)
     covariance = (1 - drawn) * z.T @ z / 79 + drawn * np.trace(z.T @ z) / 79 / 10 * np.eye(10)
     expected = np.sqrt(np.einsum("ij,jk,ik->i", z, np.linalg.inv(covariance), z))
-    np.testing.assert_allclose(found.distances(x), expected, rtol=1e-8)
+    np.testing.assert_allclose(found.nearest(x)[0], expected, rtol=1e-8)
 
 
 def test_what_does_not_vary_is_left_out():
@@ -98,8 +104,9 @@ def test_what_does_not_vary_is_left_out():
     found = fit_distribution(x, sites, names(60), seed=0)[0]
     moved = x.copy()
     moved[:, -1] = 99.0
-    np.testing.assert_allclose(found.distances(moved), found.distances(x))
-    assert fit_distribution(np.ones((60, 4)), sites, names(60), seed=0) == "no feature varies within the training sites"
+    np.testing.assert_allclose(found.nearest(moved)[0], found.nearest(x)[0])
+    with pytest.raises(DistributionError, match="no feature varies within the training sites"):
+        fit_distribution(np.ones((60, 4)), sites, names(60), seed=0)
 
 
 def test_a_percentile_is_among_the_usual_distances_of_the_nearest_site():
@@ -121,8 +128,8 @@ def test_small_sites_and_scans_without_a_site_share_a_centre():
 
 def test_too_few_people_have_no_distribution():
     x, sites = draw(60)
-    found = fit_distribution(x, sites, np.tile(names(19), 4)[:60], seed=0)
-    assert found == "fewer than 20 training subjects (19)"
+    with pytest.raises(DistributionError, match=r"fewer than 20 training subjects \(19\)"):
+        fit_distribution(x, sites, np.tile(names(19), 4)[:60], seed=0)
 
 
 def test_a_place_among_usual_distances():

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from neurocontrast.evaluation import EvaluationSettings, plan_study
+from neurocontrast.evaluation.models import OutOfFold
+from neurocontrast.evaluation.target import Target
 from neurocontrast.findings import measure
 
 QUICK = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False}
@@ -25,6 +29,44 @@ def evaluate(cohort, **options):
 def content(cohort, **options) -> dict[str, Any]:
     """Return what evaluation.json holds."""
     return evaluate(cohort, **options).evaluation.content()
+
+
+def plan_kind(make_cohort, kind, n=80, *, n_features=20, diagnosis=1.0, **options):
+    """Plan the study of two diagnoses, of three, or of age."""
+    classes = ("hc", "bd", "sz") if kind == "multiclass" else ("control", "patient")
+    cohort = make_cohort(n, n_features=n_features, classes=classes, diagnosis=diagnosis)
+    return plan(cohort, target="age" if kind == "continuous" else "diagnosis", **options)
+
+
+def names(n: int) -> np.ndarray:
+    """Return names of subjects."""
+    return np.arange(n).astype(str).astype(object)
+
+
+def binary(codes) -> Target:
+    """Return diagnoses, 1 of a patient."""
+    return Target("diagnosis", "binary", np.asarray(codes), ("control", "patient"), "patient")
+
+
+def continuous(ages) -> Target:
+    """Return ages as a target."""
+    return Target("age", "continuous", np.asarray(ages, dtype=float))
+
+
+def target_by(kind, signal) -> Target:
+    """Return a target that follows a signal: ages, or classes of equal size."""
+    if kind == "continuous":
+        return continuous(50 + 10 * signal)
+    classes = ("a", "b") if kind == "binary" else ("a", "b", "c")
+    codes = np.searchsorted(np.quantile(signal, np.arange(1, len(classes)) / len(classes)), signal)
+    return Target("dx", kind, codes, classes, "b" if kind == "binary" else None)
+
+
+def out_of_fold(scores) -> OutOfFold:
+    """Return predictions of scores (n), of repeats (n_repeats, n) or of classes (n_repeats, n, n_classes)."""
+    scores = np.atleast_2d(scores)
+    decisions = scores.argmax(-1) if scores.ndim == 3 else (scores >= 0.5).astype(np.int64)
+    return OutOfFold(scores, decisions, np.tile(np.arange(scores.shape[1]) % 2, (len(scores), 1)), [], 0)
 
 
 def warnings(found) -> dict[str, str]:

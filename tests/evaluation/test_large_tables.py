@@ -8,14 +8,11 @@ import pytest
 from neurocontrast.evaluation import run_study, uncertainty
 from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.models import cross_validate, fit_probe
-from tests.evaluation.quick import plan, warnings
-
-CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ("control", "patient")}
+from tests.evaluation.quick import plan_kind, warnings
 
 
-def study_of(make_cohort, kind="binary", n=400, n_features=30, **options):
-    cohort = make_cohort(n, n_features=n_features, classes=CLASSES[kind], diagnosis=0.3)
-    return plan(cohort, target="age" if kind == "continuous" else "diagnosis", **{"n_inner_folds": 5, **options})
+def study_of(make_cohort, kind="binary", n=400, **options):
+    return plan_kind(make_cohort, kind, n, **{"n_features": 30, "diagnosis": 0.3, "n_inner_folds": 5} | options)
 
 
 def scores_of(study):

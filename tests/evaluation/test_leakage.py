@@ -15,22 +15,16 @@ PERMUTED = {"n_folds": 3, "n_inner_folds": 2, "C": (1e-2, 1.0), "n_bootstraps": 
 TABLE = pd.DataFrame({"participant_id": ["a_1", "b_1", "c_1", "d_1"], "subject_id": list("abcd"), "session": ""})
 
 
-def test_a_participant_of_pretraining_is_refused_by_name():
-    info = {"pretraining_subjects": [subject_digest("b"), subject_digest("z")]}
+def test_people_of_pretraining_are_refused_by_name_or_counted_and_not_knowing_them_is_said():
+    def overlap(*seen, **options):
+        return check_overlap(TABLE, {"pretraining_subjects": [*map(subject_digest, seen)]}, **options)
+
     with pytest.raises(LeakageError, match=r"1 of 4 subjects were in the pretraining cohort \(b\).*allow_overlap=True"):
-        check_overlap(TABLE, info)
-
-
-def test_an_allowed_overlap_is_counted_and_said():
-    info = {"pretraining_subjects": [subject_digest("b"), subject_digest("c")]}
-    n_overlap, (notice,) = check_overlap(TABLE, info, allow_overlap=True)
-    assert n_overlap == 2
-    assert notice.code == "pretraining_overlap"
+        overlap("b", "z")
+    n_overlap, (notice,) = overlap("b", "c", allow_overlap=True)
+    assert (n_overlap, notice.code) == (2, "pretraining_overlap")
     assert "2 of 4 subjects" in notice.message
-
-
-def test_nobody_in_common_is_silent_and_not_knowing_is_not():
-    assert check_overlap(TABLE, {"pretraining_subjects": [subject_digest("z")]}) == (0, [])
+    assert overlap("z") == (0, [])
     n_overlap, (notice,) = check_overlap(TABLE, {})
     assert (n_overlap, notice.code) == (0, "overlap_unknown")
 
@@ -43,11 +37,7 @@ def test_one_image_under_two_names_is_caught():
         check_duplicates(TABLE, features)
     (notice,) = check_duplicates(TABLE, features, allow_overlap=True)
     assert notice.code == "duplicate_overlap"
-
-
-def test_two_equal_scans_of_one_subject_are_no_leak():
-    features = np.random.default_rng(0).normal(size=(4, 5))
-    features[3] = features[1]
+    # Two equal scans of one subject are no leak.
     assert check_duplicates(TABLE.assign(subject_id=["a", "b", "c", "b"]), features) == []
 
 

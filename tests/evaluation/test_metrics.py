@@ -11,7 +11,6 @@ from neurocontrast.evaluation.metrics import (
     compute_metrics,
     decide,
     explain_undefined,
-    recalibration_slope,
     top_hits,
 )
 
@@ -134,14 +133,6 @@ def test_the_share_among_the_five_likeliest_is_scikit_learns(n_classes):
 def test_ties_at_the_fifth_place_share_it():
     scores = np.array([[0.1] * 10, [0.3, 0.2, 0.1, 0.1] + [0.05] * 6, [0.3, 0.2, 0.1, 0.1] + [0.05] * 6])
     assert top_hits(np.array([3, 9, 0]), scores).tolist() == pytest.approx([0.5, 1 / 6, 1.0])
-
-
-def test_a_resample_that_separates_the_classes_has_no_recalibration_slope():
-    """The classes overlap only by the second sample of one and the third of the other; later rows do not draw both."""
-    truth, scores = np.array([0.0, 0.0, 1.0, 1.0]), np.array([0.1, 0.8, 0.4, 0.9])
-    weights = np.array([[1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0], [2.0, 0.0, 1.0, 1.0], [1.0, 1.0, 0.0, 2.0]])
-    slopes = recalibration_slope(truth, scores, weights)
-    assert np.isfinite(slopes).tolist() == [True, False, False, False]
 
 
 def test_a_class_that_is_absent_is_left_out_of_the_mean_over_classes():

@@ -12,9 +12,8 @@ from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.models import OutOfFold, ProbeModel, cross_validate
 from neurocontrast.evaluation.significance import permutation_test, permuted_labels
 from neurocontrast.evaluation.splits import stratified
-from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import pooled_metrics
-from tests.evaluation.quick import content, warnings
+from tests.evaluation.quick import binary, content, continuous, names, target_by, warnings
 
 FAST = {"C": (1e-2, 1.0), "n_folds": 3, "n_inner_folds": 2}
 
@@ -28,7 +27,7 @@ def test_labels_move_within_site_and_with_their_subject():
     subjects = np.array([f"s{row % 30}" for row in range(60)], dtype=object)
     sites = [f"site-{int(name[1:]) % 3}" for name in subjects]
     values = generator.normal(size=60)
-    permuted = permuted_labels(Target("age", "continuous", values), sites, subjects, n_permutations=1, seed=0)[:, 0]
+    permuted = permuted_labels(continuous(values), sites, subjects, n_permutations=1, seed=0)[:, 0]
     for site in set(sites):
         rows = np.array(sites) == site
         assert sorted(permuted[rows]) == sorted(values[rows])
@@ -53,7 +52,9 @@ def test_having_recognised_the_site_is_not_enough(make_cohort):
 @pytest.mark.parametrize("options", [{"splits": "leave-site-out"}, {"target": "age"}, {"target": "site"}])
 def test_every_kind_of_evaluation_can_be_permuted(make_cohort, options):
     found = p_values(make_cohort(60, n_features=6, site=1.0), n_permutations=3, **options)
-    assert all(value is None or 0.25 <= value <= 1 for value in found.values())
+    known = [value for value in found.values() if value is not None]
+    assert len(known) > 1
+    assert all(0.25 <= value <= 1 for value in known)
 
 
 def arrays(kind: str, n: int = 120, n_sites: int = 2, seed: int = 0):
@@ -61,13 +62,7 @@ def arrays(kind: str, n: int = 120, n_sites: int = 2, seed: int = 0):
     features = generator.normal(size=(n, 8))
     signal = 0.15 * features[:, 0] + generator.normal(size=n)
     sites = [f"site-{row % n_sites}" for row in range(n)]
-    if kind == "continuous":
-        target = Target("age", kind, 50 + 10 * signal)
-    else:
-        classes = ("a", "b") if kind == "binary" else ("a", "b", "c")
-        codes = np.searchsorted(np.quantile(signal, np.arange(1, len(classes)) / len(classes)), signal)
-        target = Target("dx", kind, codes, classes, "b" if kind == "binary" else None)
-    return features, target, sites, np.array([f"s{row}" for row in range(n)], dtype=object)
+    return features, target_by(kind, signal), sites, np.array([f"s{row}" for row in range(n)], dtype=object)
 
 
 def run(features, target, sites, subjects, *, n_repeats=1, redeal=False, **options):
@@ -136,9 +131,8 @@ def test_it_agrees_with_scikit_learns():
     generator, codes = np.random.default_rng(4), np.arange(60) % 2
     features = generator.normal(size=(60, 5))
     features[:, 0] += 0.6 * codes
-    target = Target("dx", "binary", codes, ("control", "patient"), "patient")
     options = {"n_permutations": 199, "C": (0.1,), "n_inner_folds": 2}
-    ours, predicted = run(features, target, ["a"] * 60, np.arange(60).astype(str).astype(object), **options)
+    ours, predicted = run(features, binary(codes), ["a"] * 60, names(60), **options)
     folds = predicted.folds[0]  # labels are exchanged within them
     model, cv = make_pipeline(StandardScaler(), LogisticRegression(C=0.1)), list(PredefinedSplit(folds).split())
     observed, _, theirs = permutation_test_score(

@@ -11,7 +11,7 @@ from neurocontrast.evaluation.designs import principal_axes
 from neurocontrast.evaluation.models import fit_probe
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import inner_folds
-from neurocontrast.evaluation.target import Target
+from tests.evaluation.quick import target_by
 
 SETTINGS = EvaluationSettings(C=(1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0))
 
@@ -20,14 +20,8 @@ def make(kind: str, n: int = 90, p: int = 200, seed: int = 0):
     generator = np.random.default_rng(seed)
     features = generator.normal(size=(n, p)) * np.exp(generator.normal(size=p))
     signal = features[:, 0] / features[:, 0].std() + features[:, 1] / features[:, 1].std() + generator.normal(size=n)
-    if kind == "continuous":
-        target = Target("age", "continuous", 50 + 10 * signal)
-    else:
-        classes = ("a", "b") if kind == "binary" else ("a", "b", "c")
-        cuts = np.quantile(signal, np.arange(1, len(classes)) / len(classes))
-        target = Target("dx", kind, np.searchsorted(cuts, signal), classes, "b" if kind == "binary" else None)
     subjects = np.array([f"s{row // 2}" for row in range(n)], dtype=object)
-    return features, target, subjects, np.arange(n - 20), np.arange(n - 20, n)
+    return features, target_by(kind, signal), subjects, np.arange(n - 20), np.arange(n - 20, n)
 
 
 def grid_search(kind, features, target, subjects, train, test, seed):

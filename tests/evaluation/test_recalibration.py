@@ -62,6 +62,9 @@ def test_without_a_finite_slope_there_is_none(scores):
 def test_a_resample_of_one_class_has_neither_and_does_not_disturb_the_others():
     truth, scores = np.array([0.0, 0, 1, 1]), np.array([0.2, 0.6, 0.4, 0.9])
     weights = np.array([[1.0, 1, 1, 1], [2, 2, 0, 0], [0, 0, 3, 1], [1, 1, 1, 1]])
+    # The classes overlap by the second sample of one and the third of the other: both must be drawn.
+    apart = np.array([[1.0, 0, 1, 1], [2, 0, 1, 1], [1, 1, 0, 2]])
+    assert np.isnan(recalibration_slope(truth, scores, apart)).all()
     for recalibrate in (recalibration_slope, recalibration_intercept):
         found = recalibrate(truth, scores, weights)
         assert np.isnan(found[[1, 2]]).all()

@@ -13,20 +13,13 @@ from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import digest_of_file
 from neurocontrast.provenance import subject_digest
-from tests.evaluation.quick import plan
-
-CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ("control", "patient")}
-
-
-def study_of(make_cohort, kind, *, n_features=20, **options):
-    cohort = make_cohort(80, n_features=n_features, classes=CLASSES[kind])
-    return plan(cohort, target="age" if kind == "continuous" else "diagnosis", **options)
+from tests.evaluation.quick import plan_kind
 
 
 @pytest.fixture(scope="module")
 def stored(make_cohort, tmp_path_factory):
     """A probe with what it knows of the distribution of its scans, that no test may change."""
-    study, folder = study_of(make_cohort, "binary"), tmp_path_factory.mktemp("stored")
+    study, folder = plan_kind(make_cohort, "binary"), tmp_path_factory.mktemp("stored")
     distribution = fit_distribution(study.features, np.repeat("a", 80), study.subjects, seed=0)[0]
     save_probe(folder, fit_on_all(study, encoder=None, distribution=distribution)[1])
     return folder
@@ -40,7 +33,7 @@ def folder(stored, tmp_path):
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
 @pytest.mark.parametrize("n_features", [20, 120])
 def test_stored_arrays_say_what_the_probe_in_memory_says(make_cohort, tmp_path, kind, n_features):
-    study = study_of(make_cohort, kind, n_features=n_features)
+    study = plan_kind(make_cohort, kind, n_features=n_features)
     decided, probe_of_all = fit_on_all(study, encoder="abc")
     save_probe(tmp_path / "probe", probe_of_all)
     stored = load_probe(tmp_path / "probe")
@@ -56,11 +49,11 @@ def test_stored_arrays_say_what_the_probe_in_memory_says(make_cohort, tmp_path, 
 
 
 def test_the_threshold_goes_with_the_probe(make_cohort):
-    study = study_of(make_cohort, "binary", threshold="prevalence")
+    study = plan_kind(make_cohort, "binary", threshold="prevalence")
     decided, probe = fit_on_all(study, encoder=None)
     assert probe.threshold == decided.threshold
     assert probe.threshold not in (0.5, "prevalence")
-    study = study_of(make_cohort, "multiclass", threshold="prevalence")
+    study = plan_kind(make_cohort, "multiclass", threshold="prevalence")
     decided, probe = fit_on_all(study, encoder=None)
     np.testing.assert_array_equal(probe.decide(probe.predict(study.features)), decided.decisions)
 

@@ -193,6 +193,10 @@ def test_tables_without_any_covariate_still_have_a_baseline(make_cohort):
         ({"n_folds": 40}, ConfigError, "n_folds="),
         ({"target": "age", "n_folds": 40}, ConfigError, "need at least 80 subjects"),
         ({"positive": "patients"}, ConfigError, "Did you mean 'patient'"),
+        ({"probe": "logistic", "target": "age"}, ConfigError, "'logistic' is not for a conti.*Use 'auto', 'ridge'"),
+        ({"probe": "ridge"}, ConfigError, "'ridge' is not for a categorical target.*Use 'auto', 'logistic'"),
+        ({"threshold": 0.3, "target": "age"}, ConfigError, "'0.3' is for two classes, and 'age' is continuous"),
+        ({"threshold": 0.3, "target": "site"}, ConfigError, "'0.3' is for two classes, and 'site' is of 3 classes"),
     ],
 )
 def test_what_cannot_be_evaluated_is_answered_with_what_to_do(make_cohort, options, error, message):

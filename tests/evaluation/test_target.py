@@ -30,35 +30,40 @@ def test_the_positive_class_is_the_one_that_is_no_control(classes, positive):
     assert choose_positive(classes) == positive
 
 
-def test_two_classes_are_binary_with_the_positive_last():
-    target, present = read_target(frame(dx=["patient", "control", None, "patient"] * 3), "dx")
-    assert (target.kind, target.classes, target.positive) == ("binary", ("control", "patient"), "patient")
-    assert present.tolist() == [True, True, False, True] * 3
-    assert target.labels().tolist() == ["patient", "control", "patient"] * 3
-    chosen, _ = read_target(frame(dx=["patient", "control"] * 3), "dx", positive="control")
-    assert chosen.classes == ("patient", "control")
+@pytest.mark.parametrize(
+    ("column", "options", "kind", "classes", "positive"),
+    [
+        (["patient", "control"] * 3, {}, "binary", ("control", "patient"), "patient"),
+        (["patient", "control"] * 3, {"positive": "control"}, "binary", ("patient", "control"), "control"),
+        (["bd", "sz", "hc"] * 5, {}, "multiclass", ("hc", "bd", "sz"), None),
+        (np.arange(10.0), {}, "continuous", (), None),
+        ([str(value) for value in range(10)], {"kind": "continuous"}, "continuous", (), None),
+        ([0.0, 0.5, 1.0, 0.5] * 5, {}, "continuous", (), None),
+        ([0.0, 0.5, 1.0, 0.5] * 5, {"kind": "categorical"}, "multiclass", ("0", "0.5", "1"), None),
+        ([0.0, 1.0] * 5, {}, "binary", ("0", "1"), "1"),
+    ],
+)
+def test_what_is_predicted_follows_from_the_values_or_from_what_the_user_says(column, options, kind, classes, positive):
+    target, present = read_target(frame(x=column), "x", **options)
+    assert (target.kind, target.classes, target.positive) == (kind, classes, positive)
+    assert present.all()
+    if kind == "continuous":
+        assert target.values.tolist() == [float(value) for value in column]
 
 
-def test_several_classes_put_controls_first():
-    target, _ = read_target(frame(dx=["bd", "sz", "hc"] * 5), "dx")
-    assert (target.kind, target.classes, target.positive) == ("multiclass", ("hc", "bd", "sz"), None)
-
-
-def test_numbers_are_continuous_unless_they_are_two_or_the_user_says_so():
-    assert read_target(frame(age=np.arange(10.0)), "age")[0].kind == "continuous"
-    scale = frame(cdr=[0.0, 0.5, 1.0, 0.5] * 5)
-    assert read_target(scale, "cdr")[0].kind == "continuous"
-    assert read_target(scale, "cdr", kind="categorical")[0].classes == ("0", "0.5", "1")
-    coded, _ = read_target(frame(responder=[0.0, 1.0] * 5), "responder")
-    assert (coded.kind, coded.classes) == ("binary", ("0", "1"))
-    text = frame(score=[str(value) for value in range(10)])
-    assert read_target(text, "score", kind="continuous")[0].values.tolist() == list(range(10))
-
-
-def test_missing_values_of_a_table_are_missing():
-    target, present = read_target(frame(dx=["a", "b", "n/a", "", "NaN", np.nan, "a"]), "dx")
-    assert present.tolist() == [True, True, False, False, False, False, True]
-    assert target.values.tolist() == [0, 1, 0]
+@pytest.mark.parametrize(
+    ("column", "classes", "labels"),
+    [
+        (["patient", "control", None, "patient"], ("control", "patient"), ["patient", "control", None, "patient"]),
+        (["a", "b", "n/a", "", "NaN", np.nan, "a"], ("a", "b"), ["a", "b", None, None, None, None, "a"]),
+        (["none", "mdd", "None", "null", "mdd"], ("none", "mdd"), ["none", "mdd", None, None, "mdd"]),
+    ],
+)
+def test_missing_values_are_missing_and_none_is_a_class(column, classes, labels):
+    target, present = read_target(frame(dx=column), "dx")
+    assert (target.classes, target.positive) == (classes, classes[1])
+    assert present.tolist() == [label is not None for label in labels]
+    assert target.labels().tolist() == [label for label in labels if label is not None]
 
 
 @pytest.mark.parametrize(
@@ -81,9 +86,3 @@ def test_missing_values_of_a_table_are_missing():
 def test_a_wrong_target_is_answered_with_what_to_do(columns, arguments, error, message):
     with pytest.raises(error, match=message):
         read_target(frame(**columns), **arguments)
-
-
-def test_none_is_a_class_and_pythons_none_is_missing():
-    target, present = read_target(frame(dx=["none", "mdd", "none", "None", "null", "mdd"]), "dx")
-    assert (target.classes, target.positive) == (("none", "mdd"), "mdd")
-    assert present.tolist() == [True, True, True, False, False, True]

@@ -5,7 +5,6 @@ import pytest
 from scipy.stats import bootstrap, norm
 from sklearn.metrics import roc_auc_score
 
-from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import (
@@ -17,13 +16,7 @@ from neurocontrast.evaluation.uncertainty import (
     resample_counts,
 )
 from neurocontrast.exceptions import ConfigError
-
-
-def scored(codes: np.ndarray, scores: np.ndarray) -> tuple[Target, OutOfFold]:
-    target = Target("dx", "binary", codes, ("control", "patient"), "patient")
-    scores = np.atleast_2d(scores)
-    folds = np.tile(np.arange(len(codes)) % 2, (len(scores), 1))
-    return target, OutOfFold(scores, (scores >= 0.5).astype(np.int64), folds, [], 0)
+from tests.evaluation.quick import binary, continuous, names, out_of_fold
 
 
 def test_a_subject_is_drawn_with_all_of_its_scans():
@@ -34,9 +27,8 @@ def test_a_subject_is_drawn_with_all_of_its_scans():
 
 
 def test_pooled_is_the_mean_of_the_repeats():
-    codes = np.array([0, 0, 1, 1])
-    target, twice = scored(codes, np.array([[0.1, 0.2, 0.8, 0.9], [0.9, 0.2, 0.8, 0.1]]))
-    assert pooled_metrics(target, twice)["auc"][0] == pytest.approx((1.0 + 0.25) / 2)
+    twice = out_of_fold(np.array([[0.1, 0.2, 0.8, 0.9], [0.9, 0.2, 0.8, 0.1]]))
+    assert pooled_metrics(binary([0, 0, 1, 1]), twice)["auc"][0] == pytest.approx((1.0 + 0.25) / 2)
 
 
 def test_an_interval_is_withheld_where_resamples_are_undefined():
@@ -56,10 +48,8 @@ def test_the_interval_is_scipys(skewed):
     generator = np.random.default_rng(0)
     truth = generator.normal(50, 10, 60)
     error = generator.lognormal(0, 1.2, 60) if skewed else generator.normal(0, 5, 60)
-    target = Target("age", "continuous", truth)
-    model = OutOfFold((truth + error)[None], np.zeros((1, 60), np.int64), np.zeros((1, 60), np.intp), [], 0)
-    units = np.arange(60).astype(str).astype(object)
-    found = bootstrap_metrics(target, {"m": model}, units, n_bootstraps=20_000, seed=0, names=["mae"])["m"]["mae"]
+    models, options = {"m": out_of_fold(truth + error)}, {"n_bootstraps": 20_000, "seed": 0, "names": ["mae"]}
+    found = bootstrap_metrics(continuous(truth), models, names(60), **options)["m"]["mae"]
     given = bootstrap((np.abs(error),), np.mean, n_resamples=20_000, method="BCa", random_state=1)
     ends, expected = found.interval(level=0.95), given.confidence_interval
     width = expected.high - expected.low
@@ -72,7 +62,7 @@ def test_units_are_left_out_one_by_one_or_in_groups():
     subjects = np.array(["a", "b", "a", "c"], dtype=object)
     (weights,) = leave_out(subjects)
     np.testing.assert_array_equal(weights, [[0, 1, 0, 1], [1, 0, 1, 1], [1, 1, 1, 0]])
-    many = np.concatenate(list(leave_out(np.arange(900).astype(str).astype(object))))
+    many = np.concatenate(list(leave_out(names(900))))
     assert many.shape == (200, 900)
     np.testing.assert_array_equal((many == 0).sum(axis=0), 1)
     assert set((many == 0).sum(axis=1)) == {4, 5}
@@ -82,10 +72,8 @@ def test_a_difference_is_paired():
     generator = np.random.default_rng(0)
     codes = np.arange(80) % 2
     better, worse = (codes + spread * generator.normal(size=80) for spread in (0.7, 1.5))
-    target = scored(codes, better)[0]
-    models = {name: scored(codes, scores)[1] for name, scores in (("better", better), ("worse", worse))}
-    units = np.arange(80).astype(str).astype(object)
-    drawn = bootstrap_metrics(target, models, units, n_bootstraps=500, seed=0, names=["auc"])
+    models = {"better": out_of_fold(better), "worse": out_of_fold(worse)}
+    drawn = bootstrap_metrics(binary(codes), models, names(80), n_bootstraps=500, seed=0, names=["auc"])
     gain = drawn["better"]["auc"] - drawn["worse"]["auc"]
     assert gain.value == pytest.approx(roc_auc_score(codes, better) - roc_auc_score(codes, worse))
     np.testing.assert_allclose(gain.drawn, drawn["better"]["auc"].drawn - drawn["worse"]["auc"].drawn)
@@ -93,14 +81,9 @@ def test_a_difference_is_paired():
     assert low < gain.value < high
 
 
-def predictions_of(truth, decisions, n_classes):
-    scores = np.eye(n_classes)[decisions][None]
-    return OutOfFold(scores, decisions[None], np.zeros((1, len(truth)), dtype=int), [], 0)
-
-
 def test_plain_metrics_have_a_value_and_no_interval():
     target = Target("dx", "multiclass", np.arange(60) % 3, ("a", "b", "c"))
-    models = {"a": predictions_of(target.values, np.roll(target.values, 7), 3)}
+    models = {"a": out_of_fold(np.eye(3)[np.roll(target.values, 7)][None])}
     given = {"n_bootstraps": 50, "seed": 0, "names": ["accuracy", "balanced_accuracy"]}
     drawn = bootstrap_metrics(target, models, np.arange(60), **given, plain=("accuracy",))["a"]
     both = bootstrap_metrics(target, models, np.arange(60), **given)["a"]
@@ -112,7 +95,7 @@ def test_plain_metrics_have_a_value_and_no_interval():
 def test_a_figure_has_its_value_one_for_each_unit_left_out_and_the_resamples_asked_for():
     generator = np.random.default_rng(0)
     codes, scores, advanced = np.arange(60) % 2, generator.random(60), []
-    target, model = scored(codes, scores)
+    target, model = binary(codes), out_of_fold(scores)
     units = np.arange(60) // 2
     drawn = bootstrap_metrics(target, {"m": model}, units, n_bootstraps=40, seed=1, advance=advanced.append)["m"]["auc"]
     assert drawn.value == pytest.approx(roc_auc_score(codes, scores))
@@ -159,9 +142,7 @@ def test_sites_that_share_a_subject_are_drawn_together():
 def units_of(n_sites, unit="auto", *, target="age", missing=False):
     sites = [f"s{number % n_sites}" for number in range(2 * n_sites)]
     sites[0] = NO_SITE if missing else sites[0]
-    return choose_units(
-        unit, np.array(sites, dtype=object), np.arange(len(sites)).astype(str).astype(object), target=target
-    )
+    return choose_units(unit, np.array(sites, dtype=object), names(len(sites)), target=target)
 
 
 def test_sites_are_resampled_where_there_are_twenty_that_may_be():

@@ -17,20 +17,8 @@ from neurocontrast.evaluation.splits import (
     stratified,
     subject_values,
 )
-from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
-
-
-def binary(codes) -> Target:
-    return Target("diagnosis", "binary", np.asarray(codes), ("control", "patient"), "patient")
-
-
-def continuous(values) -> Target:
-    return Target("age", "continuous", np.asarray(values, dtype=float))
-
-
-def names(n: int) -> np.ndarray:
-    return np.arange(n).astype(str)
+from tests.evaluation.quick import binary, continuous, names
 
 
 @settings(max_examples=60, deadline=None)
@@ -158,18 +146,19 @@ def test_two_training_scans_of_different_ages_can_teach_and_one_or_two_alike_can
             check(train, np.array([30.0, 30.0, 50.0]))
 
 
-@pytest.mark.parametrize(("n_patients", "hint"), [(4, "n_folds=4"), (2, "more subjects")])
-def test_a_class_smaller_than_the_folds_is_named_with_what_to_do(n_patients, hint):
-    codes = [1] * n_patients + [0] * 20
-    with pytest.raises(ConfigError, match=f"'patient' has {n_patients}") as error:
-        check_class_sizes(binary(codes), names(len(codes)), 5)
-    assert hint in str(error.value)
-
-
-@pytest.mark.parametrize(("n", "hint"), [(9, "n_folds=4"), (4, "n_folds=2"), (3, "Evaluate a larger cohort")])
-def test_folds_of_a_number_need_two_subjects_each(n, hint):
-    with pytest.raises(ConfigError, match=f"5 folds need at least 10 subjects with 'age', found {n}.*{hint}"):
-        check_class_sizes(continuous(range(n)), names(n), 5)
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (binary([1] * 4 + [0] * 20), "'patient' has 4.*n_folds=4"),
+        (binary([1] * 2 + [0] * 20), "'patient' has 2.*more subjects"),
+        (continuous(range(9)), "5 folds need at least 10 subjects with 'age', found 9.*n_folds=4"),
+        (continuous(range(4)), "found 4.*n_folds=2"),
+        (continuous(range(3)), "found 3.*Evaluate a larger cohort"),
+    ],
+)
+def test_too_few_subjects_for_the_folds_are_told_with_what_to_do(target, message):
+    with pytest.raises(ConfigError, match=message):
+        check_class_sizes(target, names(len(target.values)), 5)
     check_class_sizes(continuous(range(10)), names(10), 5)
 
 

@@ -9,26 +9,19 @@ from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import inner_folds, penalty_folds, site_inner_folds, validation_split
 from neurocontrast.evaluation.target import Target
+from tests.evaluation.quick import binary, continuous, names
 
 BY_SITE = EvaluationSettings(inner_splits="leave-site-out", n_inner_folds=4)
 
 
-def binary(codes) -> Target:
-    return Target("diagnosis", "binary", np.asarray(codes), ("control", "patient"), "patient")
-
-
 def ages(n: int) -> Target:
-    return Target("age", "continuous", np.arange(float(n)))
-
-
-def names(values) -> np.ndarray:
-    return np.asarray(values).astype(str).astype(object)
+    return continuous(np.arange(n))
 
 
 def people(*sizes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return rows, subjects and sites; `sizes` are the people of each site."""
     n = sum(sizes)
-    return np.arange(n), names(np.arange(n)), names(np.repeat(np.arange(len(sizes)), sizes))
+    return np.arange(n), names(n), np.repeat(names(len(sizes)), sizes)
 
 
 def parts(pairs):
@@ -53,7 +46,9 @@ def test_more_than_ten_sites_are_left_out_in_ten_groups():
 def test_a_traveller_is_never_fitted_while_tried():
     train, subjects, sites = people(12, 12, 12)
     subjects[0] = subjects[12] = "traveller"
-    for fitted, tried in site_inner_folds(ages(36), train, subjects, sites):
+    found = site_inner_folds(ages(36), train, subjects, sites)
+    assert len(found) == 3
+    for fitted, tried in found:
         assert not set(subjects[fitted]) & set(subjects[tried])
 
 
@@ -74,7 +69,7 @@ def test_a_fold_whose_fitted_rows_lack_a_class_is_left_out():
 
 
 def test_random_folds_test_every_row_once_and_keep_subjects_together():
-    subjects = names(np.arange(60) // 2)
+    subjects = np.repeat(names(30), 2)
     train = np.arange(3, 57)
     found = inner_folds(ages(60), train, subjects, n_folds=4, seed=0)
     assert len(found) == 4
@@ -90,7 +85,7 @@ def test_random_folds_test_every_row_once_and_keep_subjects_together():
 def test_a_class_below_five_a_fold_is_spread_evenly(n_patients, even):
     codes = np.zeros(100, dtype=int)
     codes[:n_patients] = 1
-    train, subjects = np.arange(100), names(np.arange(100))
+    train, subjects = np.arange(100), names(100)
     spreads = [
         np.ptp([codes[tried].sum() for _, tried in inner_folds(binary(codes), train, subjects, n_folds=4, seed=seed)])
         for seed in range(10)
@@ -100,7 +95,7 @@ def test_a_class_below_five_a_fold_is_spread_evenly(n_patients, even):
 
 def test_fewer_subjects_of_a_class_than_folds_give_as_many_folds_and_one_gives_none():
     codes = np.array([1] * 3 + [0] * 9)
-    train, subjects = np.arange(12), names(np.arange(12))
+    train, subjects = np.arange(12), names(12)
     assert len(inner_folds(binary(codes), train, subjects, n_folds=5, seed=0)) == 3
     codes[:2] = 0
     assert inner_folds(binary(codes), train, subjects, n_folds=5, seed=0) == []

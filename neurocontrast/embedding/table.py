@@ -128,18 +128,15 @@ def _info(path: Path, schema: Mapping[bytes, bytes]) -> dict[str, Any]:
     info: dict[str, Any] = parse_json(schema.get(_KEY, b"{}"), place=place, remedy="Embed the scans again.")
     if info and info.get("format") != _FORMAT:
         raise DataError(f"{path}: format {info.get('format')!r} is not known (this version reads {_FORMAT}).")
-    _check_list(path, info, "pretraining_subjects", of=str, what="digests")
-    _check_list(path, info, "training_metrics", of=dict, what="rows")
-    return info
-
-
-def _check_list(path: Path, info: Mapping[str, Any], key: str, *, of: type, what: str) -> None:
     # A damaged list of subjects would let the people of pretraining into the evaluation unseen.
-    found = info.get(key)
-    if found is not None and not (isinstance(found, list) and all(isinstance(each, of) for each in found)):
-        raise DataError(
-            f"{path}: '{key}' of its description must be a list of {what}, found {shown(found)}. Embed the scans again."
-        )
+    for key, kind, what in (("pretraining_subjects", str, "digests"), ("training_metrics", dict, "rows")):
+        found = info.get(key)
+        if found is not None and not (isinstance(found, list) and all(isinstance(each, kind) for each in found)):
+            raise DataError(
+                f"{path}: '{key}' of its description must be a list of {what}, found {shown(found)}. Embed the scans "
+                "again."
+            )
+    return info
 
 
 def _plain(values: pd.Series) -> list[Any] | np.ndarray:

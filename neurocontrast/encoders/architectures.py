@@ -22,6 +22,7 @@ from neurocontrast.reading import DAMAGE, check_place
 _LAYERS_OF_DENSENET = (r"(denselayer\d+)\.layers\.", r"\1.")
 _IN_FEATURES = (r"^(?!head\.)", "features.")
 _MOST_LINES = 40
+_DAMAGE: tuple[type[Exception], ...] = (pickle.UnpicklingError, *DAMAGE)  # damaged pickles raise nearly any of them
 _CITATIONS = {
     "yaware": "Dufumier B, Gori P, Victor J, et al. (2021). Contrastive learning with continuous proxy meta-data for "
     "3D MRI classification. MICCAI 2021, 58-68.",
@@ -34,40 +35,25 @@ _CITATIONS = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """A network of another program.
-
-    Parameters
-    ----------
-    name : str
-        Name of the encoder that holds its weights (`EncoderSettings`).
-    title, citation : str
-        What the weights are called in a report, and their reference.
-    anchor : str
-        Name of a tensor that every file of the network holds once; what precedes it is a prefix of all names.
-    first : str
-        Name of the first convolution's weight.
-    rules : tuple of (pattern, replacement)
-        Lead from our names of layers to theirs.
-    head : mapping
-        Layer of our projection head → their name of it; empty where the network has none.
-    left_out : tuple of str
-        Beginnings of names that belong to layers after the features, such as a classifier.
-    data : mapping
-        Keys of the section ``data`` that the weights were trained with; empty where nobody knows.
-    objective : mapping
-        Section ``objective`` that the weights were trained with; empty where they were with none of ours.
-    """
+    """A network of another program, which the encoder `name` of `EncoderSettings` can hold the weights of."""
 
     name: str
     title: str
     citation: str
     anchor: str = "features.conv0.weight"
+    """Name of a tensor that every file of the network holds once; what precedes it is a prefix of all names."""
     first: str = "features.conv0.weight"
+    """Name of the first convolution's weight."""
     rules: tuple[tuple[str, str], ...] = (_LAYERS_OF_DENSENET, _IN_FEATURES)
+    """Patterns and replacements that lead from our names of layers to theirs."""
     head: Mapping[str, str] = field(default_factory=dict)
+    """Layer of our projection head → their name of it; empty where the network has none."""
     left_out: tuple[str, ...] = ()
+    """Beginnings of names that belong to layers after the features, such as a classifier."""
     data: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of the section ``data`` that the weights were trained with; empty where nobody knows."""
     objective: Mapping[str, Any] = field(default_factory=dict)
+    """Section ``objective`` that the weights were trained with; empty where they were with none of ours."""
 
 
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
@@ -126,28 +112,10 @@ def foreign_names(names: Iterable[str], architecture: Architecture) -> dict[str,
 def convert(
     state: Mapping[str, torch.Tensor], architecture: Architecture, *, path: Path
 ) -> tuple[ContrastiveModel, list[str]]:
-    """Build the encoder of an architecture with the weights of a state dict.
+    """Build the model of an architecture with the weights of a state dict; return it and the names of tensors left out.
 
-    Parameters
-    ----------
-    state : mapping
-        Name of each tensor, below any prefix such as ``module.``, → the tensor.
-    architecture : Architecture
-        Network that the file is said to be of.
-    path : Path
-        File, for messages.
-
-    Returns
-    -------
-    model : ContrastiveModel
-        In evaluation mode; its head is empty where the file has none.
-    left_out : list of str
-        Tensors of other layers.
-
-    Raises
-    ------
-    CheckpointError
-        Where tensors are missing, unknown, of another shape or not finite: all of them at once.
+    The model is in evaluation mode, and its head is empty where the file has none. All tensors that are missing,
+    unknown, of another shape or not finite are one CheckpointError.
     """
     ends = [name for name in state if f".{name}".endswith(f".{architecture.anchor}")]
     if len(ends) > 1:
@@ -195,7 +163,12 @@ def read_state(path: Path, architecture: Architecture) -> dict[str, torch.Tensor
 
     The state dict is the file itself, or the value of one of its keys, such as ``model`` next to an optimiser's state.
     """
-    content = _read(path)
+    check_place(path, error=CheckpointError, remedy="Give a file of weights.")
+    try:
+        is_safe = path.suffix == ".safetensors"
+        content = load_tensors(path) if is_safe else torch.load(path, map_location="cpu", weights_only=True)
+    except _DAMAGE as error:
+        raise _unreadable(path, error) from error
     places = {"the file": content, **(content if isinstance(content, dict) else {})}
     states = {
         str(key): {str(name): tensor for name, tensor in each.items() if isinstance(tensor, torch.Tensor)}
@@ -213,26 +186,13 @@ def read_state(path: Path, architecture: Architecture) -> dict[str, torch.Tensor
     return next(iter(states.values()))
 
 
-def _read(path: Path) -> Any:
-    check_place(path, error=CheckpointError, remedy="Give a file of weights.")
-    try:
-        if path.suffix == ".safetensors":
-            return load_tensors(path)
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        code = re.search(r"GLOBAL (\S+)", str(error))
-        if code is None:
-            raise _unreadable(path, error) from error
-        raise CheckpointError(
+def _unreadable(path: Path, error: Exception) -> CheckpointError:
+    if isinstance(error, pickle.UnpicklingError) and (code := re.search(r"GLOBAL (\S+)", str(error))):
+        return CheckpointError(
             f"{path}: holds more than tensors, numbers and text ({code[1]}), which could run code of its author's. "
             "Refused, and nothing of it was run. Whoever trusts the file can save the tensors alone: "
             "torch.save(model.state_dict(), FILE)."
-        ) from error
-    except DAMAGE as error:  # the reader of pickles meets damaged ones with nearly any of them
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: Exception) -> CheckpointError:
+        )
     # PyTorch's own text advises to switch its protection off.
     wordless = isinstance(error, pickle.UnpicklingError | LookupError | AssertionError)
     found = type(error).__name__ if wordless else said(str(error).partition("\n")[0])

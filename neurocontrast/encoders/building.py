@@ -18,13 +18,7 @@ from neurocontrast.exceptions import CheckpointError
 from neurocontrast.seeds import derive_seed
 
 
-def build_encoder(
-    settings: EncoderSettings,
-    *,
-    n_channels: int = 1,
-    n_voxels: int = 0,
-    seed: int = 0,
-) -> Encoder:
+def build_encoder(settings: EncoderSettings, *, n_channels: int = 1, n_voxels: int = 0, seed: int = 0) -> Encoder:
     """Build an encoder with weights drawn from `seed` alone, in training mode.
 
     Parameters

@@ -77,12 +77,7 @@ class FeatureMaps(nn.Module):
 class LinearComponents(nn.Module):
     """Project volumes onto linear components of their voxels: principal components, or discriminants of subjects.
 
-    Parameters
-    ----------
-    n_components : int
-        Size of the representation.
-    n_voxels : int
-        Voxels, over all channels, that varied among the training scans; the others are not looked at.
+    The `n_voxels` are those, over all channels, that varied among the training scans; the others are not looked at.
     """
 
     places: torch.Tensor
@@ -138,11 +133,10 @@ class Encoder(nn.Module):
     def __init__(self, features: FeatureMaps, settings: EncoderSettings, *, n_channels: int = 1) -> None:
         super().__init__()
         self.features, self.settings = features, settings
-        self.n_dims = features.n_dims
-        self.n_channels = _COLOURS if self.n_dims == 2 else n_channels
-        self.smallest_shape = features.smallest_shape
-        self.set_read_out(settings.read_out)
+        self.n_dims, self.smallest_shape = features.n_dims, features.smallest_shape
         self.layout, self.inference_layout = features.layout, features.inference_layout
+        self.n_channels = _COLOURS if self.n_dims == 2 else n_channels
+        self.set_read_out(settings.read_out)
         if self.n_dims == 2:
             self.register_buffer("mean", torch.zeros(_COLOURS))
             self.register_buffer("std", torch.ones(_COLOURS))
@@ -215,10 +209,9 @@ def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
     """Refuse samples of a `shape` (without channels) that the network cannot encode."""
     from neurocontrast.encoders.settings import NAMES_OF_DIMS
 
-    name, is_flat = f"'{encoder.settings.name}'", encoder.n_dims == 2
-    if encoder.settings.name not in NAMES_OF_DIMS[len(shape)]:
+    name, names = f"'{encoder.settings.name}'", NAMES_OF_DIMS[len(shape)]
+    if encoder.settings.name not in names:
         kind, made_for = _KINDS[len(shape)], _KINDS[encoder.n_dims]
-        names = NAMES_OF_DIMS[len(shape)]
         found = "" if len(shape) == 1 else f", of shape {list(shape)}"
         raise ConfigError(
             f"encoder.name: {name} encodes {made_for}, and these are {kind}{found} (data.kind: "
@@ -226,7 +219,7 @@ def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
         )
     if min(shape) >= encoder.smallest_shape:
         return
-    if is_flat:
+    if encoder.n_dims == 2:
         raise ConfigError(
             f"encoder.name: {name} needs at least {encoder.smallest_shape} pixels on each axis, and the images have "
             f"{list(shape)}. Prepare them larger (images.size), or choose another encoder."

@@ -11,15 +11,7 @@ from neurocontrast.settings import Settings
 
 _Cells = Annotated[int, Field(ge=1, le=32)]
 _OfVolumes = Literal[
-    "densenet121",
-    "densenet_small",
-    "resnet10_3d",
-    "resnet18_3d",
-    "resnet34_3d",
-    "resnet50_3d",
-    "lenet",
-    "pca",
-    "lda",
+    "densenet121", "densenet_small", "resnet10_3d", "resnet18_3d", "resnet34_3d", "resnet50_3d", "lenet", "pca", "lda"
 ]
 _OfImages = Literal["resnet18", "resnet50", "resnet_small", "lenet5"]
 _OfMeasures = Literal["mlp"]

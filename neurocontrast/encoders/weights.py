@@ -142,13 +142,13 @@ def read_tensors(
     return tensors
 
 
-def load_tensors(path: Path, *, place: object = None, remedy: str = "") -> dict[str, torch.Tensor]:
-    """Return the tensors of a safetensors file; `place`, by default the path, begins the message of a damaged one."""
+def load_tensors(path: Path, *, remedy: str = "") -> dict[str, torch.Tensor]:
+    """Return the tensors of a safetensors file."""
     check_place(path, error=CheckpointError, remedy=remedy)
     try:
         return safetensors.torch.load_file(path)
     except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
-        problem = f"{place or path}: not a readable safetensors file ({said(error)}). {remedy}"
+        problem = f"{path}: not a readable safetensors file ({said(error)}). {remedy}"
     raise CheckpointError(problem.rstrip())
 
 

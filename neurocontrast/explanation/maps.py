@@ -101,7 +101,13 @@ def explain_scans(
     progress : Progress
         Shows every batch.
     """
-    size = _patch_size(settings.patch_mm, spacing_mm)
+    if settings.patch_mm < max(spacing_mm):
+        raise ConfigError(
+            f"explanation.patch_mm: a patch of {settings.patch_mm:g} mm is smaller than a voxel of "
+            f"{max(spacing_mm):g} mm. Give a larger one."
+        )
+    first, second, third = (max(1, round(settings.patch_mm / step)) for step in spacing_mm)
+    size = first, second, third
     score = score.to(usable_accelerator(settings.accelerator, section="explanation"))
     n_lattices, found = max(1, len(rows) // SUBJECTS_A_LATTICE), list[float]()
     products, squares = np.zeros(()), 0.0
@@ -139,19 +145,8 @@ def explain_measures(
 
     A measure carries what a score loses where it is set to the mean of the people learned from. As in the maps of
     `explain_scans`, the share is the regression of what it carries on the score; of a linear encoder they add up to 1.
-
-    Parameters
-    ----------
-    score : LinearScore
-        Encoder and probe.
-    values : array (n, n_measures)
-        Standardised measures, a row each subject.
-    draws : iterable of array (n_resamples, n)
-        How often each subject is drawn in a resample.
-    settings : ExplanationSettings
-        How.
-    progress : Progress
-        Shows every measure.
+    `values` are standardised measures (n, n_measures); `draws` are arrays (n_resamples, n), which say how often each
+    subject is drawn in a resample.
     """
     score = score.to(usable_accelerator(settings.accelerator, section="explanation"))
     samples = torch.from_numpy(values).to(score.weights.device)[..., None]
@@ -203,12 +198,7 @@ def patches_of(mask: npt.NDArray[np.bool_], size: Size, offset: Size) -> list[Pa
 
 @torch.no_grad()
 def occlude(
-    score: LinearScore,
-    volume: torch.Tensor,
-    patches: list[Patch],
-    *,
-    fill: torch.Tensor,
-    batch_size: int,
+    score: LinearScore, volume: torch.Tensor, patches: list[Patch], *, fill: torch.Tensor, batch_size: int
 ) -> tuple[Map, float]:
     """Return a map of how much of a volume's score each patch carries, and the score (Zeiler & Fergus 2014).
 
@@ -250,16 +240,6 @@ def find_peaks(values: Map, *, distance: Sequence[int], n_most: int = 5) -> list
     places = np.argwhere(top)
     order = np.argsort(-size[top], kind="stable")[:n_most]
     return [(int(x), int(y), int(z)) for x, y, z in places[order]]
-
-
-def _patch_size(patch_mm: float, spacing_mm: Sequence[float]) -> Size:
-    if patch_mm < max(spacing_mm):
-        raise ConfigError(
-            f"explanation.patch_mm: a patch of {patch_mm:g} mm is smaller than a voxel of {max(spacing_mm):g} mm. "
-            "Give a larger one."
-        )
-    first, second, third = (max(1, round(patch_mm / step)) for step in spacing_mm)
-    return first, second, third
 
 
 def name_of_place(x: float, y: float, z: float) -> str:

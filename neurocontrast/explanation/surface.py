@@ -27,26 +27,11 @@ Labels = dict[str, tuple[npt.NDArray[np.int32], list[str]]]
 
 
 def find_annotations(folder: str | os.PathLike[str] | None, atlas: str) -> Labels | None:
-    """Read the parcellation of both hemispheres of fsaverage5.
+    """Read the parcellation of both hemispheres of fsaverage5 from a folder, or return None where none is found.
 
-    Parameters
-    ----------
-    folder : path, optional
-        Folder with such files as ``lh.aparc.annot`` and ``rh.aparc.annot``, by default that of FreeSurfer's fsaverage5
-        in ``$FREESURFER_HOME``.
-    atlas : str
-        FreeSurfer's names of the measures' atlases, such as ``aparc.a2009s+aseg``; that of the cortex is taken, by
-        default ``aparc``.
-
-    Returns
-    -------
-    dict or None
-        Numbers and names of the regions by hemisphere; None without a folder.
-
-    Raises
-    ------
-    ConfigError
-        Where a given folder lacks a file, or a file is damaged or of another mesh.
+    The folder has such files as ``lh.aparc.annot``; by default it is that of ``$FREESURFER_HOME``. `atlas` are
+    FreeSurfer's names of the measures' atlases, such as ``aparc.a2009s+aseg``; that of the cortex is taken, or
+    ``aparc``. A ConfigError tells that a given folder lacks a file, or that a file is damaged or of another mesh.
     """
     place = Path(os.environ.get("FREESURFER_HOME", "")) / _FOLDER if folder is None else Path(folder)
     of_cortex = next((part for part in atlas.split("+") if part.startswith("aparc")), _DEFAULT_ATLAS)
@@ -77,14 +62,7 @@ def _read(path: Path) -> tuple[npt.NDArray[np.int32], list[str]]:
 def values_of_vertices(values: Mapping[str, float], labels: Labels, kind: Kind) -> dict[str, npt.NDArray[np.float64]]:
     """Return the value at each vertex of both hemispheres, NaN where no measure of the kind is of its region.
 
-    Parameters
-    ----------
-    values : mapping
-        Name of a measure, in the spelling of `region_of`, → its value.
-    labels : dict
-        Parcellation, of `find_annotations`.
-    kind : {"thickness", "volume", "area", "other"}
-        Which measure of the regions.
+    The `values` are by the name of the measure, in the spelling of `region_of`.
     """
     found = {}
     for side, (numbers, names) in labels.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import AfterValidator
@@ -34,15 +34,6 @@ _SMALLEST_WEIGHT = 1e-6
 """Without the own pair, smaller entries of W are 0, as in the released code."""
 
 
-class _Anchors(NamedTuple):
-    """Logarithms of similarities of each anchor, (1, n)."""
-
-    own: Tensor  # s_ii
-    mean: Tensor  # log M_i, from below at the logarithm of the dtype's tiny
-    rest: Tensor  # log Σ_{j≠i} K_ij; −1e30 where there is no other sample
-    clamped: Tensor  # 1 where M_i was below that, else 0
-
-
 class _CCLK(Objective):
     """What the three losses share: log M_i of each anchor, in blocks of anchors."""
 
@@ -61,59 +52,53 @@ class _CCLK(Objective):
         check_condition(self.kernel)
 
     def value(self, pool: Pool) -> Tensor:
+        pulls, pushes, _ = self._anchors(pool)
         # −log(a / (a + b)) in one piece keeps its digits where the loss is close to 0.
-        both = [self._pull_and_push(anchors, pool.n_samples) for anchors in self._directions(pool)]
-        ratios = torch.cat([push - pull for pull, push in both])
+        ratios = pushes - pulls
         return pool.mean(torch.logaddexp(torch.zeros_like(ratios), ratios))
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        found = self._directions(pool)
-        both = [self._pull_and_push(anchors, pool.n_samples) for anchors in found]
-        pulls, pushes = (torch.cat(part) for part in zip(*both, strict=True))
-        pool.figures["clamped"] = pool.mean(torch.cat([anchors.clamped for anchors in found]))
+        pulls, pushes, clamped = self._anchors(pool)
+        pool.figures["clamped"] = pool.mean(clamped)
         return {"alignment": -pool.mean(pulls), "uniformity": pool.mean(torch.logaddexp(pulls, pushes))}
 
-    def _pull_and_push(self, anchors: _Anchors, n_samples: int) -> tuple[Tensor, Tensor]:
-        """Return log a and log b of −log(a / (a + b))."""
+    def pull_and_push(self, own: Tensor, mean: Tensor, rest: Tensor, n_samples: int) -> tuple[Tensor, Tensor]:
+        """Return log a and log b of −log(a / (a + b)), of the logarithms of K_ii, M_i and Σ_{j≠i} K_ij, (1, n)."""
         raise NotImplementedError
 
-    def _condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:  # noqa: ARG002
+    def condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:  # noqa: ARG002
         """Return the kernel of the condition of the anchors of a view, and the columns that it reads."""
         return self.kernel, pool.metadata
 
-    def _operator(self, pool: Pool, view: int) -> Tensor:
-        """Return W for the condition of the anchors of a view."""
-        kernel, condition = self._condition(pool, view)
-        operator = conditional_operator(kernel, condition, ridge=self.ridge, dtype=pool.anchors.dtype)
+    def _anchors(self, pool: Pool) -> list[Tensor]:
+        """Return log a and log b of the anchors of view 1, or of both, and 1 where M_i was clamped, else 0."""
+        found = [self._of_view(pool, view) for view in range(2 if self.symmetric else 1)]
+        return [torch.cat(each) for each in zip(*found, strict=True)]
+
+    def _of_view(self, pool: Pool, view: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Compare the anchors of a view with the candidates of the other.
+
+        M_i has terms of both signs. They are scaled by the largest of |W_ji K_ij|, not of K_ij, so that a condition
+        whose samples are all far from the anchor does not vanish at a small temperature.
+        """
+        kernel, columns = self.condition(pool, view)
+        operator = conditional_operator(kernel, columns, ridge=self.ridge, dtype=pool.anchors.dtype)
         if not self.own:
             operator.fill_diagonal_(0)
             operator.masked_fill_(operator < _SMALLEST_WEIGHT, 0)
-        return operator
+        lowest, tiny = torch.finfo(operator.dtype).min, torch.finfo(operator.dtype).tiny
 
-    def _directions(self, pool: Pool) -> list[_Anchors]:
-        """Return the anchors of view 1 against view 2, and if symmetric the other way as well."""
-        operators = [self._operator(pool, view) for view in range(2 if self.symmetric else 1)]
-        return [_read_anchors(pool.between(v, 1 - v), operator) for v, operator in enumerate(operators)]
+        def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:
+            weights = operator[pairs.samples]
+            weighed = pairs.s[:, :, 0] + weights.abs().log().clamp_min(lowest)
+            largest = weighed.detach().amax(2)
+            summed = ((weighed - largest.unsqueeze(2)).exp() * weights.sign()).sum(2)
+            mean = torch.where(summed > tiny, largest + summed.clamp_min(tiny).log(), lowest)
+            rest = pairs.log_sum_exp(without="sample")
+            return pairs.twins(), mean.clamp_min(math.log(tiny)), rest, (mean <= math.log(tiny)).to(mean)
 
-
-def _read_anchors(pool: Pool, operator: Tensor) -> _Anchors:
-    """Read the anchors of one view against the candidates of the other.
-
-    M_i has terms of both signs. They are scaled by the largest of |W_ji K_ij|, not of K_ij, so that a condition whose
-    samples are all far from the anchor does not vanish at a small temperature.
-    """
-    lowest, tiny = torch.finfo(operator.dtype).min, torch.finfo(operator.dtype).tiny
-
-    def of_anchors(pairs: Pairs) -> tuple[Tensor, ...]:
-        weights = operator[pairs.samples]
-        weighed = pairs.s[:, :, 0] + weights.abs().log().clamp_min(lowest)
-        largest = weighed.detach().amax(2)
-        summed = ((weighed - largest.unsqueeze(2)).exp() * weights.sign()).sum(2)
-        mean = torch.where(summed > tiny, largest + summed.clamp_min(tiny).log(), lowest)
-        rest = pairs.log_sum_exp(without="sample")
-        return pairs.twins(), mean.clamp_min(math.log(tiny)), rest, (mean <= math.log(tiny)).to(mean)
-
-    return _Anchors(*pool.each_anchor(of_anchors))
+        own, mean, rest, clamped = pool.between(view, 1 - view).each_anchor(of_anchors)
+        return *self.pull_and_push(own, mean, rest, pool.n_samples), clamped
 
 
 class WeaklySupervisedCCLK(_CCLK):
@@ -153,8 +138,8 @@ class WeaklySupervisedCCLK(_CCLK):
 
     title = "weakly supervised CCL-K"
 
-    def _pull_and_push(self, anchors: _Anchors, n_samples: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        return anchors.mean, anchors.rest
+    def pull_and_push(self, own: Tensor, mean: Tensor, rest: Tensor, n_samples: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        return mean, rest
 
 
 class FairCCLK(_CCLK):
@@ -186,9 +171,8 @@ class FairCCLK(_CCLK):
 
     title = "fair CCL-K"
 
-    def _pull_and_push(self, anchors: _Anchors, n_samples: int) -> tuple[Tensor, Tensor]:
-        n_others = math.log(n_samples - 1) if n_samples > 1 else torch.finfo(anchors.mean.dtype).min
-        return anchors.own, anchors.mean + n_others
+    def pull_and_push(self, own: Tensor, mean: Tensor, rest: Tensor, n_samples: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        return own, mean + (math.log(n_samples - 1) if n_samples > 1 else torch.finfo(mean.dtype).min)
 
 
 class HardNegativeCCLK(FairCCLK):
@@ -238,6 +222,6 @@ class HardNegativeCCLK(FairCCLK):
             )
         self.kernel, self.embedding_kernel, self.reads_features = None, kernel, self.on == "features"
 
-    def _condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:
+    def condition(self, pool: Pool, view: int) -> tuple[Kernel, Metadata]:
         filled = pool.metadata["features"].chunk(2, 1)[view] if self.reads_features else pool.anchors[view].detach()
         return self.embedding_kernel, {"embedding": filled}

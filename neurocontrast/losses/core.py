@@ -48,19 +48,12 @@ class Pairs:
     """The pairs of a block of anchors with all candidates: what the formula of a loss is written in.
 
     Sums over candidates j leave the anchor i itself out. Weights between samples, (n_i, n), count for all their views.
-
-    Attributes
-    ----------
-    s : Tensor (V, n_i, V, n)
-        Similarities <z_i, z_j> / τ.
-    samples : slice
-        Samples of the anchors.
-    pool : Pool
-        All anchors and candidates.
     """
 
     s: Tensor
+    """Similarities <z_i, z_j> / τ, (V, n_i, V, n)."""
     samples: slice
+    """Samples of the anchors."""
     pool: Pool
     _weights: dict[Kernel, Tensor] = field(default_factory=dict)
     _others: dict[int, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
@@ -180,34 +173,22 @@ Formula = Callable[..., tuple[Tensor, ...]]
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Anchors and their candidates, of all processes: the same tensor, unless one view is compared with another.
-
-    Attributes
-    ----------
-    anchors, candidates : Tensor (V, n, d)
-        Embeddings.
-    metadata : mapping
-        Columns of the n samples.
-    scale : float
-        1/τ.
-    processes : Processes
-        Those that hold the same pool, and share its blocks.
-    sample_weights : Tensor (n,), optional
-        How much the anchors of a sample count in means over anchors.
-    reduction : {"mean", "sum", "none"}
-        What `mean` returns.
-    figures : dict of str to Tensor
-        Further figures of a loss for the metrics of training, written by its `parts`.
-    """
+    """Embeddings (V, n, d) of all processes: anchors, and candidates, which are the same tensor unless views differ."""
 
     anchors: Tensor
     candidates: Tensor
     metadata: Metadata
+    """Columns of the n samples."""
     scale: float = 1.0
+    """1/τ."""
     processes: Processes = field(default_factory=Processes)
+    """Those that hold the same pool, and share its blocks."""
     sample_weights: Tensor | None = None
+    """How much the anchors of a sample count in means over anchors, (n,)."""
     reduction: Reduction = "mean"
+    """What `mean` returns."""
     figures: dict[str, Tensor] = field(default_factory=dict)
+    """Further figures of a loss for the metrics of training, written by its `parts`."""
     _bound: dict[Kernel, Block] = field(default_factory=dict)
 
     @property
@@ -260,17 +241,8 @@ class Pool:
         step = min(max(FEWEST, at_once // n_of_sample), max(1, n // self.processes.size))
         blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
         shares = [replace(self.processes, rank=rank).share(blocks) for rank in range(self.processes.size)]
-        joined = cast(
-            tuple[Tensor, ...],
-            _InBlocks.apply(
-                self,
-                formula,
-                shares[self.processes.rank],
-                self.anchors,
-                self.candidates if self.is_across else None,
-                *learned,
-            ),
-        )
+        tensors = self.anchors, self.candidates if self.is_across else None, *learned
+        joined = cast(tuple[Tensor, ...], _InBlocks.apply(self, formula, shares[self.processes.rank], *tensors))
         if self.processes.size == 1:
             return joined
         sizes = [share[-1].stop - share[0].start for share in shares]

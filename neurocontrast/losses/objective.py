@@ -10,12 +10,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 import numpy as np
 import torch
-from pydantic import (
-    PlainSerializer,
-    ValidatorFunctionWrapHandler,
-    WithJsonSchema,
-    WrapValidator,
-)
+from pydantic import PlainSerializer, ValidatorFunctionWrapHandler, WithJsonSchema, WrapValidator
 from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, DataError, one_of
@@ -224,11 +219,13 @@ class Objective(Configurable, nn.Module):
             raise DataError(f"{type(self).__name__} takes {allowed} of every scan, got {len(views)}.")
         with torch.autocast(views[0].device.type, enabled=False):
             needed: dict[str, Kind] = {**self.columns, **({"features": "continuous"} if self.reads_features else {})}
-            columns = {
-                name: _column(metadata, name, kind, views[0], words=self.contrasts) for name, kind in needed.items()
-            }
+            columns = {name: self._column(metadata, name, kind, views[0]) for name, kind in needed.items()}
             sample_weights = None if weights is None else _weights(weights, views[0])
-            self._bound_temperature()
+            # A temperature that learns is kept at the lowest or above, in place, as after an optimiser's step.
+            if self.log_scale is not None:
+                self.log_scale.data.clamp_(max=-math.log(_LOWEST_TEMPERATURE))
+            elif isinstance(self.tau, nn.Parameter):
+                self.tau.data.clamp_(min=_LOWEST_TEMPERATURE)
             embeddings = normalise(*views) if self.normalise else torch.stack(views).to(_at_least_float32(views[0]))
             scale = self.scale
             if isinstance(scale, Tensor):  # its gradient goes through the embeddings, which are multiplied by 1
@@ -243,16 +240,23 @@ class Objective(Configurable, nn.Module):
                 sample_weights = None if sample_weights is None else gather(sample_weights)
             return use(Pool(embeddings, embeddings, columns, scale, processes, sample_weights, reduction=reduction))
 
-    def _bound_temperature(self) -> None:
-        """Keep a temperature that learns at the lowest or above, in place, as after an optimiser's step."""
-        if self.log_scale is not None:
-            self.log_scale.data.clamp_(max=-math.log(_LOWEST_TEMPERATURE))
-        elif isinstance(self.tau, nn.Parameter):
-            self.tau.data.clamp_(min=_LOWEST_TEMPERATURE)
-
     def extra_repr(self) -> str:
         names = [name for name in self.__signature__.parameters if name not in _KERNELS]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+
+    def _column(self, metadata: Metadata | None, name: str, kind: Kind, view: Tensor) -> Tensor:
+        """Return a column on the device of a view; words of categories only where the loss codes them itself."""
+        column = column_of(metadata, name, needed_by="the loss", words=self.contrasts and kind == "categorical")
+        if metadata is not None and not isinstance(metadata[name], Tensor):
+            column = column.to(view.device)
+        if len(column) != len(view):
+            found = f"n = {len(view)}; got shape {tuple(column.shape)}"
+            raise DataError(f"metadata['{name}'] must be a tensor with one row a sample, {found}.")
+        if column.device != view.device:
+            raise DataError(
+                f"metadata['{name}'] is on {column.device}, but the embeddings are on {view.device}; move it."
+            )
+        return (column.to(_at_least_float32(view)) if kind == "continuous" else column).detach()
 
 
 def normalise(*views: Tensor) -> Tensor:
@@ -300,17 +304,3 @@ def _views(z1: Views, z2: Tensor | None) -> list[Tensor]:
                 f"on {z.device}."
             )
     return [z.as_subclass(Tensor) for z in views.values()]  # of MONAI's MetaTensor, too
-
-
-def _column(metadata: Metadata | None, name: str, kind: Kind, view: Tensor, *, words: bool) -> Tensor:
-    column = column_of(metadata, name, needed_by="the loss", words=words and kind == "categorical")
-    if metadata is not None and not isinstance(metadata[name], Tensor):
-        column = column.to(view.device)
-    if len(column) != len(view):
-        found = f"n = {len(view)}; got shape {tuple(column.shape)}"
-        raise DataError(f"metadata['{name}'] must be a tensor with one row a sample, {found}.")
-    if column.device != view.device:
-        raise DataError(f"metadata['{name}'] is on {column.device}, but the embeddings are on {view.device}; move it.")
-    if kind == "continuous":
-        column = column.to(torch.float64 if view.dtype == torch.float64 else torch.float32)
-    return column.detach()

@@ -99,12 +99,7 @@ class SumOfObjectives(Configurable, nn.Module):
         return found
 
     def forward(
-        self,
-        z1: Views,
-        z2: Tensor | None = None,
-        metadata: Metadata | None = None,
-        *,
-        weights: Tensor | None = None,
+        self, z1: Views, z2: Tensor | None = None, metadata: Metadata | None = None, *, weights: Tensor | None = None
     ) -> Tensor:
         """Return the weighted sum, a scalar; the arguments are those of `Objective`."""
         first, *others = (self.weights[name] * part(z1, z2, metadata, weights=weights) for name, part in self._parts())

@@ -16,9 +16,7 @@ PositiveInt = Annotated[int, Field(ge=1)]
 _OWNERS: dict[str, dict[str, tuple[str, ...]]] = {
     "schedule": {"min_learning_rate": ("cosine",)},
     "optimizer": {"momentum": ("sgd", "lars"), "trust_coefficient": ("lars",)},
-    "sampling": {
-        "sampling_columns": ("metadata-balanced", "one-group"),
-    },
+    "sampling": {"sampling_columns": ("metadata-balanced", "one-group")},
 }
 """Keys that only some choices of another key read."""
 

@@ -96,12 +96,7 @@ class KeepBraind(MapTransform):
     """
 
     def __init__(
-        self,
-        keys: KeysCollection,
-        *,
-        mask_key: str = "brain",
-        erode_mm: float = 0.0,
-        allow_missing_keys: bool = False,
+        self, keys: KeysCollection, *, mask_key: str = "brain", erode_mm: float = 0.0, allow_missing_keys: bool = False
     ) -> None:
         super().__init__(keys, allow_missing_keys)
         _check_one(self, mask_key)

@@ -76,12 +76,7 @@ class TwoViews:
     torch.Size([2, 1, 16, 18, 16])
     """
 
-    def __init__(
-        self,
-        transform: Callable[[Sample], Mapping[str, Any]],
-        *,
-        seed: int,
-    ) -> None:
+    def __init__(self, transform: Callable[[Sample], Mapping[str, Any]], *, seed: int) -> None:
         if not callable(transform):
             raise ConfigError(
                 f"augment: views need a transform that can be called with a dictionary. Got {transform!r}; several "

@@ -90,7 +90,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as end:  # how Typer ends, usage errors (2) and interruptions included
         if end.code == _INTERRUPTED:
             show_message("interrupted")
-        return end.code if isinstance(end.code, int) else 0
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except NeurocontrastError as error:
         if not _is_shown_elsewhere(error):
             show_error(str(error))

@@ -114,7 +114,8 @@ def predict(
     A bad scan stops no other; the exit code is then 1.
     """
     options = {name: value for name, value in given.options.items() if name != "jsonl"}
-    options |= {"config": None if run is None else given.resolve(), "on_scan": print_line if jsonl else None}
+    is_configured = run is not None or given.config is not None or given.overrides
+    options |= {"config": given.resolve() if is_configured else None, "on_scan": print_line if jsonl else None}
     path = neurocontrast.predict(**options, progress=given.progress)
     about = read_json(path.with_suffix(".json"))
     outside, n_failed = about["outlyingness"], about.get("scans", {}).get("n_failed", 0)

@@ -87,8 +87,8 @@ def embed(
         progress=progress,
         finished=finished,
     )
-    write_embeddings(target, source.table_of(read), features, info)
     write_skipped(target.with_suffix(".skipped.tsv"), skipped)
+    write_embeddings(target, source.table_of(read), features, info)
     finished.remove()
     return target
 

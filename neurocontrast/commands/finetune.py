@@ -169,7 +169,8 @@ class _Plan:
         settings = self.settings.finetune.model_dump(mode="json", exclude=_FREE_TO_DIFFER)
         network = [self.weights, self.encoder.settings.model_dump(mode="json"), self.contract["preprocessing"]]
         chosen = self.study.settings.without_folders()
-        known = [network, settings, self.augment, chosen, self.settings.seed, self.cohort.digest(), splits, version()]
+        scans = [self.cohort.digest(), self.source.signatures(self.cohort)]
+        known = [network, settings, self.augment, chosen, self.settings.seed, scans, splits, version()]
         return digest_of("finetune", json.dumps(known, sort_keys=True))
 
     def prepared(self, progress: Progress) -> Study:
@@ -202,7 +203,8 @@ def _plan_folds(
     what, given = "finetune trains on brains", None if transforms is None else Compose(transforms)
     source = brains_of_run(run, contract, settings.data, what=what, transforms=given)
     if "augment" not in settings.model_fields_set and contract.get("augment") is not None:
-        of_run = as_config({"augment": contract["augment"]}).augment
+        kind = contract["preprocessing"].get("kind", "volumes")
+        of_run = as_config({"data": {"kind": kind}, "augment": contract["augment"]}).augment
         settings = settings.model_copy(update={"augment": of_run})
     if settings.finetune.augment:
         source.views(settings.augment, seed=settings.seed)  # refused before anything is read

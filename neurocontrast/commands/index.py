@@ -16,6 +16,7 @@ from neurocontrast.exceptions import ConfigError, printable
 from neurocontrast.files import check_writable, digest_of_file, relative_path, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.reading import read_json
 
 INDEX_RECORD = "index.json"
 
@@ -102,10 +103,15 @@ def index(
     for name in table.columns.intersection(["path", "mask_path", "gm", "wm", "csf"]):
         table[name] = [(base / path).as_posix() if path else "" for path in table[name]]
     measured = _measures_of(found, beside)
-    write_table(target, table.replace("", "n/a"))
     if measured is not None:
         write_table(beside, measured[0])
         write_json(beside.with_suffix(".json"), {key: measured[1][key] for key in ("parcellation", "software")})
+    elif record_of.is_file() and "measures" in read_json(record_of):
+        # Of an earlier call: `pretrain` would take them for those of this table.
+        _check_not_read(beside, given)
+        for path in (beside, beside.with_suffix(".json")):
+            path.unlink(missing_ok=True)
+    write_table(target, table.replace("", "n/a"))
     options = {"layout": layout, "site_from": site_from, "choose": list(choose), "skip": skip}
     write_json(record_of, _record_of(found, options, None if measured is None else measured[1]))
     found.path, found.measures_path = target, None if measured is None else beside

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.config import Config
+from neurocontrast.config import Config, as_config
 from neurocontrast.data.columns import is_missing, no_column, number_in
 from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.problems import Problems, shown
@@ -85,6 +85,9 @@ def predict(
     progress = as_progress(progress)
     if run is None and images_root is not None:
         raise ConfigError("images_root: is for scans. Say which run embeds them: run=RUN.")
+    if run is None and config is not None:
+        as_config(config)  # refuses wrong keys
+        progress.warning("The configuration is for scans: embeddings, without a run, are taken as they are.")
     target = Path(out)
     check_output_file(target, ".tsv", overwrite=overwrite)
     about = target.with_suffix(".json")

@@ -190,9 +190,10 @@ def verify_weights(
     with tempfile.TemporaryDirectory(prefix="neurocontrast-verify-") as scratch:
         source = source.kept_in(Path(scratch))
         if isinstance(source, RegionalMeasures):
-            cohort = source.unlisted(Path(files[0]))
+            cohort = source.unlisted(Path(files[0])) if len(files) == 1 else None
             if cohort is None:
-                raise DataError(f"scan: '{files[0]}' is neither a table nor a folder of regional measures.")
+                found = ", ".join(map(str, files))
+                raise DataError(f"scan: must be one table or folder of regional measures, found '{found}'.")
             return Verification(checks, *doubts_of_measures(source, cohort))
         if len(files) != source.n_channels:
             raise DataError(f"scan: the encoder takes {source.n_channels} files a scan, got {len(files)}.")

@@ -168,8 +168,10 @@ def _validate(content: dict[str, Any], *, source: str, check_objective: bool = T
     # `training:` with nothing below it is an empty section; an objective is never meant to be empty.
     plain = {key: value for key, value in plain.items() if value is not None or key == "objective"}
     try:
-        text = json.dumps(with_defaults_of_kind(plain))
-        return Config.model_validate_json(text, strict=True, context=None if check_objective else OBJECTIVE_AS_GIVEN)
+        text, context = json.dumps(with_defaults_of_kind(plain)), None if check_objective else OBJECTIVE_AS_GIVEN
+        config = Config.model_validate_json(text, strict=True, context=context)
+        config.model_fields_set.intersection_update(plain)  # defaults of the kind were not given
+        return config
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     except pydantic.ValidationError as error:

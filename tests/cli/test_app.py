@@ -39,6 +39,7 @@ def test_wrong_usage_ends_with_2_and_says_why(arguments, said, capsys):
         (OSError(28, "No space left on device", "/run/x"), 1, "/run/x: No space left on device"),
         (ValueError("surprise"), 1, "unexpected ValueError: surprise"),
         (MemoryError(), 1, "out of memory"),
+        (SystemExit("a library gave up"), 1, ""),
     ],
 )
 def test_errors_become_one_message_and_an_exit_code(error, code, said, capsys, monkeypatch):

@@ -25,6 +25,7 @@ MEASURES = {"data": {"measures": TABLES}}
 KERNEL_OF_AGE = [{"type": "gaussian", "column": "age", "sigma": 5.0, "missing": "marginal"}]
 OF_MEASURES = {
     "data": {"participants": PEOPLE, "measures": TABLES},
+    "augment": {"noise": {"sd": 0.25}},
     "training": {"epochs": 2, "batch_size": 64},
     "objective": {"loss": "conditional", "temperature": 1.0, "kernel": KERNEL_OF_AGE},
 }

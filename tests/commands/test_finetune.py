@@ -77,6 +77,17 @@ def test_after_a_signal_finished_folds_are_kept_and_the_numbers_are_the_same(tun
     assert not list(tmp_path.glob(".*.partial"))
 
 
+def test_folds_of_scans_that_have_changed_since_are_trained_again(tune, cohort, tmp_path):
+    copied = shutil.copytree(cohort.parent, tmp_path / "copied")
+    given = {"participants": copied / cohort.name, "finetune": {"epochs": 1}}
+    with pytest.raises(TrainingInterrupted):
+        tune(progress=Interrupting("Fold 2 of 2, epoch 1/1"), **given)
+    shutil.copy(*sorted((copied / "images").rglob("*.nii.gz"))[:2])
+    listening = Listening()
+    tune(progress=listening, **given)
+    assert any(text.startswith("Fold 1 of 2, epoch") for text in listening.said)
+
+
 def test_who_was_in_pretraining_is_refused_unless_the_network_begins_anew(tune, tmp_path):
     with pytest.raises(LeakageError, match="in the pretraining cohort"):
         tune(allow_overlap=False)

@@ -112,6 +112,8 @@ def test_a_run_verifies_and_measures_in_another_unit_are_doubted(run, people, tm
     assert [each.passed for each in found] == [True, True]
     assert not found[0].doubts
     assert "standard deviations from those learned from" in found[1].doubts[-1]
+    with pytest.raises(DataError, match="must be one table or folder of regional measures"):
+        nc.verify_weights(run, scan=[tmp_path / "measures.tsv", PEOPLE])
 
 
 def test_rows_of_measures_are_embedded_as_embed_does(run, people, features):
@@ -220,14 +222,14 @@ def tune(run, tmp_path):
     return tuned
 
 
-def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(tune, embeddings, tmp_path, monkeypatch):
+def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(run, tune, embeddings, tmp_path, monkeypatch):
     learned, views = [], RegionalMeasures.views
     monkeypatch.setattr(
         RegionalMeasures, "views", lambda own, *a, **k: learned.append(own.learned) or views(own, *a, **k)
     )
     tuned = tune()
     found = read_json(tuned / "evaluation.json")
-    assert found["finetuning"]["augment"]["kind"] == "measures"
+    assert found["finetuning"]["augment"] == read_json(run / "encoder.json")["augment"]  # no default of any kind
     assert 0 < found["metrics"]["mae"]["pooled"] < 10
     sizes = [len(values) for values in learned if values is not None]
     assert sizes == [fold["n_fitted"] for fold in found["finetuning"]["folds"]]  # values of nobody else enter views

@@ -157,6 +157,11 @@ def test_the_command_line_predicts_and_answers_bad_input(evaluation, tables, tmp
     assert "10 of 40 scans are of subjects that the probe was fitted on" in said.err
     assert run(["predict", str(tmp_path), str(tables[1]), "--out", str(tmp_path / "q.tsv")]) == 2
     assert "there is no probe" in capsys.readouterr().err
+    arguments = ["predict", str(evaluation), str(tables[1]), "--out", str(tmp_path / "r.tsv"), "--set"]
+    assert run([*arguments, "embeding.where={sex: [F]}"]) == 2
+    assert "Did you mean 'embedding'?" in capsys.readouterr().err
+    assert run([*arguments, "embedding.where={sex: [F]}"]) == 0
+    assert "The configuration is for scans" in capsys.readouterr().err
 
 
 def test_evaluating_and_predicting_need_no_torch(tables, tmp_path):

@@ -64,6 +64,18 @@ def test_measures_without_a_person_are_problems_and_may_be_left_out(subjects, su
     assert {"what": "sub-03", "reason": "a table of measures has a row, and there is no scan"} in record["left_out"]
 
 
+def test_measures_of_an_earlier_call_do_not_stay_beside_a_table_without_any(subjects):
+    made(subjects)
+    bids = subjects.with_name("bids")
+    for name in ("sub-01", "sub-02"):
+        (bids / name / "anat").mkdir(parents=True)
+        (bids / name / "anat" / f"{name}_T1w.nii.gz").write_text("image")
+    (subjects / "out" / "mine.json").write_text("{}")
+    found = index(bids, subjects / "out" / "participants.tsv", overwrite=True)
+    assert found.measures_path is None
+    assert sorted(path.name for path in (subjects / "out").iterdir()) == ["index.json", "mine.json", "participants.tsv"]
+
+
 def test_a_column_to_keep_is_of_people_or_of_measures(subjects):
     (subjects / "more.tsv").write_text(
         "participant_id\tWM-hypointensities\tCSF\tOptic-Chiasm\tCC_Central\tCC_Anterior\tlesions\n"

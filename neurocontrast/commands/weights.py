@@ -192,8 +192,8 @@ def verify_weights(
         if isinstance(source, RegionalMeasures):
             cohort = source.unlisted(Path(files[0])) if len(files) == 1 else None
             if cohort is None:
-                found = ", ".join(map(str, files))
-                raise DataError(f"scan: must be one table or folder of regional measures, found '{found}'.")
+                shown = ", ".join(map(str, files))
+                raise DataError(f"scan: must be one table or folder of regional measures, found '{shown}'.")
             return Verification(checks, *doubts_of_measures(source, cohort))
         if len(files) != source.n_channels:
             raise DataError(f"scan: the encoder takes {source.n_channels} files a scan, got {len(files)}.")

@@ -121,7 +121,7 @@ def text_of(value: object) -> str:
         if np.isnan(value):
             return ""
         return str(int(value)) if float(value).is_integer() else repr(float(value))
-    return "" if value is None or value is pd.NA else str(value)
+    return "" if value is None or value is pd.NA or value is pd.NaT else str(value)
 
 
 def first_of(columns: Iterable[object], names: Sequence[str]) -> str:

@@ -110,14 +110,15 @@ def index_scans(
 
 
 def _rules(choose: Sequence[str]) -> dict[str, str]:
-    rules = {}
+    rules: dict[str, str] = {}
     for each in choose:
         key, equals, value = each.partition("=")
         if not (key and equals and value):
             raise ConfigError(
                 f"choose: found '{each}'; write run=first, run=all, or an entity and value as acq=mprage."
             )
-        rules[key] = value
+        if rules.setdefault(key, value) != value:
+            raise ConfigError(f"choose: found {key}={rules[key]} and {key}={value}; give one.")
     return rules
 
 

@@ -24,6 +24,7 @@ from neurocontrast.data.columns import (
 )
 from neurocontrast.data.layouts.tree import FoundScan, Tree, joined_path
 from neurocontrast.data.listing import read_sheet
+from neurocontrast.data.measures.names import MM3_PER_ML
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import one_of
 from neurocontrast.reading import read_json
@@ -40,6 +41,7 @@ _COLUMNS = {
 
 _PER_YEAR = {"year": 1.0, "month": 12.0, "week": 365.25 / 7, "day": 365.25}
 _UNITS = {"y": "year", "yr": "year", "m": "month", "mo": "month", "w": "week", "d": "day"}
+_LARGEST_ML = 10_000.0  # a head of more is in mm³, as FreeSurfer writes its eTIV
 _AGE_DIFFERENCE = 1.0  # ages of one scan in two tables may differ by the year that rounding leaves
 
 
@@ -188,7 +190,7 @@ def read_phenotype(
         if is_missing(person):
             problems.add(f"{source}: found no identifier", line=line)
             continue
-        session = row[sessions].removeprefix("ses-") if sessions else ""
+        session = row[sessions].removeprefix("ses-") if sessions and not is_missing(row[sessions]) else ""
         key = joined_path(folder, person)
         cells = {}
         for known, name in columns.items():
@@ -252,6 +254,8 @@ def _decode(known: str, name: str, cell: str, description: object) -> str | Refu
     cell = {code.strip(): meaning.strip() for code, _, meaning in codes}.get(cell, cell)
     if known == "age":
         return _years(name, cell, str(described.get("Units", "")))
+    if known == "tiv" and (number_of(cell) or 0.0) > _LARGEST_ML:
+        return f"{float(cell) / MM3_PER_ML:.1f}"
     if known == "sex":
         if number_of(cell) is not None:
             return Refusal("a code needs Levels in the JSON file of the same name, or letters")
@@ -266,6 +270,8 @@ def _years(name: str, cell: str, units: str) -> str | Refusal:
     if unit not in _PER_YEAR:
         return Refusal(f"Units {shown(units)} are not known; {one_of([f'{each}s' for each in _PER_YEAR])} are")
     value = number_of(cell)
+    if value is None and unit != "year":
+        return Refusal(f"an age in {unit}s is a number, or n/a")
     text = cell if unit == "year" or value is None else f"{value / _PER_YEAR[unit]:.4g}"
     age = as_age(text)
     return age if isinstance(age, Refusal) else text

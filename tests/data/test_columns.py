@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from neurocontrast.data.columns import Refusal, as_age, as_sex, is_missing, is_numeric, number_in, number_of, text_of
@@ -44,5 +45,5 @@ def test_a_column_is_numeric_when_every_known_cell_is():
 
 
 def test_text_of_a_value_is_what_a_table_would_hold():
-    assert [text_of(value) for value in (1.0, 0.5, float("nan"), "01")] == ["1", "0.5", "", "01"]
+    assert [text_of(value) for value in (1.0, 0.5, float("nan"), "01", pd.NaT)] == ["1", "0.5", "", "01", ""]
     assert (number_of("1e400"), number_of("-2.5")) == (None, -2.5)

@@ -65,6 +65,14 @@ def test_levels_and_units_are_decoded(bids, tmp_path):
     assert [found[key]["diagnosis"] for key in sorted(found)] == ["control", "control", "patient"]
 
 
+def test_a_row_without_a_session_is_of_every_session_and_volumes_in_mm3_become_ml(bids, tmp_path):
+    table = "participant_id session_id diagnosis eTIV\nsub-01 n/a AD 1512345.6\nsub-02 n/a CN 1498.7"
+    put(bids, "phenotype/visits.tsv", rows(table))
+    found, _ = made(bids, tmp_path)
+    assert [found["sub-01", session]["diagnosis"] for session in "12"] == ["AD", "AD"]
+    assert (found["sub-01", "2"]["tiv"], found["sub-02", ""]["tiv"]) == (1512.3, 1498.7)
+
+
 def test_another_sex_is_kept_as_recorded(bids, tmp_path):
     put(bids, "participants.tsv", rows("participant_id age sex\nsub-01 30 other\nsub-02 40 F"))
     found, _ = made(bids, tmp_path)
@@ -122,6 +130,8 @@ def test_runs_are_chosen(bids, tmp_path):
          r"sub-01 ses-1: the image is of ses-1, and a table has ses-01"),
         ("participants.tsv", "participant_id age exact_age\nsub-01 35-40 36.5\nsub-02 40-45 44",
          r"(?s)found '35-40'.*age_band.*'exact_age' holds numbers"),
+        ("participants.tsv", "participant_id interview_age\nsub-01 24+\nsub-02 600",
+         r"found '24\+'; an age in months is a number"),
         ("participants.tsv", "participant_id dx\nsub-01 control\nsub-02 control\nsub-01 patient",
          r"line 4.*'control' in line 2, and 'patient' here"),
         ("participants.tsv", "participant_id session age\nsub-01 1 30\nsub-01 1 40\nsub-02 1 30",
@@ -129,7 +139,7 @@ def test_runs_are_chosen(bids, tmp_path):
         ("participants.tsv", "participant_id age\nsub-01 30\nsub-002 40",
          r"sub-002 of participants\.tsv and sub-02 differ in zeros"),
     ],
-    ids=["sessions alike", "age bands", "contradiction", "contradicting sessions", "leading zeros"],
+    ids=["sessions alike", "age bands", "top-coded months", "contradiction", "contradicting sessions", "leading zeros"],
 )  # fmt: skip
 def test_tables_that_leave_a_doubt_are_refused(bids, tmp_path, name, table, message):
     put(bids, name, rows(table))
@@ -167,6 +177,7 @@ def test_wrong_options_are_named(bids, tmp_path):
         ({"layout": "bidz"}, r"layout: found 'bidz'. Did you mean 'bids'"),
         ({"site_from": "nowhere"}, r"site_from: must be one of 'column', 'folder', 'scanner', found 'nowhere'"),
         ({"choose": ["run"]}, r"choose: found 'run'"),
+        ({"choose": ["acq=a", "acq=b"]}, r"choose: found acq=a and acq=b; give one"),
         ({"keep": ["cohort", "nowhere"]}, r"keep: no table says 'cohort', 'nowhere'"),
         ({"phenotypes": [bids / "none.csv"]}, r"none.csv: there is no such file"),
         ({"phenotypes": [bids / "participants.tsv"], "id_column": "id"}, r"there is no column 'id'"),

@@ -23,7 +23,7 @@ def bids(tree: Tree) -> Iterator[FoundScan]:
         subject, session, entities = identity_of(name)
         if "desc" in entities or "space" in entities:
             continue
-        dataset, stem = placed[1] or "", name.partition(".")[0]
+        dataset, stem = placed[1] or "", name.removesuffix(".gz").removesuffix(".nii")
         of_all = (joined_path(dataset, each) for each in ("T1w.json", f"sub-{subject}/sub-{subject}_T1w.json"))
         sidecars = (each for each in (*of_all, joined_path(folder, f"{stem}.json")) if tree.has(each))
         yield FoundScan(subject, path, session, dataset, entities, sidecars=tuple(sidecars))

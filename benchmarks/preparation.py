@@ -22,12 +22,12 @@ import pandas as pd
 from neurocontrast.prepare.extraction import extract_brain, is_stripped
 from neurocontrast.prepare.registration import (
     correct_bias,
-    mni_grid,
     register_to_mni,
     resample_to_grid,
     template_mask,
 )
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
+from neurocontrast.transforms.preprocessing import mni_grid
 
 MRICRON = Path("/usr/share/mricron/templates")
 GREY = [*range(100, 208), 38, 39, 71, 72, 73, 59, 60, 36, 37, 23, 30, 57, 58, 55, 56, 31, 32, 47, 48, 75, 76]

@@ -37,11 +37,12 @@ from tissue import NEW, PLACES, Study, table_of
 from tissue_systems import FIVE
 
 from neurocontrast.files import atomic_path, digest_of
-from neurocontrast.prepare.registration import Registration, mni_grid, resample_to_grid
+from neurocontrast.prepare.registration import Registration, resample_to_grid
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 from neurocontrast.seeds import derive_seed
 from neurocontrast.transforms import AugmentSettings, brain_views
 from neurocontrast.transforms.augment import Operation
+from neurocontrast.transforms.preprocessing import mni_grid
 from neurocontrast.transforms.signal import Random, RandVolumed, from_signal, to_signal
 
 CORTEX = list(range(100, 208))

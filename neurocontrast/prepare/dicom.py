@@ -55,18 +55,10 @@ _DIGRAPHS = re.compile(r"(?<=[aou])e|(?<=a)a|(?<=s)s")
 
 @dataclass(frozen=True)
 class Series:
-    """One series of a folder, by what dcm2niix reads from its headers.
-
-    Parameters
-    ----------
-    folder : Path
-        Where its files are.
-    header : dict
-        Fields as dcm2niix calls them, with those that identify the patient.
-    """
+    """One series of a folder, by what dcm2niix reads from its headers."""
 
     folder: Path
-    header: dict[str, Any]
+    header: dict[str, Any]  # as dcm2niix calls the fields, with those that identify the patient
 
     @property
     def description(self) -> str:

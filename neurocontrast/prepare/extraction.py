@@ -37,13 +37,6 @@ def extract_brain(voxels: npt.NDArray[np.float32]) -> Mask:
     """Return the mask of the brain of a T1-weighted head in RAS order.
 
     One network finds the box of the brain, another the brain in it; the largest connected part is kept without holes.
-
-    Raises
-    ------
-    MissingDependencyError
-        Where deepbet is not installed.
-    DataError
-        Where no brain is found.
     """
     image = torch.nan_to_num(torch.from_numpy(np.ascontiguousarray(voxels)))
     small = interpolate(image[None, None], _SMALL, mode="nearest-exact")

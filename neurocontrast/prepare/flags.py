@@ -17,10 +17,7 @@ N_SITE = 10
 
 @dataclass(frozen=True)
 class Rule:
-    """A measure and its absolute bounds; `worse` is the side on which a scan is also compared with its site.
-
-    `low` and `high` are bounds that hold for every scan. `worse` is "low", "high", "both" or "" for neither.
-    """
+    """A measure, its bounds for every scan, and the side ("low", "high", "both") also compared with its site."""
 
     title: str
     worse: str = ""
@@ -66,16 +63,9 @@ class Flag(NamedTuple):
 
 
 def bounds_of(name: str, values: npt.NDArray[np.float64], n_deviations: float = N_DEVIATIONS) -> tuple[Bound, Bound]:
-    """Return the lower and the upper bound of a measure for the scans of one site, whichever is stricter.
+    """Return the lower and the upper bound of a measure (a key of `RULES`) for the scans of one site: the stricter one.
 
-    Parameters
-    ----------
-    name : str
-        A key of `RULES`.
-    values : ndarray (n,)
-        The measure of the site's scans; NaN if it is missing.
-    n_deviations : float
-        Robust standard deviations from the median.
+    `n_deviations` are robust standard deviations from the median of the site.
     """
     rule, known = RULES[name], values[np.isfinite(values)]
     low, high = Bound(rule.low, "for every scan"), Bound(rule.high, "for every scan")
@@ -94,22 +84,9 @@ def bounds_of(name: str, values: npt.NDArray[np.float64], n_deviations: float = 
 
 
 def flag_scans(table: pd.DataFrame, n_deviations: float = N_DEVIATIONS) -> tuple[list[list[Flag]], pd.Series]:
-    """Flag the scans whose measures are beyond a bound.
+    """Return the flags of each scan of a table with ``site`` and measures of `RULES`, and how close it is to a bound.
 
-    Parameters
-    ----------
-    table : DataFrame
-        One row a scan: ``site``, and those of `RULES` that were measured.
-    n_deviations : float
-        Robust standard deviations from the median of the site.
-
-    Returns
-    -------
-    list of list of Flag
-        For each scan.
-    Series
-        How close each scan is to a bound, for ordering: the largest share of the distance from the median of its site
-        to a bound.
+    The latter is for ordering: the largest share of the distance from the median of the scan's site to a bound.
     """
     flags: list[list[Flag]] = [[] for _ in range(len(table))]
     worst = np.zeros(len(table))

@@ -14,14 +14,14 @@ from scipy import fft
 from scipy.ndimage import affine_transform, uniform_filter
 
 from neurocontrast.transforms.loading import read_scan
+from neurocontrast.transforms.preprocessing import mni_grid
 
 Doubles = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
-SHAPE = (91, 109, 91)
-ORIGIN_MM = np.array([-90.0, -126.0, -72.0])
-"""The grid of MNI152 at 2 mm in RAS order, on which everything is measured but the entropy focus criterion."""
+GRID, SHAPE = mni_grid(2.0)
+"""Where everything is measured but the entropy focus criterion."""
 STEP = 2
 """Correlations are those of every second voxel, 4 mm apart, after a mean over 6 mm."""
 REACH = 6
@@ -40,21 +40,14 @@ _FFT_SHAPE = (64, 72, 64)
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Measures of one scan.
-
-    Parameters
-    ----------
-    measures : dict
-        Numbers by the name of their measure, and ``flip``: how a flipped brain fits better than the brain as it is.
-    vector : ndarray (n_voxels,)
-        Intensities in the template's brain at 4 mm, with mean 0 and length 1: what scans are compared by.
-    thumbnail : bytes
-        A JPEG file: sagittal, coronal and axial slice side by side.
-    """
+    """Measures of one scan."""
 
     measures: dict[str, Any]
+    """Numbers by the name of their measure, and ``flip``: how a flipped brain fits better than the brain as it is."""
     vector: npt.NDArray[np.float16]
+    """Intensities (n_voxels,) in the template's brain at 4 mm, mean 0 and length 1: what scans are compared by."""
     thumbnail: bytes
+    """A JPEG file: sagittal, coronal and axial slice side by side."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,21 +59,10 @@ class _Template:
 
 
 def measure_scan(path: str, mask_path: str = "", grey_path: str = "", white_path: str = "") -> Measured:
-    """Measure one skull-stripped scan that lies in MNI space.
+    """Measure one skull-stripped scan that lies in MNI space; a ``.npy`` array is taken to span the box of MNI152.
 
-    Parameters
-    ----------
-    path : str
-        The image. A ``.npy`` array is taken to span the box of MNI152.
-    mask_path : str
-        A mask of the brain; by default the voxels that are clearly brighter than the corners of the image.
-    grey_path, white_path : str
-        Maps of grey and white matter; without them, three classes of intensity are taken for the tissues.
-
-    Raises
-    ------
-    DataError
-        Where an image cannot be read.
+    Without a mask, voxels that are clearly brighter than the corners of the image are the brain; without maps of grey
+    and white matter, three classes of intensity are taken for the tissues.
     """
     template = _template()
     brain, inside, focus = _brain_of(path, mask_path)
@@ -110,12 +92,8 @@ def compare_with_others(vectors: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
 
     An asymmetry is the left half minus the mirrored right half. That of a scan whose left and right are swapped has the
     opposite sign, so its correlation with that of the others is below 0. Where the scans share too little asymmetry
-    for that, correlations are NaN: images without one, or half of them swapped.
-
-    Parameters
-    ----------
-    vectors : ndarray (n, n_voxels)
-        Those of `Measured`, of the scans of one site.
+    for that, correlations are NaN: images without one, or half of them swapped. The vectors (n, n_voxels) are those of
+    `Measured`, of the scans of one site.
     """
     coarse = _template().coarse
     places = np.full(coarse.shape, -1)
@@ -176,10 +154,8 @@ def _template() -> _Template:
 
 
 def _on_grid(voxels: Floats, affine: Doubles) -> Floats:
-    """Resample an image linearly to the grid of MNI152 at 2 mm."""
-    grid = np.diag([2.0, 2.0, 2.0, 1.0])
-    grid[:3, 3] = ORIGIN_MM
-    matrix = np.linalg.inv(affine) @ grid
+    """Resample an image linearly to `GRID`."""
+    matrix = np.linalg.inv(affine) @ GRID
     resampled: Floats = affine_transform(voxels, matrix[:3, :3], matrix[:3, 3], SHAPE, np.float32, order=1)
     return resampled
 
@@ -206,7 +182,7 @@ def _read(path: str) -> tuple[Floats, Doubles]:
         return voxels, scan.affine
     spacing = round(182 / voxels.shape[0], 1)
     affine = np.diag([spacing, spacing, spacing, 1.0])
-    affine[:3, 3] = ORIGIN_MM + 90 - spacing * (np.array(voxels.shape) - 1) / 2 + np.array([0.0, 18.0, 0.0])
+    affine[:3, 3] = GRID[:3, 3] + 90 - spacing * (np.array(voxels.shape) - 1) / 2 + np.array([0.0, 18.0, 0.0])
     return voxels, affine
 
 
@@ -269,7 +245,7 @@ def _cuts(values: Floats) -> tuple[float, float]:
 
 def _strip(volume: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the three slices side by side as one picture: top is up (or front), left is the person's left."""
-    i, j, k = np.round((np.array(SLICES_MM) - ORIGIN_MM) / 2).astype(int)
+    i, j, k = np.round((np.array(SLICES_MM) - GRID[:3, 3]) / 2).astype(int)
     slices = [np.flip(each.T, 0) for each in (volume[i], volume[:, j], volume[:, :, k])]
     height = max(len(each) for each in slices)
     return np.concatenate([np.pad(each, ((height - len(each), 0), (0, 0))) for each in slices], axis=1)

@@ -59,13 +59,7 @@ def files_of_scan(stem: str, options: PrepareOptions | None = None) -> list[str]
 
 
 def describe_input(path: str, mask_path: str, root: str) -> dict[str, Any]:
-    """Return the description of a scan's files: path below a root, digest of the whole path, digests of the contents.
-
-    Raises
-    ------
-    DataError
-        If a file cannot be read.
-    """
+    """Describe a scan's files: path below a root, digest of the whole path, digests of the contents."""
     check_place(path)
     if mask_path:
         check_place(mask_path, remedy="The column 'mask_path' names it.")
@@ -98,10 +92,7 @@ def problem_of_images(folder: Path, stem: str, path: str, mask_path: str, root: 
 def read_record(folder: Path, stem: str, given: dict[str, Any], options: PrepareOptions) -> dict[str, Any] | None:
     """Return the record of a scan whose images are whole, and were made from the same files by the same recipe.
 
-    Raises
-    ------
-    DataError
-        If the images were made from a file with another path and another content, so probably from another cohort.
+    Images of a file with another path and another content, so probably of another cohort, are refused.
     """
     try:
         record: dict[str, Any] = read_json(folder / f"{stem}.json")

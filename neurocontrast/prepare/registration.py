@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import SimpleITK as sitk
+from nibabel.affines import apply_affine, from_matvec
 
 Affine = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
@@ -33,32 +34,17 @@ _CENTRE = np.array([0.0, 18.0, 10.0])
 
 @dataclass(frozen=True, eq=False)
 class Registration:
-    """An affine map from the template's millimetres to the scan's, and how well they fit.
-
-    Parameters
-    ----------
-    matrix : ndarray (4, 4)
-        From RAS millimetres of MNI152 to RAS millimetres of the scan.
-    metric : float
-        Mattes mutual information, negated: lower is better.
-    """
+    """An affine map from the template to a scan, and how well they fit."""
 
     matrix: Affine
+    """From RAS millimetres of MNI152 to RAS millimetres of the scan, (4, 4)."""
     metric: float
+    """Mattes mutual information, negated: lower is better."""
 
-    def scales(self) -> tuple[float, float, float]:
+    def scales(self) -> list[float]:
         """Return how much smaller the scan's brain is than the template's, along three axes: singular values."""
-        first, second, third = np.linalg.svd(self.matrix[:3, :3], compute_uv=False)
-        return float(first), float(second), float(third)
-
-
-def mni_grid(spacing_mm: float) -> tuple[Affine, tuple[int, int, int]]:
-    """Return affine and shape of the grid of MNI152: 182 × 218 × 182 mm in RAS order, 121 × 145 × 121 at 1.5 mm."""
-    low, size = np.array([-90.0, -126.0, -72.0]), np.array([180.0, 216.0, 180.0])
-    shape = np.floor(size / spacing_mm).astype(int) + 1
-    affine = np.diag([spacing_mm, spacing_mm, spacing_mm, 1.0])
-    affine[:3, 3] = low
-    return affine, (int(shape[0]), int(shape[1]), int(shape[2]))
+        scales: list[float] = np.linalg.svd(self.matrix[:3, :3], compute_uv=False).tolist()
+        return scales
 
 
 def correct_bias(voxels: Floats, mask: Mask, affine: Affine) -> Floats:
@@ -75,27 +61,20 @@ def correct_bias(voxels: Floats, mask: Mask, affine: Affine) -> Floats:
 
 
 def register_to_mni(voxels: Floats, mask: Mask, affine: Affine) -> Registration:
-    """Register a brain to the MNI152 template with twelve degrees of freedom.
+    """Register a brain to the MNI152 template with twelve degrees of freedom; `affine` leads to RAS millimetres.
 
     Mutual information (Mattes et al. 2003) of the brain and its margin, sampled with a fixed seed; the best of
     three starts in pitch, from coarse to fine.
-
-    Parameters
-    ----------
-    voxels : ndarray (D, H, W)
-        The brain, 0 outside.
-    mask : ndarray (D, H, W) of bool
-        The brain.
-    affine : ndarray (4, 4)
-        From voxels to RAS millimetres.
     """
     fixed, brain = _template()
     moving = to_itk(np.where(mask, voxels, 0).astype(np.float32), affine)
-    centre = affine[:3, :3] @ np.argwhere(mask).mean(axis=0) + affine[:3, 3]
+    centre = apply_affine(affine, np.argwhere(mask).mean(axis=0))
     around = sitk.BinaryDilate(brain, [round(MASK_MARGIN_MM / size) for size in brain.GetSpacing()])
     tries = [_optimise(fixed, around, moving, _start(centre, pitch), [4]) for pitch in PITCHES_DEGREES]
     transform, metric = _optimise(fixed, around, moving, min(tries, key=lambda each: each[1])[0], [2, 1])
-    return Registration(_LPS @ _matrix(transform) @ _LPS, metric)
+    linear, middle = np.array(transform.GetMatrix()).reshape(3, 3), np.array(transform.GetCenter())
+    matrix = from_matvec(linear, np.array(transform.GetTranslation()) + middle - linear @ middle)
+    return Registration(_LPS @ matrix @ _LPS, metric)
 
 
 def resample_to_grid(
@@ -107,16 +86,7 @@ def resample_to_grid(
 ) -> Floats:
     """Resample an image once by linear interpolation, from its own grid to one in the template's millimetres.
 
-    Parameters
-    ----------
-    voxels : ndarray (D, H, W)
-        The image.
-    affine, grid : ndarray (4, 4)
-        From voxels to RAS millimetres, of the image and of the result.
-    registration : Registration
-        From the template to the image.
-    shape : sequence of int
-        Voxels of the result along each axis.
+    `affine` leads from voxels of the image to RAS millimetres, and `grid` from those of the result, of `shape`.
     """
     transform = sitk.AffineTransform(3)
     matrix = _LPS @ registration.matrix @ _LPS
@@ -210,12 +180,3 @@ def _optimise(
     with _one_thread():
         method.Execute(fixed, moving)
     return moved, float(method.GetMetricValue())
-
-
-def _matrix(transform: sitk.AffineTransform) -> Affine:
-    """Return the 4 × 4 matrix of an affine transform of ITK, whose centre need not be the origin."""
-    matrix = np.eye(4)
-    linear, centre = np.array(transform.GetMatrix()).reshape(3, 3), np.array(transform.GetCenter())
-    matrix[:3, :3] = linear
-    matrix[:3, 3] = np.array(transform.GetTranslation()) + centre - linear @ centre
-    return matrix

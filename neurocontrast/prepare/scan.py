@@ -28,7 +28,6 @@ from neurocontrast.prepare.records import (
 from neurocontrast.prepare.registration import (
     Registration,
     correct_bias,
-    mni_grid,
     register_to_mni,
     resample_to_grid,
     template_mask,
@@ -40,6 +39,7 @@ from neurocontrast.transforms.augment import AugmentSettings
 from neurocontrast.transforms.compose import brain_views
 from neurocontrast.transforms.images import corners_apart
 from neurocontrast.transforms.loading import read_scan
+from neurocontrast.transforms.preprocessing import mni_grid
 from neurocontrast.transforms.views import TwoViews
 
 _MASK_APART_MM = 0.5
@@ -69,25 +69,10 @@ def _template(spacing_mm: float) -> _Template:
 def prepare_scan(
     source: str, mask_path: str, root: str, stem: str, folder: str, options: PrepareOptions
 ) -> dict[str, Any]:
-    """Prepare one scan into a folder, unless an earlier call has done so.
+    """Prepare one scan, unless an earlier call has done so, and return its measures, or its ``problem``.
 
-    Parameters
-    ----------
-    source, mask_path : str
-        The image, and a mask of its brain or "".
-    root : str
-        Folder that paths in the record start from.
-    stem : str
-        Beginning of the file names of the results: ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` …, ``{stem}.json``.
-    folder : str
-        Folder ``images`` of the results. Tables in the folder above it are removed before an image is replaced.
-    options : PrepareOptions
-        Steps and settings.
-
-    Returns
-    -------
-    dict
-        Measures; ``problem`` where the scan cannot be prepared.
+    The results are ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` … and ``{stem}.json`` in `folder`; tables in the
+    folder above it are removed before an image is replaced. Paths in the record start from `root`.
     """
     out = Path(folder)
     try:

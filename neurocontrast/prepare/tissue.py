@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,20 +26,13 @@ BIAS_ORDER = 3
 
 @dataclass(frozen=True, eq=False)
 class TissueMaps:
-    """Probabilities of the tissues of one brain, arrays (D, H, W) from 0 to 1 that sum to 1 in the brain.
-
-    Parameters
-    ----------
-    grey, white, fluid : ndarray (D, H, W)
-        Probability of each tissue.
-    means : tuple of float
-        Mean intensity of fluid, grey and white matter, as a share of the brain's median.
-    """
+    """Probabilities of the tissues of one brain, arrays (D, H, W) from 0 to 1 that sum to 1 in the brain."""
 
     grey: Floats
     white: Floats
     fluid: Floats
     means: tuple[float, float, float]
+    """Mean intensity of fluid, grey and white matter, as a share of the brain's median."""
 
 
 def tissue_priors(affine: Doubles, shape: Sequence[int]) -> Floats:
@@ -60,19 +54,10 @@ def tissue_priors(affine: Doubles, shape: Sequence[int]) -> Floats:
 
 
 def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) -> TissueMaps:
-    """Segment a brain by expectation-maximisation with the template's priors and a bias field.
+    """Segment a brain in MNI space by expectation-maximisation with priors (`tissue_priors`) and a bias field.
 
     Each tissue is one Gaussian of the intensity; the bias field is a polynomial of the position, fitted to the
     logarithm of the image over what the tissues predict (Van Leemput et al. 1999).
-
-    Parameters
-    ----------
-    voxels : ndarray (D, H, W)
-        Intensities of a T1-weighted image in MNI space.
-    mask : ndarray (D, H, W) of bool
-        The brain.
-    priors : ndarray (3, D, H, W)
-        Probabilities of fluid, grey and white matter, as `tissue_priors` gives them.
     """
     values = voxels[mask].astype(np.float64)
     values /= np.median(values)
@@ -106,23 +91,11 @@ def _expect(values: Doubles, means: Doubles, sds: Doubles, prior: Doubles) -> Do
 def _polynomials(mask: npt.NDArray[np.bool_]) -> Doubles:
     """Return the polynomials of the position up to `BIAS_ORDER`, (n_voxels, n_terms), without the constant."""
     axes = [2 * np.nonzero(mask)[axis] / (mask.shape[axis] - 1) - 1 for axis in range(3)]
-    orders = [
-        (a, b, c)
-        for a in range(BIAS_ORDER + 1)
-        for b in range(BIAS_ORDER + 1 - a)
-        for c in range(BIAS_ORDER + 1 - a - b)
-        if a + b + c > 0
-    ]
+    orders = [each for each in itertools.product(range(BIAS_ORDER + 1), repeat=3) if 0 < sum(each) <= BIAS_ORDER]
     return np.stack([axes[0] ** a * axes[1] ** b * axes[2] ** c for a, b, c in orders], axis=1)
 
 
-def _bias(
-    values: Doubles,
-    found: Doubles,
-    means: Doubles,
-    sds: Doubles,
-    basis: Doubles,
-) -> Doubles:
+def _bias(values: Doubles, found: Doubles, means: Doubles, sds: Doubles, basis: Doubles) -> Doubles:
     """Fit the field to the logarithm of the image over the tissues' prediction; fluid says little about it."""
     precision = found[1:] * (means[1:, None] / sds[1:, None]) ** 2
     weight = precision.sum(axis=0)

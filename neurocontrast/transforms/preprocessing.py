@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from neurocontrast.exceptions import ConfigError, DataError
@@ -21,8 +23,17 @@ SPACING_LIMITS_MM = (0.1, 20.0)  # voxel sizes outside these are taken for a dam
 SAME_SPACING = 1e-3  # spacings that differ by less than this part are the same
 N_VOXELS_MIN = 8  # a scan with fewer voxels along an axis is a slice or a thumbnail
 FWHM_PER_SIGMA = 2.3548200450309493
+MNI_ORIGIN_MM, MNI_EXTENT_MM = (-90.0, -126.0, -72.0), (180.0, 216.0, 180.0)
+"""The first voxel of grids of MNI152 in RAS order, and how far the centre of the last one is from it."""
 
 _Length = Annotated[int, Field(ge=N_VOXELS_MIN, le=1024)]
+
+
+def mni_grid(spacing_mm: float) -> tuple[npt.NDArray[np.float64], tuple[int, ...]]:
+    """Return affine and shape of the grid of MNI152: 182 × 218 × 182 mm in RAS order, 121 × 145 × 121 at 1.5 mm."""
+    affine = np.diag([spacing_mm, spacing_mm, spacing_mm, 1.0])
+    affine[:3, 3] = MNI_ORIGIN_MM
+    return affine, tuple(1 + int(side / spacing_mm + 1e-6) for side in MNI_EXTENT_MM)
 
 
 def check_version(contract: Mapping[str, Any]) -> None:

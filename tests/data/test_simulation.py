@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from neurocontrast.data.simulation import Scanner, SimulationSettings, draw_person, draw_scanner, render_scan
-from neurocontrast.data.simulation.brains import ORIGIN_MM, load_anatomy
+from neurocontrast.data.simulation.brains import load_anatomy
 from neurocontrast.data.simulation.people import AGE_RANGE_YEARS, Person, draw_sites
+from neurocontrast.transforms.preprocessing import MNI_ORIGIN_MM
 
 SETTINGS = SimulationSettings(spacing_mm=8.0)
 CLEAN = Scanner()
@@ -32,7 +33,7 @@ def scanned(person: Person | None = None, spacing_mm: float = 8.0, **scanner: fl
 
 def intensity(volume: np.ndarray, centre_mm: tuple[float, float, float], spacing_mm: float) -> float:
     """Mean around a point, over the mean of the brain."""
-    at = np.round((np.array(centre_mm) - ORIGIN_MM) / spacing_mm).astype(int)
+    at = np.round((np.array(centre_mm) - MNI_ORIGIN_MM) / spacing_mm).astype(int)
     around = volume[tuple(slice(i - 1, i + 2) for i in at)]
     return float(around.mean() / volume[volume > 0].mean())
 
@@ -47,7 +48,7 @@ def test_a_person_is_the_same_in_a_cohort_of_any_size():
 def test_the_grid_covers_the_mni_field_of_view(spacing_mm, shape):
     anatomy = load_anatomy(spacing_mm)
     assert anatomy.shape == shape
-    np.testing.assert_allclose(anatomy.affine @ [0, 0, 0, 1], [*ORIGIN_MM, 1])
+    np.testing.assert_allclose(anatomy.affine @ [0, 0, 0, 1], [*MNI_ORIGIN_MM, 1])
     settings = SETTINGS.model_copy(update={"spacing_mm": spacing_mm})
     volume = render_scan(settings, plain())
     assert volume.shape == shape
@@ -115,7 +116,7 @@ def test_the_focal_part_acts_in_its_region_and_saturates():
     lost = control - patient
     lost[:12] = 0.0  # the right half alone
     places = np.indices(lost.shape).reshape(3, -1)
-    found = np.array(ORIGIN_MM) + 8.0 * (places @ lost.ravel()) / lost.sum()
+    found = np.array(MNI_ORIGIN_MM) + 8.0 * (places @ lost.ravel()) / lost.sum()
     np.testing.assert_allclose(found, (26.0, -16.0, -18.0), atol=10.0)
     assert lost.max() > 0.03 * control.max()
     assert lost[:, :4].max() < 0.1 * lost.max()  # nothing at the back

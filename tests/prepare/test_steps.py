@@ -11,8 +11,9 @@ from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 from neurocontrast.exceptions import MissingDependencyError
 from neurocontrast.prepare import extraction
 from neurocontrast.prepare.extraction import extract_brain, is_stripped
-from neurocontrast.prepare.registration import correct_bias, mni_grid, register_to_mni, resample_to_grid, template_mask
+from neurocontrast.prepare.registration import correct_bias, register_to_mni, resample_to_grid, template_mask
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
+from neurocontrast.transforms.preprocessing import mni_grid
 
 
 def dice(one, other):

@@ -13,10 +13,8 @@ from scipy.spatial.transform import Rotation
 
 from neurocontrast.data.simulation.people import Person, Scanner, SimulationSettings, draw_scanner
 from neurocontrast.seeds import derive_generator
-from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
+from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA, MNI_EXTENT_MM, MNI_ORIGIN_MM, mni_grid
 
-ORIGIN_MM = (-90.0, -126.0, -72.0)
-FIELD_OF_VIEW_MM = (180.0, 216.0, 180.0)
 GREY, FLUID = 0.651 / 0.864, 0.298 / 0.864
 """Intensities of the template's tissues over that of its white matter."""
 
@@ -99,14 +97,12 @@ class Anatomy:
 @functools.lru_cache(maxsize=2)
 def load_anatomy(spacing_mm: float) -> Anatomy:
     """Return the templates on the grid of `spacing_mm` (no network: nilearn ships them)."""
-    shape = tuple(1 + int(np.floor(side / spacing_mm + 1e-6)) for side in FIELD_OF_VIEW_MM)
-    affine = np.diag([spacing_mm] * 3 + [1.0])
-    affine[:3, 3] = ORIGIN_MM
+    affine, shape = mni_grid(spacing_mm)
     sigma = math.sqrt(0.42**2 * (spacing_mm**2 - 1.0) + 0.25**2)  # about as wide as a voxel, against aliasing
     points = [spacing_mm * np.arange(n, dtype=np.float64) for n in shape]
     maps = {name: _filter(fine_map, points, sigma) for name, fine_map in _fine_maps().items()}
     brain = np.flatnonzero(ndimage.binary_dilation(maps["head"] > 0.05, iterations=max(1, round(10.0 / spacing_mm))))
-    axes = [origin + along for origin, along in zip(ORIGIN_MM, points, strict=True)]
+    axes = [origin + along for origin, along in zip(MNI_ORIGIN_MM, points, strict=True)]
     positions = np.stack([grid.ravel()[brain] for grid in np.meshgrid(*axes, indexing="ij")]).astype(np.float32)
     flat = {name: values.ravel()[brain] for name, values in maps.items()}
     squared = [((positions - np.asarray(centre)[:, None]) ** 2).sum(axis=0) for centre in _MEDIAL_TEMPORAL]
@@ -149,8 +145,8 @@ def _fine_maps() -> dict[str, Array]:
     maps: dict[str, Array] = {}
     for name, loader in loaders.items():
         template = loader(resolution=1)
-        start = np.rint(np.linalg.solve(template.affine, [*ORIGIN_MM, 1.0])[:3]).astype(int)
-        window = tuple(slice(i, i + int(side) + 1) for i, side in zip(start, FIELD_OF_VIEW_MM, strict=True))
+        start = np.rint(np.linalg.solve(template.affine, [*MNI_ORIGIN_MM, 1.0])[:3]).astype(int)
+        window = tuple(slice(i, i + int(side) + 1) for i, side in zip(start, MNI_EXTENT_MM, strict=True))
         maps[name] = np.ascontiguousarray(np.asarray(template.dataobj, dtype=np.float32)[window])
     head = (maps["image"] > 0.05).astype(np.float32)
     fluid = np.clip(1.0 - maps.pop("grey") - maps["white"], 0.0, 1.0) * head
@@ -174,7 +170,7 @@ def _ventricles(fluid: Array) -> NDArray[np.bool_]:
     bodies, _ = ndimage.label(fluid > 0.6)
     found = np.zeros(fluid.shape, dtype=bool)
     for side in (-14.0, 14.0):
-        centre = np.subtract((side, -15.0, 14.0), ORIGIN_MM).round().astype(int)
+        centre = np.subtract((side, -15.0, 14.0), MNI_ORIGIN_MM).round().astype(int)
         around = bodies[tuple(slice(c - 8, c + 9) for c in centre)]
         numbers = np.bincount(around[around > 0])
         found |= bodies == numbers.argmax()
@@ -197,7 +193,7 @@ def _folding(axes: list[NDArray[np.float64]]) -> RandomField:
 def _splines(axes: list[NDArray[np.float64]], control_mm: float) -> tuple[Array, ...]:
     """Return cubic B-spline bases (n_voxels, n_controls) along the axes, of unit variance for white noise."""
     bases = []
-    for origin, side, along_mm in zip(ORIGIN_MM, FIELD_OF_VIEW_MM, axes, strict=True):
+    for origin, side, along_mm in zip(MNI_ORIGIN_MM, MNI_EXTENT_MM, axes, strict=True):
         controls = origin + np.arange(-control_mm, side + 2 * control_mm, control_mm)
         distance = np.abs(along_mm[:, None] - controls) / control_mm
         inner = 2.0 / 3.0 - distance**2 + distance**3 / 2.0
@@ -238,7 +234,7 @@ def render_scan(settings: SimulationSettings, person: Person, scanner: Scanner |
     image, positions = _individual(settings, person, anatomy, scanner)
     volume, brain = np.zeros((2, *anatomy.shape), dtype=np.float32)
     volume.ravel()[anatomy.brain] = image
-    voxels = (positions - np.asarray(ORIGIN_MM, dtype=np.float32)[:, None]) / np.float32(anatomy.spacing_mm)
+    voxels = (positions - np.asarray(MNI_ORIGIN_MM, dtype=np.float32)[:, None]) / np.float32(anatomy.spacing_mm)
     brain.ravel()[anatomy.brain] = ndimage.map_coordinates(volume, voxels, order=1, output=np.float32)
     return _acquire(brain, scanner, anatomy, derive_generator("simulated-scan", settings.seed, person.index))
 

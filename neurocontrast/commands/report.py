@@ -10,7 +10,7 @@ from typing import Any
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, check_writable, write_json, write_table, write_text
 from neurocontrast.findings import build_sections, open_folder, render_report
-from neurocontrast.findings.comparison.measure import compare_tables, describe_comparison, load_evaluated
+from neurocontrast.findings.comparison.measure import compare_tables, describe_comparison, load_evaluations
 from neurocontrast.findings.comparison.show import Comparison, build_comparison, render_comparison
 from neurocontrast.findings.viewer import render_viewer
 from neurocontrast.page.blocks import list_pictures
@@ -106,7 +106,7 @@ def compare(
     if names is not None and len(names) != len(evaluations):
         raise ConfigError(f"names: one for each of the {len(evaluations)} evaluations is needed, got {len(names)}.")
     names = names or [Path(each).name for each in evaluations]
-    loaded = [load_evaluated(each, name=name) for each, name in zip(evaluations, names, strict=True)]
+    loaded = load_evaluations(evaluations, names=names)
     progress.message(f"Comparing {len(loaded)} evaluations")
     tables = compare_tables(loaded, n_bootstraps=n_bootstraps, level=confidence_level, seed=seed)
     how = {"n_bootstraps": n_bootstraps, "interval_method": "BCa", "confidence_level": confidence_level, "seed": seed}

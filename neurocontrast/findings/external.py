@@ -332,6 +332,7 @@ def external_part(files: EvaluationFolder) -> EvaluationFolder | None:
     )
     threshold = files.summary.threshold.model_copy(update={"rule": external.threshold, "values": []})
     changes = {"n": external.n, "metrics": metrics, "baseline": baseline, "increment": external.increment,
+               "baseline_covariates": external.baseline_covariates,
                "threshold": threshold, "outlyingness": external.outlyingness, "permutation": None, "splits": "fixed",
                **dict.fromkeys(each.key for each in rivals(files.summary))}  # fmt: skip
     tested, sites = _tested(files), files.table("external_sites", "site", "n")

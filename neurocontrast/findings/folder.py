@@ -153,6 +153,24 @@ class EvaluationFolder(Results):
         return self.summary.splits == "fixed" or self.summary.split is not None
 
     @property
+    def sites_tested(self) -> str:
+        """Where the tested scans are from, seen from the scans that their models were fitted on.
+
+        ``unseen``: all are of sites that were held out; ``known``: none is; ``mixed``: some are, or nobody can tell, as
+        with one test set.
+        """
+        if self.summary.splits == "leave-site-out":
+            return "unseen"
+        if self.fixed or "site" not in self.predictions:
+            return "mixed"
+        n_folds = self.predictions.groupby(["repeat", "site"])["fold"].nunique()
+        if n_folds.empty or (n_folds > 1).all():
+            return "mixed" if n_folds.empty else "known"
+        # Scans that are never tested are trained on, whatever their site.
+        all_tested = len(self.predictions) == (self.summary.n.scans or 0) * self.summary.n_repeats
+        return "unseen" if (n_folds == 1).all() and all_tested else "mixed"
+
+    @property
     def parts(self) -> dict[str, int]:
         """Number of scans in each part of a fixed split; empty with cross-validation."""
         return self.summary.split.n if self.summary.split else {}

@@ -31,7 +31,7 @@ _CHANCE: dict[str, Any] = {"color": style.CHANCE, "linestyle": ":", "linewidth":
 def show_curves(files: EvaluationFolder) -> Section:
     """Return the ROC and precision–recall curves."""
     shown = pictures(*(draw_curve(files, curve) for curve in _TITLES))
-    why = note("No curve is defined: the out-of-fold predictions hold one class only.")
+    why = note("No curve is defined: the predictions are of one class only.")
     return Section("curves", "Discrimination", shown or [why])
 
 
@@ -325,14 +325,14 @@ def show_worst(files: EvaluationFolder) -> Section:
         Column("Age", "age", "number" if files.show_ids else "text", 1),
         Column("Sex", "sex", "text"),
         Column("Site", "site", "text"),
-        Column("True", "y_true", number, 1 if files.show_ids else 0),
+        Column("True", "y_true", number, 0 if files.target == "age" and not files.show_ids else 1),
         Column("Predicted", "given", number, 1),
         Column(score, "score", digits=1 if continuous else 2, signed=continuous),
     )
     hidden = "Scans have pseudonyms and ages are rounded; with the evaluation folder, --show-ids names them."
     about = "Scans have their identifiers." if files.show_ids else hidden
     shown = errors.head(_N_WORST)
-    caption = f"The {len(shown)} largest residuals of out-of-fold predictions."
+    caption = f"The {len(shown)} largest residuals of {'test' if files.fixed else 'out-of-fold'} predictions."
     if not continuous:
         how = " in most repeats" if files.predictions["repeat"].nunique() > 1 else ""
         caption = f"The {len(shown)} most confident of the {len(errors):,} mistakes{how}: the true class was given so "

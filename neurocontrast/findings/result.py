@@ -132,9 +132,10 @@ def draw_headline(files: EvaluationFolder) -> style.Picture | None:
         Series(rows.loc[[row]], color=looks[name], marker="D" if row else "o", filled=not row)
         for row, name in enumerate(rows["model"])
     ]
-    labels, pooled = style.distinct_labels(rows["model"], length=26), f"{about.label}, pooled out-of-fold."
+    labels = style.distinct_labels(rows["model"], length=26)
+    tested = f"{about.label}{f' of the test {files.words.items}' if files.fixed else ', pooled out-of-fold'}."
     return draw_intervals(
-        "headline", series, labels, pooled, note=bars, numbers=rows, xlabel=about.label, limits=about.limits,
+        "headline", series, labels, tested, note=bars, numbers=rows, xlabel=about.label, limits=about.limits,
         reference=(files.chance(key), "Chance"),
     )  # fmt: skip
 
@@ -151,7 +152,7 @@ def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
         columns += _against("Covariates only", "Difference", "baseline", "not defined")
     else:
         columns.append(Column("Chance", "chance", reason="depends on the data"))
-        texts.append("Chance: naming classes at random, whatever their sizes.")
+        texts += ["Chance: naming classes at random, whatever their sizes."] if files.classes else []
     if s.permutation:
         columns.append(Column("Perm. p", "p", "p", reason="not tested"))
         texts.append(say_result(files, "p"))
@@ -176,7 +177,7 @@ def _metric_row(files: EvaluationFolder, key: str) -> dict[str, Any]:
     undefined = f"defined in {n_defined} folds only" if n_defined else "no fold has a value of its own"
     tested = permutation_result(files, key)
     row = {"metric": about.label, "pooled": values.pooled, **ends("pooled", values.interval)}
-    row |= {"pooled_reason": values.reason or "not defined on pooled predictions", "chance": files.chance(key)}
+    row |= {"pooled_reason": values.reason or "not defined for all tested scans together", "chance": files.chance(key)}
     row |= {"mean": values.mean, "mean_reason": undefined, "sd": values.sd, "p": tested["p_value"] if tested else None}
     if values.sd is not None:
         row["mean_detail"] = f"± {number_text(values.sd)}, {n_defined} folds"

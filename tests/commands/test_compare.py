@@ -11,7 +11,7 @@ from small_run import FAST as FASTEST
 from small_run import embedded_people
 
 from neurocontrast.commands.evaluate import evaluate
-from neurocontrast.commands.report import compare
+from neurocontrast.commands.report import compare, report
 from neurocontrast.exceptions import ConfigError, DataError
 
 FAST = FASTEST | {"n_bootstraps": 50, "n_inner_folds": 2, "alpha": (1.0, 100.0)}
@@ -73,7 +73,10 @@ def test_new_sites_and_what_the_site_costs(folder, tmp_path):
 
 
 def test_where_sites_are_held_out_the_comparison_is_of_unseen_ones(folder, tmp_path):
-    out = compare([folder / "weak-sites", folder / "strong-sites"], out=tmp_path / "c", n_bootstraps=50)
+    splits = str(folder / "weak-sites" / "splits.tsv")
+    again = evaluate(folder / "strong.parquet", out=tmp_path / "again", split_file=splits, **FAST)
+    assert "at sites that it was not fitted on" in report(again, figures=False).read_text()
+    out = compare([folder / "weak-sites", again], out=tmp_path / "c", n_bootstraps=50)
     table = pd.read_csv(out / "tradeoff.tsv", sep="\t")
     models = pd.read_csv(out / "models.tsv", sep="\t").query("metric == 'auc'")
     assert table["unseen"].tolist() == pytest.approx(models["value"].tolist())

@@ -62,12 +62,12 @@ class Comparison(Results):
     @property
     def words(self) -> Words:
         """Nouns for what was evaluated: scans, or images."""
-        return words_of((self.summary.get("models") or [{}])[0].get("run"))
+        return words_of(self.summary["models"][0].get("run"))
 
     @property
     def fixed(self) -> bool:
         """Whether there is one test set, given beforehand, and not cross-validation."""
-        return self.summary.get("splits") == "fixed"
+        return self.summary["splits"] == "fixed"
 
     @property
     def names(self) -> list[str]:
@@ -77,12 +77,12 @@ class Comparison(Results):
     @property
     def reference(self) -> str:
         """The model that the others are compared with."""
-        return str(self.summary.get("reference") or self.names[0])
+        return str(self.summary["reference"])
 
     @property
     def classes(self) -> list[str]:
         """Class names; empty for a continuous target."""
-        return self.summary.get("classes") or []
+        return self.summary["classes"] or []
 
     @property
     def metrics(self) -> list[str]:
@@ -92,28 +92,28 @@ class Comparison(Results):
     @property
     def level(self) -> float:
         """Share that intervals hold."""
-        return float(self.summary.get("confidence_level") or 0.95)
+        return float(self.summary["confidence_level"])
 
 
 def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
     """Return the page of a comparison, which loads nothing and runs nothing."""
     s, items = files.summary, files.words.items
-    folds = naming("folds", s.get("n_folds"), s.get("n_repeats"))
-    design = f"{folds}, {naming('design', str(s.get('splits')))}; the same {items} and folds for every model"
+    folds = naming("folds", s["n_folds"], s["n_repeats"])
+    design = f"{folds}, {naming('design', s['splits'])}; the same {items} and folds for every model"
     if files.fixed:
         design = f"the same training, validation and test {items} for every model"
     return render(
         sections,
         kicker="neurocontrast comparison of models",
-        title=f"Predicting {s.get('target', '?')}: {join_words(files.names)}",
+        title=f"Predicting {s['target']}: {join_words(files.names)}",
         summary=_say(files, "short"),
         facts=[
             ("Reference", files.reference),
             ("Compared with it", join_words([name for name in files.names if name != files.reference])),
             ("Evaluation" if files.fixed else "Cross-validation", design),
         ],
-        simulated=any(bool(model.get("simulated")) for model in s.get("models") or []),
-        environment=s.get("environment"),
+        simulated=any(bool(model.get("simulated")) for model in s["models"]),
+        environment=s["environment"],
     )
 
 
@@ -128,21 +128,26 @@ def build_comparison(files: Comparison) -> list[Section]:
 
 def _build_warnings(files: Comparison) -> Section:
     """Return the warnings of all evaluations: each once, with whose it is, its message and what it means."""
-    found: dict[str, dict[str, str]] = {}
-    explained = {}
-    for model in files.summary["models"]:
-        for warning in model.get("warnings") or []:
-            code, message = warning["code"], warning.get("message")
-            found.setdefault(code, {})[model["name"]] = message or code.replace("_", " ")
-            explained[code] = _SEE.sub("In the model's own report, see ", warning.get("explanation") or "")
-    if not found:
+    raised = [
+        {"model": model["name"], **warning}
+        for model in files.summary["models"]
+        for warning in model.get("warnings") or []
+    ]
+    found = pd.DataFrame(raised, columns=["model", "code", "message", "explanation"]).fillna("").drop_duplicates()
+    if found.empty:
         return Section("warnings", "Read this first", [note("None of the evaluations raised a warning.")])
+    found["message"] = found["message"].where(found["message"] != "", found["code"].str.replace("_", " "))
+    # A model can have several warnings of one code: of the embedding, say, and of the baseline.
+    found["place"] = found.groupby(["model", "code"]).cumcount()
     items = []
-    for code, messages in found.items():
-        texts = list(dict.fromkeys(messages.values()))
-        whose = "All models" if len(messages) == len(files.names) else join_words(list(messages))
-        said = texts[0] if len(texts) == 1 else " ".join(f"{name}: {text}" for name, text in messages.items())
-        items.append((f"{whose}: {said}" if len(texts) == 1 else said, explained[code]))
+    for _, alike in found.groupby(["code", "place"], sort=False):
+        whose = alike.groupby("message", sort=False)["model"].agg(list)
+        said = [
+            f"{'All models' if len(names) == len(files.names) else join_words(names)}: {text}"
+            for text, names in whose.items()
+        ]
+        meaning = _SEE.sub("In the model's own report, see ", alike["explanation"].iloc[-1])
+        items.append((" ".join(said), meaning))
     title = f"Read this first: {count_text(len(items), 'warning')}"
     return Section("warnings", title, [Items(items, role="warnings")])
 
@@ -258,12 +263,12 @@ def _build_provenance(files: Comparison) -> Section:
     keys, s = ("run", "objective", "embeddings", "n_overlap", "simulated"), files.summary
     blocks = [
         record_block(
-            f"{model.get('name')}: {naming('pretraining', model.get('run') or {}, model.get('objective'))}",
+            f"{model['name']}: {naming('pretraining', model.get('run') or {}, model.get('objective'))}",
             {key: model[key] for key in keys if model.get(key) is not None},
         )
-        for model in s.get("models") or []
+        for model in s["models"]
     ]
-    environment = {key: value for key, value in (s.get("environment") or {}).items() if key != "command"}
+    environment = {key: value for key, value in s["environment"].items() if key != "command"}
     return Section("provenance", "Provenance", [*blocks, record_block("Environment", environment)])
 
 

@@ -49,7 +49,7 @@ def show_new_site(files: EvaluationFolder) -> Section:
 
 def _why_not(files: EvaluationFolder) -> Paragraph:
     remark = (files.summary.model_extra or {}).get("new_site_note") or ""
-    if files.summary.splits == "leave-site-out":
+    if files.sites_tested == "unseen":
         text = "The result above is that of unseen sites already: each was left out in turn. See Site by site."
         return note(f"{text} {remark}".strip())
     remark = capitalise(remark) or "new_sites.tsv is absent or empty; it is written from two sites on."

@@ -55,9 +55,11 @@ def files():
 
 
 def test_a_pair_without_a_test_over_folds_is_told_so(files):
-    untested = files.differences.astype({"p_adjusted": object}).assign(p_adjusted=None)
+    untested = files.differences.astype({"p_adjusted": object}).assign(p_adjusted=None, low=np.nan, high=np.nan)
     changed = replace(files, differences=untested)
-    assert "not tested over folds" in render_comparison(changed, build_comparison(changed))
+    html = render_comparison(changed, build_comparison(changed))
+    assert "not tested over folds" in html
+    assert "cannot be told apart" not in html, "there is no interval"
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +120,16 @@ def test_a_warning_names_each_model_once():
     text = Page(render_comparison(files, build_comparison(files))).text
     assert "ntxent: few subjects" in text
     assert "Few. In the model's own report, see Confounds, and the rest." in text, "this page has no such section"
+
+
+def test_two_warnings_of_one_code_are_both_told():
+    raised = [{"code": "pooled_auc_mixes_folds", "message": f"Of the {name}."} for name in ("embedding", "baseline")]
+    models = [{"name": name, "warnings": raised[place:]} for place, name in enumerate(NAMES[:2])]
+    files = make(models=models)
+    text = Page(render_comparison(files, build_comparison(files))).text
+    assert "ntxent: Of the embedding. <b>yaware: Of the baseline." in text
+    assert "ntxent: Of the baseline." in text
+    assert "2 warnings" in text
 
 
 def test_simulated_data_are_marked():

@@ -9,6 +9,7 @@ import pytest
 from neurocontrast.findings import build_sections, open_folder, render_report
 from neurocontrast.findings.external import external_part
 from neurocontrast.findings.methods import list_silences, write_methods
+from neurocontrast.findings.predictions import draw_curve
 from neurocontrast.findings.prose import loss_citations, naming
 from neurocontrast.findings.result import draw_headline, list_warnings, rivals, say_result, table_metrics
 from neurocontrast.findings.sites import table_folds
@@ -216,6 +217,19 @@ def test_regional_measures_stand_beside_them(changing, full_folder):
     assert "used 12 regional measures (vol_0, " in methods_of(files)
     assert "Regions only" in render_report(files, build_sections(files))
     assert not rivals(external_part(files).summary)
+
+
+def test_the_external_baseline_is_named_by_the_covariates_that_it_had(full_folder):
+    files = open_folder(full_folder)
+    assert "site" in files.summary.baseline_covariates
+    assert "Baseline (age + sex): " in draw_curve(external_part(files), "roc").alt, "its site was never seen"
+
+
+def test_one_test_set_is_not_called_out_of_fold(changing, full_folder):
+    files = changing(full_folder)(splits="fixed")
+    assert "AUC of the test scans 0." in say_result(files, "reviewer")
+    assert "at sites" not in say_result(files, "sentence")
+    assert "out-of-fold" not in draw_headline(files).alt
 
 
 def test_nilearn_is_named_only_where_it_ran(changed, changing, full_folder):

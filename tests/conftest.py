@@ -1,7 +1,5 @@
 """Fixtures that every part of the tests uses."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Series of DICOM files for tests: what a scanner sends, with a patient's name in every file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

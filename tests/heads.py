@@ -1,7 +1,5 @@
 """Whole heads for tests: a skull and a scalp around a brain, turned, and a BIDS tree of them at two sites."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The Containerfile fits the repository: engines that could build it are not on every machine."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

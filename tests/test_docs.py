@@ -1,7 +1,5 @@
 """Pages that quote the package say what it says."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Docstrings of the public classes and functions follow numpydoc, and those that people compose have an example."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 

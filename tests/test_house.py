@@ -4,8 +4,6 @@
 raised only in the commit that needs it, with the reason in its message.
 """
 
-from __future__ import annotations
-
 import ast
 import graphlib
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The package as an index hands it out: its files, its page, and README's blocks as written in a fresh environment."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

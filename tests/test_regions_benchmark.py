@@ -1,7 +1,5 @@
 """Parts of ``benchmarks/regions.py``: who learns, who chooses, and who is judged."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

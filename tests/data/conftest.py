@@ -1,7 +1,5 @@
 """Synthetic tables for the tests of the data package."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

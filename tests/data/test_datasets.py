@@ -1,7 +1,5 @@
 """A cohort among MONAI's datasets and loaders: items, caching, and what may not be kept."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

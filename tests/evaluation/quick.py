@@ -1,7 +1,5 @@
 """Studies of invented cohorts, without what a test does not look at."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is adjusted for: covariates of the baseline, and sites and covariates taken out of the features."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

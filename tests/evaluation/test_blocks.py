@@ -1,7 +1,5 @@
 """Joined features: each encoder's weigh the same, in every place where features are standardised."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.base import clone

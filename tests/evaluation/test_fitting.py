@@ -1,7 +1,5 @@
 """What a probe says of scans: scores, the threshold of its decisions, and what they are refused for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from pydantic import ValidationError

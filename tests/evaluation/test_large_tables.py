@@ -1,7 +1,5 @@
 """Large tables: the same probes in less memory, and a map of some scans."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

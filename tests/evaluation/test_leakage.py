@@ -1,7 +1,5 @@
 """Leaks and copies are caught, and a leak planted on purpose finds nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """A model and a probe from outside the package: one function that makes it of a study, and one description."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB

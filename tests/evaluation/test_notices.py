@@ -1,7 +1,5 @@
 """What is detected before anything is computed: who is left out, confounding, small sites and few people of a class."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -3,8 +3,6 @@
 The simulations are those of ``benchmarks/null_simulations.py``, which prints them for more cohorts.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from functools import partial
 from pathlib import Path

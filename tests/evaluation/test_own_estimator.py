@@ -1,7 +1,5 @@
 """Estimators of the user's own: imported only when asked for, checked, cloned for each fold, never pickled."""
 
-from __future__ import annotations
-
 import sys
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Whole studies: figures against scikit-learn's on the same predictions, tables, warnings and refusals."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Transformers that know sites and covariates, in scikit-learn's hands: ComBat, residuals, coded covariates."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Models of the scans without an encoder: components of voxels, and columns of regional volumes."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Values of regions on the cortex: from annotations of fsaverage5 to a picture."""
 
-from __future__ import annotations
-
 import matplotlib.image
 import numpy as np
 import pytest

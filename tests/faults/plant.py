@@ -5,8 +5,6 @@
 With words, only faults whose line contains one of them. Exits with 1 if a fault survives, that is, if its tests pass.
 """
 
-from __future__ import annotations
-
 import argparse
 import compileall
 import csv

@@ -1,7 +1,5 @@
 """The list of planted faults does not rot; `make faults` tells whether the tests find them."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A finding from outside the package: one object, measured, recorded in evaluation.json, and shown in the report."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from pydantic import StrictInt

@@ -1,7 +1,5 @@
 """The conditional embedding operator: (K + λI)⁻¹ K by every route."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Kernels: their formulas, how they compose, what is missing, what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 from contextlib import nullcontext

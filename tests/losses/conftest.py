@@ -1,7 +1,5 @@
 """Fixtures of the tests of the losses."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

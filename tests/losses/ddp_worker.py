@@ -4,8 +4,6 @@ Written as JSON to the last argument: for each case, the largest difference of t
 gradient from those of one process on the concatenated batch, over processes.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

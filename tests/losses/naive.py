@@ -5,8 +5,6 @@ from the formula, embedding by embedding, so that an error would have to be made
 ``w`` is a function ``w(i, j)`` of two sample numbers, of ``naive_kernels.py``.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Kernels once more, as functions ``w(i, j)`` of two samples, from the formulas alone."""
 
-from __future__ import annotations
-
 import math
 
 

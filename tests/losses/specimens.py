@@ -1,7 +1,5 @@
 """One of every loss of the public surface, beside the naive loops it must equal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType

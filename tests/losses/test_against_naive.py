@@ -1,7 +1,5 @@
 """Every loss against plain double loops, and what must not change it."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import torch

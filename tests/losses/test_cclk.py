@@ -1,7 +1,5 @@
 """CCL-K beyond its formula: the clamp, small temperatures, blocks of rows, what it reads."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What docs/coming_from.md says of other packages: its snippets run, and its equalities hold for their formulas."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

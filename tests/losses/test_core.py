@@ -1,7 +1,5 @@
 """What the shared core promises: one number on both paths, no more memory than asked, no other precision."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from itertools import product

@@ -1,7 +1,5 @@
 """Losses under DistributedDataParallel equal those of one process, dense and tiled, with unequal batches."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Single losses at the edges of their formulas: nothing to tell apart, no weight, margins, floors, refusals."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What must hold between the losses, whatever the batch."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

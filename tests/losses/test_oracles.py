@@ -1,7 +1,5 @@
 """Every loss against values and gradients of the papers' own released code (``tests/oracles``)."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

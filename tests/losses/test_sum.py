@@ -1,7 +1,5 @@
 """A sum of objectives, each with its own kernel and weight."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

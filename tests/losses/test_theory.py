@@ -1,7 +1,5 @@
 """What the papers prove of the losses, on distributions whose expectations are sums over all batches."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Any number of views, weights and values of anchors, temperatures that learn, and the digits of a loss near 0."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

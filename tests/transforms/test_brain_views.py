@@ -1,7 +1,5 @@
 """The views that a configuration asks for: what is drawn, how often, and what comes out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

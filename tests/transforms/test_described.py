@@ -1,7 +1,5 @@
 """What tells one transform from another."""
 
-from __future__ import annotations
-
 import functools
 import json
 

@@ -1,7 +1,5 @@
 """Each normalisation against a plain form of its definition, and what it is to be blind to."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The loader, alone and among MONAI's own transforms."""
 
-from __future__ import annotations
-
 import nibabel as nib
 import numpy as np
 import pytest

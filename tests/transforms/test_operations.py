@@ -1,7 +1,5 @@
 """Each random operation on volumes against a plain form of its definition."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

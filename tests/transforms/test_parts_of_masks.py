@@ -1,7 +1,5 @@
 """The brain's mask against SciPy's own operations, and its way into text and back."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.ndimage

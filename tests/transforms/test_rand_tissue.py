@@ -1,7 +1,5 @@
 """Views of maps of tissue, as another scanner would make them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

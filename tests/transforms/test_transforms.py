@@ -1,7 +1,5 @@
 """Each transform by itself: several channels, missing keys, wrong settings, and MONAI's own where one exists."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Two keyed views by any transform: of the sample's name alone, and refused where they are not."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tiny data sets of each kind, written by hand."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

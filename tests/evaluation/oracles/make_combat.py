@@ -1,7 +1,5 @@
 """Write combat.json: what neuroHarmonize makes of a small cohort. README.md in this folder says how to run it."""
 
-from __future__ import annotations
-
 import json
 from importlib.metadata import version
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folds: dealt by class and site, or a site at a time, and what is checked of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings

@@ -1,7 +1,5 @@
 """Splits of the user's own: a file, a splitter, or pairs of rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Inner folds, which try the penalty, seen without any model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

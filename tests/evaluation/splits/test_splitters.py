@@ -1,7 +1,5 @@
 """Both splitters in the hands of scikit-learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Each site, sex and age band has the figures of its own predictions, and their intervals."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The table of how well each model tells the site, and how it does at new ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Small evaluations for tests of the report: what `evaluate` writes of invented features, and copies of it changed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

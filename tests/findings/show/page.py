@@ -1,7 +1,5 @@
 """A page as a browser would read it, by the standard library's parser."""
 
-from __future__ import annotations
-
 import base64
 from html.parser import HTMLParser
 

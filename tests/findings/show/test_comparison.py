@@ -1,7 +1,5 @@
 """The page of a comparison, from its tables alone: comparisons as `compare` makes them, without an evaluation."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

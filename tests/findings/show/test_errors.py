@@ -1,7 +1,5 @@
 """The worst errors, and the names they stand under."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

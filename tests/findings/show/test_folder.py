@@ -1,7 +1,5 @@
 """Reading of an evaluation folder, and what is said of a file that is missing, damaged or of another format."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

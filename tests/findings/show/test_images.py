@@ -1,7 +1,5 @@
 """The report of an evaluation of natural images."""
 
-from __future__ import annotations
-
 import json
 import re
 

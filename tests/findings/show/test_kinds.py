@@ -1,7 +1,5 @@
 """Each kind of target gets its own figures and sentences."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

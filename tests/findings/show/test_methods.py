@@ -1,7 +1,5 @@
 """The methods text: every citation has a reference, every reference is cited, and p-values are what they are called."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.metadata import version

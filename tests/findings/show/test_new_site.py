@@ -1,7 +1,5 @@
 """The panel of unseen sites: its words, its numbers, and what it says where something is missing."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

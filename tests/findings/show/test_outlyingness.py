@@ -1,7 +1,5 @@
 """Scans outside the distribution that a model learned from: counts, warnings, and nobody's name."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

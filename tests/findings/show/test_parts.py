@@ -1,7 +1,5 @@
 """The report of an evaluation with every file, and of those where one is missing, damaged or hostile."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What a report says in words of each result, of other models beside the embedding, and of the software that ran."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

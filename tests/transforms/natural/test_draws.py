@@ -1,7 +1,5 @@
 """What is drawn for views of images: in range, as often as said, and distributed as torchvision's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from pydantic import ValidationError

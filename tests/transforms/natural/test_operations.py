@@ -1,7 +1,5 @@
 """Each operation against what it is defined by: Pillow, SciPy, colorsys."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Views of images as a whole: keyed, the same in any batch, and the operations in their order."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A tiny study that every command line test can use, made once."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ from neurocontrast.config import load_config
 # Tests are imported by path; this lets them share `small_run`.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from small_run import FAST, MEASURES, OF_MEASURES, PEOPLE
+from small_run import FASTEST, MEASURES, OF_MEASURES, PEOPLE, Evaluated
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +31,12 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def cached(cache):
+    """What is configured of `embed`: where the preprocessed scans of all tests are."""
+    return {"data": {"cache_dir": str(cache), "n_workers": 1}}
+
+
+@pytest.fixture(scope="session")
 def settings(cohort, cache):
     """``settings(*overrides)``: the configuration of a small run."""
     small = [
@@ -49,10 +55,26 @@ def whole(tmp_path_factory, settings):
 
 
 @pytest.fixture(scope="session")
+def of_others(whole, others, cached, tmp_path_factory):
+    """The uninterrupted run, its embeddings of `others`, and an evaluation of their diagnosis."""
+    folder = tmp_path_factory.mktemp("others")
+    table = neurocontrast.embed(whole, participants=others, out=folder / "e.parquet", config=cached)
+    options = FASTEST | {"outlyingness": True, "n_folds": 3}
+    return Evaluated(whole, table, neurocontrast.evaluate(table, out=folder / "evaluation", **options))
+
+
+@pytest.fixture(scope="session")
 def brain_run(tmp_path_factory, settings):
     """A run whose preprocessing is not the default: what embeds scans must take it from the run."""
     other = settings("data.normalise=zscore-brain", "data.cache_dtype=float32", "training.epochs=1")
     return neurocontrast.pretrain(other, out=tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture(scope="session")
+def embedded(brain_run, cohort, cached, tmp_path_factory):
+    """The embeddings of all scans by that run."""
+    out = tmp_path_factory.mktemp("embedded") / "e.parquet"
+    return neurocontrast.embed(brain_run, participants=cohort, out=out, config=cached)
 
 
 @pytest.fixture(scope="session")
@@ -61,5 +83,5 @@ def of_measures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("measures")
     run = neurocontrast.pretrain(OF_MEASURES, out=folder / "run")
     table = neurocontrast.embed(run, participants=PEOPLE, out=folder / "e.parquet", config=MEASURES)
-    options = FAST | {"outlyingness": True, "n_folds": 3, "n_inner_folds": 3, "allow_overlap": True}
-    return run, table, neurocontrast.evaluate(table, out=folder / "evaluation", target="sex", **options)
+    options = FASTEST | {"outlyingness": True, "n_folds": 3, "n_inner_folds": 3, "allow_overlap": True}
+    return Evaluated(run, table, neurocontrast.evaluate(table, out=folder / "evaluation", target="sex", **options))

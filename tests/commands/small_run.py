@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from typing import NamedTuple
 
 import nibabel as nib
 import numpy as np
@@ -16,7 +17,7 @@ from neurocontrast.progress import SILENT
 from neurocontrast.provenance import subject_digest
 
 TIMING = ("seconds", "samples_per_second")
-FAST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False, "C": (1e-2, 1.0)}
+FASTEST = {"n_bootstraps": 0, "confounds": False, "new_site": False, "outlyingness": False, "C": (1e-2, 1.0)}
 """Settings of an evaluation that measures nothing but its metrics."""
 SAMPLE = Path(__file__).resolve().parents[2] / "sample" / "measures"
 PEOPLE = str(SAMPLE / "participants.tsv")
@@ -31,6 +32,14 @@ OF_MEASURES = {
 }
 """A run on regional measures of the sample."""
 INFO = {"pretraining_subjects": [subject_digest("somebody")], "run": {"weights": {"sha256": "a" * 64}}}
+
+
+class Evaluated(NamedTuple):
+    """A run, an embeddings table that it made, and an evaluation of that."""
+
+    run: Path
+    table: Path
+    evaluation: Path
 
 
 def embedded_people(

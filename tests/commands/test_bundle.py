@@ -1,7 +1,5 @@
 """A run and its probe as a MONAI bundle, which gives the numbers of `embed` and `predict`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -10,42 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from monai.bundle import ConfigWorkflow
-from small_run import FAST as FASTEST
-from small_run import PEOPLE, TABLES, read_json
+from small_run import PEOPLE, TABLES, changed_run, read_json
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
 from neurocontrast.data import read_measures
 from neurocontrast.embedding.table import read_embeddings
-from neurocontrast.encoders import EncoderSettings, build_encoder, save_encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
-from neurocontrast.transforms import Preprocessing
-
-FAST = FASTEST | {"outlyingness": True}
-PREPARED = Preprocessing(spacing_mm=7.0, shape=(24, 32, 24))
-
-
-def make_run(folder: Path, *, seed: int = 3) -> Path:
-    """Write an encoder with random weights as a run of `pretrain` would."""
-    built = build_encoder(EncoderSettings(name="lenet"), n_channels=1, seed=seed)
-    save_encoder(folder, built, {"preprocessing": PREPARED.contract(), "cache_dtype": "float16"})
-    return folder
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return make_run(tmp_path_factory.mktemp("runs") / "run")
-
-
-@pytest.fixture(scope="module")
-def embedded(run, others):
-    cache = {"data": {"cache_dir": str(run.parent / "cache")}}
-    return nc.embed(run, participants=others, out=run.parent / "emb.parquet", config=cache)
-
-
-@pytest.fixture(scope="module")
-def evaluation(embedded):
-    return nc.evaluate(embedded, probe="logistic", out=embedded.parent / "e", n_folds=3, **FAST)
 
 
 def run_bundle(bundle: Path, place: Path, output: Path, **options) -> Path:
@@ -59,21 +28,22 @@ def run_bundle(bundle: Path, place: Path, output: Path, **options) -> Path:
     return output
 
 
-def test_a_bundle_without_a_probe_embeds(run, embedded, others, tmp_path):
+def test_a_bundle_without_a_probe_embeds(of_others, others, tmp_path):
     (tmp_path / "mine.txt").write_text("Copyright 2026 somebody. CC BY-SA 3.0.\n")
-    bundle = nc.bundle(run, out=tmp_path / "bundle", licence=tmp_path / "mine.txt")
+    bundle = nc.bundle(of_others.run, out=tmp_path / "bundle", licence=tmp_path / "mine.txt")
     licence = (bundle / "docs" / "license.txt").read_text()
     assert licence.startswith("Copyright 2026 somebody.")
     assert "BSD 3-Clause" in licence
     about = read_json(bundle / "configs" / "metadata.json")["network_data_format"]
     image, pred = about["inputs"]["image"], about["outputs"]["pred"]
     assert all(len(each["channel_def"]) == each["num_channels"] for each in (image, pred))
-    assert (image["spatial_shape"], pred["num_channels"]) == ([24, 32, 24], 32)
+    assert (image["spatial_shape"], pred["num_channels"]) == ([16, 20, 16], 32)
     made = run_bundle(bundle, others, tmp_path / "o.parquet")
-    np.testing.assert_array_equal(read_embeddings(made).features, read_embeddings(embedded).features)
+    np.testing.assert_array_equal(read_embeddings(made).features, read_embeddings(of_others.table).features)
 
 
-def test_a_bundle_predicts_as_predict_does_and_names_nobody(run, evaluation, others, tmp_path):
+def test_a_bundle_predicts_as_predict_does_and_names_nobody(of_others, others, tmp_path):
+    run, _, evaluation = of_others
     wanted = pd.read_csv(nc.predict(evaluation, others, run=run, out=tmp_path / "p.tsv"), sep="\t")
     bundle = nc.bundle(run, evaluation, out=tmp_path / "bundle")
     found = pd.read_csv(run_bundle(bundle, others, tmp_path / "o.tsv"), sep="\t")
@@ -85,36 +55,31 @@ def test_a_bundle_predicts_as_predict_does_and_names_nobody(run, evaluation, oth
     assert "not for people" in card
 
 
-def test_a_bad_scan_stops_no_other(run, evaluation, others, tmp_path):
+def test_a_bad_scan_stops_no_other(of_others, others, tmp_path):
     inbox = tmp_path / "inbox"
     inbox.mkdir()
     (inbox / "a.nii.gz").write_bytes(b"no image")
     shutil.copy(others.parent / pd.read_csv(others, sep="\t")["path"][0], inbox / "b.nii.gz")
+    run, _, evaluation = of_others
     made = run_bundle(nc.bundle(run, evaluation, out=tmp_path / "bundle"), inbox, tmp_path / "o.tsv")
     bad, good = pd.read_csv(made, sep="\t").to_dict("records")
     assert "not a NIfTI image" in bad["error"]
     assert good["y_pred"] in ("patient", "control")
 
 
-def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(run, tmp_path, capsys):
-    out, contract = tmp_path / "bundle", read_json(run / "encoder.json")
-
-    def changed(**changes) -> Path:
-        other = shutil.copytree(run, tmp_path / "changed", dirs_exist_ok=True)
-        (other / "encoder.json").write_text(json.dumps(contract | changes))
-        return other
-
-    python = {"transform_version": 1, "monai": "1.6.1", "image_shape": [1, 16, 16, 16]}
-    python["transforms"] = [{"class": "m.Own"}]
-    for changes, error, message in [
+def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(whole, tmp_path, capsys):
+    run, out = whole, tmp_path / "bundle"
+    python = {"monai": "1.6.1", "image_shape": [1, 16, 16, 16], "transforms": [{"class": "m.Own"}]}
+    wrong = [
         ({"preprocessing": python}, CheckpointError, "given from Python"),
         ({"preprocessing": {"kind": "images"}}, ConfigError, "trained on natural images"),
         ({"format": 9}, CheckpointError, "format 9 is not known"),
-        ({"preprocessing": contract["preprocessing"] | {"transform_version": 7}}, CheckpointError, "version is 7"),
+        ({"preprocessing": {"transform_version": 7}}, CheckpointError, "version is 7"),
         ({"weights": {"file": "nowhere.safetensors", "sha256": "0"}}, CheckpointError, "the weights are missing"),
-    ]:
+    ]
+    for number, (changes, error, message) in enumerate(wrong):
         with pytest.raises(error, match=message):
-            nc.bundle(changed(**changes), out=out)
+            nc.bundle(changed_run(run, tmp_path / f"{number}", **changes), out=out)
     with pytest.raises(CheckpointError, match=r"no encoder\.json there"):
         nc.bundle(tmp_path, out=out)
     with pytest.raises(ConfigError, match=r"licence: .* cannot be read"):
@@ -131,10 +96,10 @@ def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(run, tmp_path,
     assert nc.bundle(run, out=out, overwrite=True) == out
 
 
-def test_a_probe_of_other_features_is_refused(run, evaluation, tmp_path):
-    other = make_run(tmp_path / "other", seed=8)
+def test_a_probe_of_other_features_is_refused(of_others, brain_run, tmp_path):
+    run, _, evaluation = of_others
     with pytest.raises(DataError, match="Features of two encoders have nothing in common"):
-        nc.bundle(other, evaluation, out=tmp_path / "b")
+        nc.bundle(brain_run, evaluation, out=tmp_path / "b")
     broken = shutil.copytree(evaluation, tmp_path / "broken")
     (broken / "probe" / "probe.npz").unlink()
     with pytest.raises(CheckpointError, match=r"probe\.npz: missing"):

@@ -1,14 +1,10 @@
-from __future__ import annotations
-
-import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import FAST as FASTEST
-from small_run import embedded_people
+from small_run import FASTEST, embedded_people, read_json
 
 from neurocontrast.commands.evaluate import evaluate
 from neurocontrast.commands.report import compare, report
@@ -44,10 +40,10 @@ def test_the_better_model_is_found_and_drawn(folder, tmp_path):
     assert 0 < auc["low"] < auc["difference"] < auc["high"]
     assert auc["p_value"] < 0.05
     models = pd.read_csv(out / "models.tsv", sep="\t").set_index(["model", "metric"])
-    pooled = json.loads((folder / "strong" / "evaluation.json").read_text())["metrics"]
+    pooled = read_json(folder / "strong" / "evaluation.json")["metrics"]
     for metric, values in pooled.items():
         assert models.loc[("y-Aware", metric), "value"] == pytest.approx(values["pooled"]), metric
-    assert json.loads((out / "comparison.json").read_text())["reference"] == "weak"
+    assert read_json(out / "comparison.json")["reference"] == "weak"
     assert "y-Aware is better" in (out / "comparison.html").read_text()
     drawn = {path.name for path in (out / "figures").iterdir()}
     assert {"differences_auc.svg", "differences_auc.png", "differences_auc.tsv", "models_auc.svg"} <= drawn
@@ -59,7 +55,7 @@ def test_new_sites_and_what_the_site_costs(folder, tmp_path):
     table = pd.read_csv(out / "tradeoff.tsv", sep="\t").set_index("model")
     models = pd.read_csv(out / "models.tsv", sep="\t").set_index(["model", "metric"])
     for name in ("weak-age", "strong-age"):
-        summary = json.loads((folder / name / "evaluation.json").read_text())
+        summary = read_json(folder / name / "evaluation.json")
         told, row = summary["new_site"], table.loc[name]
         assert row["metric"] == "mae"
         assert row["unseen"] == pytest.approx(told["unseen"]["embedding"]["mae"]["value"])
@@ -126,7 +122,7 @@ def test_sites_are_resampled_where_the_evaluation_did(tmp_path):
         folder = evaluate(source, out=tmp_path / unit, bootstrap_unit=unit, **FAST)
         out = compare([folder] * 2, names=["a", "b"], out=tmp_path / f"c-{unit}", n_bootstraps=200)
         found[unit] = pd.read_csv(out / "models.tsv", sep="\t")
-    assert json.loads((tmp_path / "auto" / "evaluation.json").read_text())["bootstrap"]["unit"] == "site"
+    assert read_json(tmp_path / "auto" / "evaluation.json")["bootstrap"]["unit"] == "site"
     np.testing.assert_allclose(found["auto"]["value"], found["subject"]["value"])
     assert (found["auto"]["low"] != found["subject"]["low"]).any()
 

@@ -1,11 +1,9 @@
 """The encoder ``lda``: what people differ by, beside what scans of one person differ by."""
 
-import json
-
 import nibabel as nib
 import numpy as np
 import pytest
-from small_run import Listening
+from small_run import Listening, read_json
 
 import neurocontrast
 from neurocontrast.data import read_cohort
@@ -82,7 +80,7 @@ def test_the_variance_within_subjects_is_the_same_for_every_component(scanned):
     # Shrinkage takes away more of a component in which twelve subjects hardly change: here of the first alone.
     assert within.max() < 1.05
     assert (within[1:] > 0.95).all()
-    contract = json.loads((run / "encoder.json").read_text())
+    contract = read_json(run / "encoder.json")
     assert contract["encoder"]["name"] == "lda"
     assert "Fisherfaces" in contract["objective"]["citation"]
     assert contract["explained_variance_ratio"] == sorted(contract["explained_variance_ratio"], reverse=True)

@@ -1,10 +1,9 @@
-import json
 import shutil
 
 import numpy as np
 import pytest
 import torch
-from small_run import Listening
+from small_run import Listening, read_json
 
 import neurocontrast
 from neurocontrast.data import read_cohort
@@ -15,25 +14,9 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.transforms import Preprocessing, load_volume
 
 
-@pytest.fixture(scope="module")
-def config(cache):
-    return {"data": {"cache_dir": str(cache), "n_workers": 1}}
-
-
-@pytest.fixture(scope="module")
-def run(brain_run):
-    return brain_run
-
-
-@pytest.fixture(scope="module")
-def embedded(tmp_path_factory, run, cohort, config):
-    out = tmp_path_factory.mktemp("embedded") / "e.parquet"
-    return neurocontrast.embed(run, participants=cohort, out=out, config=config)
-
-
-def test_features_are_the_run_s_encoder_on_the_run_s_preprocessing(embedded, run, cohort):
+def test_features_are_the_run_s_encoder_on_the_run_s_preprocessing(embedded, brain_run, cohort):
     read = read_embeddings(embedded)
-    encoder, contract = load_encoder(run)
+    encoder, contract = load_encoder(brain_run)
     preprocessing = Preprocessing.from_contract(contract["preprocessing"])
     assert preprocessing.normalise == "zscore-brain"  # the run's, not today's default
     volumes = np.stack([load_volume(path, preprocessing) for path in read_cohort(cohort).table["path"]])
@@ -42,11 +25,11 @@ def test_features_are_the_run_s_encoder_on_the_run_s_preprocessing(embedded, run
     np.testing.assert_allclose(read.features, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_what_the_loss_saw_is_embedded_where_that_is_asked_for(tmp_path, embedded, run, cohort, config):
-    head = {**config, "embedding": {"layer": "head"}}
-    read = read_embeddings(neurocontrast.embed(run, participants=cohort, out=tmp_path / "h.parquet", config=head))
+def test_what_the_loss_saw_is_embedded_where_that_is_asked_for(tmp_path, embedded, brain_run, cohort, cached):
+    head = {**cached, "embedding": {"layer": "head"}}
+    read = read_embeddings(neurocontrast.embed(brain_run, participants=cohort, out=tmp_path / "h.parquet", config=head))
     features = read_embeddings(embedded)
-    model, contract = load_model(run)
+    model, contract = load_model(brain_run)
     with torch.no_grad():
         expected = model.head(torch.from_numpy(features.features)).numpy()
     assert read.features.shape == (14, 4)
@@ -58,13 +41,13 @@ def test_what_the_loss_saw_is_embedded_where_that_is_asked_for(tmp_path, embedde
     assert encoder_digest({"run": {"weights": {"sha256": digest}}}) == digest  # a table of an earlier version
 
 
-def test_description_says_what_the_features_came_from(embedded, run, cohort):
+def test_description_says_what_the_features_came_from(embedded, brain_run, cohort):
     info = read_embeddings(embedded).info
-    provenance = json.loads((run / "provenance.json").read_text())
+    provenance = read_json(brain_run / "provenance.json")
     assert info["flow"] == [{"step": "listed", "n_scans": 14, "n_subjects": 14, "reason": None}]
     assert info["pretraining_subjects"] == provenance["pretraining_subjects"]
     assert info["run"]["name"] == "run"
-    assert info["run"]["weights"] == load_encoder(run)[1]["weights"]
+    assert info["run"]["weights"] == load_encoder(brain_run)[1]["weights"]
     assert info["simulated"] is True
     assert info["simulation"]["settings"]["seed"] == 5
     assert info["objective"]["loss"] == "yaware"
@@ -75,13 +58,13 @@ def test_description_says_what_the_features_came_from(embedded, run, cohort):
     assert info["environment"]["neurocontrast"]
 
 
-def test_an_encoder_alone_embeds_with_a_warning(run, embedded, cohort, config, tmp_path):
+def test_an_encoder_alone_embeds_with_a_warning(brain_run, embedded, cohort, cached, tmp_path):
     alone = tmp_path / "encoder"
     alone.mkdir()
     for name in ("encoder.json", "encoder.safetensors"):
-        shutil.copy(run / name, alone)
+        shutil.copy(brain_run / name, alone)
     heard = Listening()
-    out = neurocontrast.embed(alone, participants=cohort, out=tmp_path / "e.parquet", config=config, progress=heard)
+    out = neurocontrast.embed(alone, participants=cohort, out=tmp_path / "e.parquet", config=cached, progress=heard)
     read = read_embeddings(out)
     assert any("no provenance.json" in text for text in heard.warned)
     assert read.info["pretraining_subjects"] is None
@@ -89,20 +72,20 @@ def test_an_encoder_alone_embeds_with_a_warning(run, embedded, cohort, config, t
     np.testing.assert_array_equal(read.features, read_embeddings(embedded).features)
 
 
-def test_an_existing_file_is_replaced_only_when_asked(embedded, run, cohort, config):
+def test_an_existing_file_is_replaced_only_when_asked(embedded, brain_run, cohort, cached):
     before = embedded.read_bytes()
     with pytest.raises(ConfigError, match=r"exists\. Give another file, or replace it with overwrite=True"):
-        neurocontrast.embed(run, participants=cohort, out=embedded, config=config)
+        neurocontrast.embed(brain_run, participants=cohort, out=embedded, config=cached)
     assert embedded.read_bytes() == before
-    neurocontrast.embed(run, participants=cohort, out=embedded, config=config, overwrite=True)
+    neurocontrast.embed(brain_run, participants=cohort, out=embedded, config=cached, overwrite=True)
     assert read_embeddings(embedded).features.shape == (14, 32)
 
 
-def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(run, cohort, config, tmp_path):
-    contract = json.loads((run / "encoder.json").read_text())["preprocessing"]
-    data = {**config["data"], "channels": ["gm"], "spacing_mm": 3.0, "cache_dtype": "float16", "smooth_mm": 6.0}
+def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(brain_run, cohort, cached, tmp_path):
+    contract = read_json(brain_run / "encoder.json")["preprocessing"]
+    data = {**cached["data"], "channels": ["gm"], "spacing_mm": 3.0, "cache_dtype": "float16", "smooth_mm": 6.0}
     with pytest.raises(ConfigError) as refused:
-        neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config={"data": data})
+        neurocontrast.embed(brain_run, participants=cohort, out=tmp_path / "e.parquet", config={"data": data})
     assert str(refused.value).splitlines()[:-1] == [
         'data.cache_dtype: is "float16", and the run was trained with "float32"',
         'data.channels: is ["gm"], and the run was trained with ["t1"]',
@@ -110,5 +93,5 @@ def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(r
         f"data.spacing_mm: is 3.0, and the run was trained with {contract['spacing_mm']}",
     ]
     assert not list(tmp_path.iterdir())
-    same = {**config["data"], "channels": ["t1"], "spacing_mm": contract["spacing_mm"], "percentiles": [3, 97]}
-    neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config={"data": same})
+    same = {**cached["data"], "channels": ["t1"], "spacing_mm": contract["spacing_mm"], "percentiles": [3, 97]}
+    neurocontrast.embed(brain_run, participants=cohort, out=tmp_path / "e.parquet", config={"data": same})

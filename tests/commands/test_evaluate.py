@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-import json
 import pickle
 import re
 from pathlib import Path
@@ -8,8 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from small_run import FAST as FASTEST
-from small_run import embedded_people
+from small_run import FASTEST, embedded_people, read_json
 
 from neurocontrast.cli.app import run
 from neurocontrast.commands.evaluate import evaluate
@@ -31,7 +27,7 @@ def test_the_result_is_the_folder_with_its_figures(embeddings, tmp_path):
     assert result == tmp_path / "eval" == Path(result)
     assert (f"{result}", result.name, result.is_dir()) == (str(tmp_path / "eval"), "eval", True)
     assert isinstance(result / "folds.tsv", Path)
-    written = json.loads((result / "evaluation.json").read_text())
+    written = read_json(result / "evaluation.json")
     assert result.auc == written["metrics"]["auc"]["pooled"]
     assert "auc" in dir(result)
     rows = result.table.set_index(["model", "metric"])
@@ -69,7 +65,7 @@ def test_an_evaluation_is_one_folder_of_tables_and_a_summary(embeddings, tmp_pat
     files = {"evaluation.json", "config.yaml", "probe", *(f"{name}.tsv" for name in tables.split())}
     assert {path.name for path in out.iterdir()} == files
     assert {path.name for path in out.parent.iterdir()} == {"eval"}  # nothing temporary is left
-    summary = json.loads((out / "evaluation.json").read_text())
+    summary = read_json(out / "evaluation.json")
     assert summary["simulated"] is True
     assert summary["run"] == {"encoder": {"name": "densenet121"}}
     assert summary["embeddings"]["file"] == "emb.parquet"
@@ -90,7 +86,7 @@ def test_settings_and_options_are_the_same_thing(embeddings, tmp_path):
     b = evaluate(embeddings, target="sex", seed=3, out=tmp_path / "b", **FAST)
     assert (a / "predictions.tsv").read_bytes() == (b / "predictions.tsv").read_bytes()
     c = evaluate(embeddings, target="diagnosis", settings=settings, n_folds=3, out=tmp_path / "c")
-    summary = json.loads((c / "evaluation.json").read_text())
+    summary = read_json(c / "evaluation.json")
     assert (summary["target"], summary["seed"], summary["n_folds"]) == ("diagnosis", 3, 3)
 
 
@@ -101,7 +97,7 @@ def test_an_existing_evaluation_alone_is_replaced_and_only_on_request(embeddings
         evaluate(embeddings, out=out, **FAST)
     evaluate(embeddings, out=out, overwrite=True, seed=1, **FAST)
     assert not (out / "report.html").exists()
-    assert json.loads((out / "evaluation.json").read_text())["seed"] == 1
+    assert read_json(out / "evaluation.json")["seed"] == 1
     with pytest.raises(ConfigError, match="is not an evaluation"):
         evaluate(embeddings, out=tmp_path, overwrite=True, **FAST)
 

@@ -7,8 +7,7 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import FAST as FASTEST
-from small_run import Listening, people_of
+from small_run import FASTEST, Listening, people_of, read_json
 
 import neurocontrast as nc
 from neurocontrast.cli import run as run_cli
@@ -85,7 +84,7 @@ def explained(study):
 
 
 def _about(folder):
-    return json.loads((folder / "explain.json").read_text())
+    return read_json(folder / "explain.json")
 
 
 def _distance(about):
@@ -160,7 +159,7 @@ def test_scans_in_a_space_of_their_own_are_told(tmp_path):
 def test_a_probe_of_what_the_head_made_is_refused(study, tmp_path):
     # Another test of this study may have left a map beside the evaluation.
     evaluation = shutil.copytree(study.evaluation, tmp_path / "evaluation", ignore=lambda *_: ["explanation"])
-    described = json.loads((evaluation / "probe" / "probe.json").read_text())
+    described = read_json(evaluation / "probe" / "probe.json")
     described["encoder"] += ", head"
     (evaluation / "probe" / "probe.json").write_text(json.dumps(described))
     with pytest.raises(DataError, match=r"after the projection head \(embedding\.layer: head\)"):
@@ -170,7 +169,7 @@ def test_a_probe_of_what_the_head_made_is_refused(study, tmp_path):
 def test_run_and_table_are_found_near_the_evaluation(study, tmp_path):
     settings = {**study.config, "explanation": {"accelerator": "cpu", "patch_mm": 60, "n_subjects": 2}}
     about = _about(nc.explain(study.evaluation, out=tmp_path / "map", config=settings))
-    assert about["encoder"] == json.loads((study.run / "encoder.json").read_text())["weights"]["sha256"]
+    assert about["encoder"] == read_json(study.run / "encoder.json")["weights"]["sha256"]
     moved = shutil.copytree(study.evaluation, tmp_path / "far" / "away", ignore=lambda *_: ["explanation"])
     with pytest.raises(ConfigError, match=r"no run near .* has it\. Give the run: run=RUN"):
         nc.explain(moved, config=settings)

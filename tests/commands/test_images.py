@@ -1,12 +1,11 @@
 """Pretraining and embedding of natural images: the road of the volumes, with what images need kept beside it."""
 
-import json
 import shutil
 
 import numpy as np
 import pytest
 import torch
-from small_run import changed_run, metrics
+from small_run import changed_run, metrics, read_json
 
 import neurocontrast
 from neurocontrast.config import load_config
@@ -68,12 +67,12 @@ def test_colours_are_standardised_by_the_images_of_training_alone(run, digits):
     np.testing.assert_allclose(own["std"], rows.std(axis=(0, 2, 3)), rtol=1e-9)
     np.testing.assert_array_equal(encoder.mean.numpy(), np.float32(own["mean"]))
     np.testing.assert_array_equal(encoder.std.numpy(), np.float32(own["std"]))
-    assert json.loads((run / "provenance.json").read_text())["preprocessing"] == own
+    assert read_json(run / "provenance.json")["preprocessing"] == own
 
 
 def test_a_run_says_what_it_was_made_from_and_its_configuration_is_read_back_equal(run, settings):
     assert load_config(run / "config.yaml") == settings()
-    provenance = json.loads((run / "provenance.json").read_text())
+    provenance = read_json(run / "provenance.json")
     assert list(provenance["stores"].values()) == ["images.npy"]
     assert (provenance["cohort"]["n_scans"], len(provenance["pretraining_subjects"])) == (50, 50)
 
@@ -90,7 +89,7 @@ def test_embeddings_are_the_encoder_s_features_of_the_images(run, digits, embedd
     np.testing.assert_allclose(read.features, features, rtol=1e-4, atol=1e-5)
     assert read.info["run"]["preprocessing"]["kind"] == "images"
     assert {"split", "label", "background_red"} <= set(read.table)
-    seen = json.loads((run / "provenance.json").read_text())["pretraining_subjects"]
+    seen = read_json(run / "provenance.json")["pretraining_subjects"]
     assert read.info["pretraining_subjects"] == seen
 
 

@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import FAST as FASTEST
-from small_run import embedded_people
+from small_run import FASTEST, embedded_people
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run

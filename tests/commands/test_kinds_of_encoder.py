@@ -1,11 +1,9 @@
 """Encoders of other kinds, with the files and commands of any other: linear, on a grid, predicting."""
 
-import json
-
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
-from small_run import metrics, weights
+from small_run import metrics, read_json, weights
 
 import neurocontrast
 from neurocontrast.data import CohortDataset, read_cohort
@@ -27,9 +25,8 @@ def run(linear, tmp_path_factory):
     return neurocontrast.pretrain(config, out=tmp_path_factory.mktemp("linear") / "run")
 
 
-def test_features_are_the_scores_of_scikit_learns_components(run, cohort, cache, tmp_path):
-    config = {"data": {"cache_dir": str(cache)}}
-    embeddings = neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config=config)
+def test_features_are_the_scores_of_scikit_learns_components(run, cohort, cached, tmp_path):
+    embeddings = neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config=cached)
     transforms = brain_transforms(spacing_mm=10.0, shape=(16, 20, 16))
     voxels = np.stack([item["image"].numpy().ravel() for item in CohortDataset(read_cohort(cohort), transforms)])
     expected = PCA(5, svd_solver="full").fit_transform(voxels)
@@ -38,7 +35,7 @@ def test_features_are_the_scores_of_scikit_learns_components(run, cohort, cache,
 
 
 def test_the_run_says_what_it_is(run):
-    contract = json.loads((run / "encoder.json").read_text())
+    contract = read_json(run / "encoder.json")
     assert contract["encoder"]["name"] == "pca"
     assert contract["n_features"] == 5
     assert contract["objective"]["loss"] == "none"
@@ -62,9 +59,9 @@ def test_settings_that_do_not_fit_are_refused(linear, tmp_path, encoder, more, m
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
-def test_embed_reads_out_a_network_that_was_trained_by_its_mean(whole, cohort, cache, tmp_path):
+def test_embed_reads_out_a_network_that_was_trained_by_its_mean(whole, cohort, cached, tmp_path):
     read_out = {"blocks": [1], "grid": [3, 4, 3]}
-    config = {"data": {"cache_dir": str(cache)}, "embedding": {"read_out": read_out}}
+    config = cached | {"embedding": {"read_out": read_out}}
     made = neurocontrast.embed(whole, participants=cohort, out=tmp_path / "e.parquet", config=config)
     found = read_embeddings(made)
     assert found.features.shape[1] == 8 * 36
@@ -98,7 +95,7 @@ def test_the_head_ends_in_the_predictions_of_the_range_or_classes_of_training(se
         model, contract = load_model(run)
         assert model.n_features == n_outputs
         assert contract["encoder"]["projection"] == [8, 4, n_outputs]
-    age, sex = (json.loads((run / "encoder.json").read_text())["objective"]["target"] for run in (of_age, of_sex))
+    age, sex = (read_json(run / "encoder.json")["objective"]["target"] for run in (of_age, of_sex))
     assert age["lowest"] < age["mean"] < age["highest"]
     assert sex == {"column": "sex", "kind": "categorical", "classes": ["F", "M"]}
 

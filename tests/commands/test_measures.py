@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import FAST, MEASURES, OF_MEASURES, PEOPLE, SAMPLE, TABLES, read_json
+from small_run import FASTEST, MEASURES, OF_MEASURES, PEOPLE, SAMPLE, TABLES, read_json
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
@@ -16,8 +16,9 @@ from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.transforms import MeasureSettings
+from tests.cli.conftest import refused
 
-THREE_FOLDS = FAST | {"outlyingness": True, "n_folds": 3, "n_inner_folds": 3, "allow_overlap": True}
+THREE_FOLDS = FASTEST | {"outlyingness": True, "n_folds": 3, "n_inner_folds": 3, "allow_overlap": True}
 
 
 @pytest.fixture(scope="module")
@@ -77,22 +78,12 @@ def test_who_lacks_too_much_is_named_and_another_atlas_is_refused(people):
 
 @pytest.fixture(scope="module")
 def run(of_measures):
-    return of_measures[0]
+    return of_measures.run
 
 
 @pytest.fixture(scope="module")
-def embeddings(of_measures):
-    return of_measures[1]
-
-
-@pytest.fixture(scope="module")
-def probe(of_measures):
-    return of_measures[2]
-
-
-@pytest.fixture(scope="module")
-def features(embeddings):
-    return read_embeddings(embeddings).features
+def features(of_measures):
+    return read_embeddings(of_measures.table).features
 
 
 def test_a_run_of_measures_is_embedded_the_same_each_time(features, tmp_path):
@@ -143,7 +134,8 @@ def predictions_of(out):
     return pd.read_csv(out, sep="\t", dtype={"participant_id": str})
 
 
-def test_new_people_are_predicted_from_tables_of_measures(run, embeddings, probe, tmp_path):
+def test_new_people_are_predicted_from_tables_of_measures(of_measures, tmp_path):
+    run, embeddings, probe = of_measures
     expected = predictions_of(nc.predict(probe, embeddings, out=tmp_path / "e.tsv"))
     people = pd.read_csv(PEOPLE, sep="\t", dtype=str, keep_default_na=False).tail(20)
     people.to_csv(tmp_path / "people.tsv", sep="\t", index=False)
@@ -159,36 +151,34 @@ def test_new_people_are_predicted_from_tables_of_measures(run, embeddings, probe
         assert found["error"].isna().all()
 
 
-def test_a_person_who_lacks_measures_stops_no_other(run, people, probe, tmp_path):
+def test_a_person_who_lacks_measures_stops_no_other(of_measures, people, tmp_path):
     table = people.measures.values.head(4).assign(participant_id=["sub-a", "sub-b", "c", "d"])
     table.iloc[1, :9] = np.nan
     table.to_csv(tmp_path / "new.tsv", sep="\t", index=False, na_rep="n/a")
     out = tmp_path / "p.tsv"
-    given = ["predict", str(probe), str(tmp_path / "new.tsv"), "--run", str(run), "--out", str(out)]
-    assert neurocontrast(given) == 1
+    given = ["predict", of_measures.evaluation, tmp_path / "new.tsv", "--run", of_measures.run, "--out", out]
+    assert neurocontrast(list(map(str, given))) == 1
     found = predictions_of(out).set_index("participant_id")
     assert "sub-b: lacks 9 of" in found.loc["sub-b", "error"]
     assert found["y_score"].notna().tolist() == [name != "sub-b" for name in found.index]
 
 
-def test_tables_of_another_atlas_or_version_are_refused_or_warned_about(run, people, probe, tmp_path, capsys):
-    path = tmp_path / "new.tsv"
+def test_tables_of_another_atlas_or_version_are_refused_or_warned_about(of_measures, people, tmp_path, capsys):
+    (run, _, probe), path = of_measures, tmp_path / "new.tsv"
     table = people.measures.values.head(2).assign(participant_id=["a", "b"])
     table.drop(columns="lh_G_front_sup_thickness").to_csv(path, sep="\t", index=False)
     given = ["predict", str(probe), str(path), "--run", str(run), "--out", str(tmp_path / "p.tsv")]
-    assert neurocontrast(given) == 2
-    assert "new.tsv: 1 of the" in (printed := capsys.readouterr().err)
-    assert "'lh_G_front_sup_thickness'" in printed
+    refused(given, capsys, "new.tsv: 1 of the", "'lh_G_front_sup_thickness'")
     assert not (tmp_path / "p.tsv").exists()
     table.to_csv(path, sep="\t", index=False)
-    assert neurocontrast([*given, "--images-root", str(tmp_path)]) == 2
-    assert "regional measures have no images" in capsys.readouterr().err
+    refused([*given, "--images-root", tmp_path], capsys, "regional measures have no images")
     path.with_suffix(".json").write_text('{"parcellation": "aparc.DKTatlas"}')
     assert neurocontrast(given) == 0
     assert "these measures are of aparc.DKTatlas+aseg, and the encoder learned from" in capsys.readouterr().err
 
 
-def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measures(embeddings, probe, tmp_path):
+def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measures(of_measures, tmp_path):
+    _, embeddings, probe = of_measures
     read = read_embeddings(embeddings)
     listed = pd.read_csv(TABLES[-1], sep="\t").set_index("Measure:volume")["Left-Hippocampus"]
     carried = read.table.set_index("participant_id")["Left-Hippocampus"]
@@ -222,7 +212,7 @@ def tune(run, tmp_path):
     return tuned
 
 
-def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(run, tune, embeddings, tmp_path, monkeypatch):
+def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(run, tune, of_measures, tmp_path, monkeypatch):
     learned, views = [], RegionalMeasures.views
     monkeypatch.setattr(
         RegionalMeasures, "views", lambda own, *a, **k: learned.append(own.learned) or views(own, *a, **k)
@@ -233,7 +223,8 @@ def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(run, tune, embedding
     assert 0 < found["metrics"]["mae"]["pooled"] < 10
     sizes = [len(values) for values in learned if values is not None]
     assert sizes == [fold["n_fitted"] for fold in found["finetuning"]["folds"]]  # values of nobody else enter views
-    frozen = nc.evaluate(embeddings, target="age", n_folds=2, n_bootstraps=20, allow_overlap=True, out=tmp_path / "e")
+    options = {"target": "age", "n_folds": 2, "n_bootstraps": 20, "allow_overlap": True}
+    frozen = nc.evaluate(of_measures.table, out=tmp_path / "e", **options)
     assert (frozen / "splits.tsv").read_text() == (tuned / "splits.tsv").read_text()
     other = tune("scratch", from_scratch=True, finetune={"augment": False})
     scratch = read_json(other / "evaluation.json")
@@ -278,11 +269,10 @@ def test_measures_are_ranked_by_what_they_carry_with_intervals(planted):
 
 def test_settings_of_maps_are_refused_of_measures(planted, tmp_path, capsys):
     run, participants, evaluation = planted
-    given = ["explain", str(evaluation), "--run", str(run), "--participants", str(participants)]
-    assert neurocontrast([*given, "--out", str(tmp_path / "x"), "--patch-mm", "20"]) == 2
-    assert "explanation.patch_mm: is of scans" in capsys.readouterr().err
+    given = ["explain", evaluation, "--run", run, "--participants", participants, "--out", tmp_path / "x"]
+    refused([*given, "--patch-mm", "20"], capsys, "explanation.patch_mm: is of scans")
     assert not (tmp_path / "x").exists()
-    assert neurocontrast([*given, "--out", str(tmp_path / "x"), "--n-subjects", "40"]) == 0
+    assert neurocontrast([*map(str, given), "--n-subjects", "40"]) == 0
     assert "Left-Amygdala" in capsys.readouterr().out
     assert read_json(tmp_path / "x" / "explain.json")["n_subjects"] == 40
 

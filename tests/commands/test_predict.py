@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -8,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import FAST, INFO, embedded_people, read_json
+from small_run import FASTEST, INFO, embedded_people, read_json
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run
@@ -25,7 +23,7 @@ def tables(tmp_path_factory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def evaluation(tables, tmp_path_factory) -> Path:
-    return nc.evaluate(tables[0], out=tmp_path_factory.mktemp("evaluation") / "e", **FAST)
+    return nc.evaluate(tables[0], out=tmp_path_factory.mktemp("evaluation") / "e", **FASTEST)
 
 
 def test_a_probe_is_applied_to_others_and_says_whom_it_has_seen(evaluation, tables, tmp_path):
@@ -53,7 +51,7 @@ def test_the_folder_of_the_probe_will_do_and_targets_are_not_needed(evaluation, 
 
 
 def test_what_an_external_test_says_and_what_predict_says_are_the_same(tables, tmp_path):
-    options = {**FAST, "test": str(tables[1]), "test_where": {}, "allow_overlap": True, "threshold": "prevalence"}
+    options = {**FASTEST, "test": str(tables[1]), "test_where": {}, "allow_overlap": True, "threshold": "prevalence"}
     out = nc.evaluate(tables[0], out=tmp_path / "e", **options)
     external = pd.read_csv(out / "external_predictions.tsv", sep="\t")
     found = pd.read_csv(nc.predict(out, tables[1], out=tmp_path / "p.tsv"), sep="\t")
@@ -75,7 +73,7 @@ def test_images_of_a_given_split_are_tested_elsewhere_by_the_probe_of_train_and_
         embedded_people(tmp_path / f"{first}.parquet", n=410, first=first, classes=classes, change=split)
         for first in (0, 1000)
     )
-    options = {**FAST, "split_column": "split"}
+    options = {**FASTEST, "split_column": "split"}
     with pytest.raises(LeakageError, match="260 of 410 subjects are in the training table too"):
         nc.evaluate(table, out=tmp_path / "e", test=str(table), **options)
     out = nc.evaluate(table, out=tmp_path / "e", test=str(other), **options)
@@ -137,12 +135,12 @@ def test_a_full_disk_leaves_no_table_and_overwrite_replaces_the_rest(evaluation,
 
 
 def test_neighbours_are_not_stored_and_the_message_says_what_to_do(tables, tmp_path):
-    out = nc.evaluate(tables[0], out=tmp_path / "e", probe="sklearn.neighbors:KNeighborsClassifier", **FAST)
+    out = nc.evaluate(tables[0], out=tmp_path / "e", probe="sklearn.neighbors:KNeighborsClassifier", **FASTEST)
     assert not (out / "probe").exists()
     assert "would need pickle" in read_json(out / "evaluation.json")["probe"]["why_not_stored"]
     with pytest.raises(CheckpointError, match=r"would need pickle.*--test"):
         nc.predict(out, tables[1], out=tmp_path / "p.tsv")
-    out = nc.evaluate(tables[0], out=tmp_path / "adjusted", residualise=["age"], **FAST)
+    out = nc.evaluate(tables[0], out=tmp_path / "adjusted", residualise=["age"], **FASTEST)
     with pytest.raises(CheckpointError, match="harmonised or residualised features need"):
         nc.predict(out, tables[1], out=tmp_path / "p.tsv")
     with pytest.raises(NeurocontrastError, match="there is no probe"):

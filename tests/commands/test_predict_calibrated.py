@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit, logit
-from small_run import FAST, INFO, Listening, embedded_people, read_json
+from small_run import FASTEST, INFO, Listening, embedded_people, read_json
 
 import neurocontrast as nc
 from neurocontrast.embedding import read_embeddings, write_embeddings
@@ -49,13 +49,13 @@ def away(folder):
 
 @pytest.fixture(scope="module")
 def of_age(folder, known, away):
-    options = FAST | {"outlyingness": True, "test": str(away)}
+    options = FASTEST | {"outlyingness": True, "test": str(away)}
     return nc.evaluate(folder / "known.parquet", out=folder / "age", target="age", **options)
 
 
 @pytest.fixture(scope="module")
 def of_diagnosis(folder, known):
-    return nc.evaluate(folder / "known.parquet", out=folder / "diagnosis", target="diagnosis", **FAST)
+    return nc.evaluate(folder / "known.parquet", out=folder / "diagnosis", target="diagnosis", **FASTEST)
 
 
 def labels(new, path, rows, *columns):
@@ -145,7 +145,7 @@ def test_wrong_labels_are_named_and_nothing_is_written(of_age, folder, known, ne
         with pytest.raises(DataError, match=said):
             nc.predict(of_age, folder / f"{scans}.parquet", out=tmp_path / "p.tsv", calibrate=given)
     three = embedded_people(tmp_path / "three.parquet", classes=("a", "b", "c"))
-    evaluation = nc.evaluate(three, out=tmp_path / "e", target="diagnosis", **FAST)
+    evaluation = nc.evaluate(three, out=tmp_path / "e", target="diagnosis", **FASTEST)
     with pytest.raises(ConfigError, match="several classes"):
         nc.predict(evaluation, three, out=tmp_path / "p.tsv", calibrate=given)
     assert not (tmp_path / "p.tsv").exists()

@@ -1,31 +1,21 @@
 """Scans of a folder or a table, embedded by a run and predicted by an evaluation."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import FAST as FASTEST
-from small_run import changed_run
+from small_run import changed_run, read_json
 
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 
-FAST = FASTEST | {"outlyingness": True}
 
-
-@pytest.fixture(scope="module")
-def embeddings(whole, others, tmp_path_factory):
-    return nc.embed(whole, participants=others, out=tmp_path_factory.mktemp("embeddings") / "emb.parquet")
-
-
-@pytest.fixture(scope="module")
-def evaluation(embeddings, tmp_path_factory):
-    return nc.evaluate(embeddings, out=tmp_path_factory.mktemp("evaluations") / "e", n_folds=3, **FAST)
+@pytest.fixture
+def evaluation(of_others):
+    return of_others.evaluation
 
 
 @pytest.fixture
@@ -40,7 +30,8 @@ def inbox(cohort, tmp_path):
     return folder
 
 
-def test_scans_of_a_table_are_predicted_as_their_embeddings_are(whole, others, embeddings, evaluation, tmp_path):
+def test_scans_of_a_table_are_predicted_as_their_embeddings_are(of_others, others, tmp_path):
+    whole, embeddings, evaluation = of_others
     by_features = pd.read_csv(nc.predict(evaluation, embeddings, out=tmp_path / "e.tsv"), sep="\t")
     by_scans = pd.read_csv(nc.predict(evaluation, others, run=whole, out=tmp_path / "s.tsv"), sep="\t")
     assert by_scans["participant_id"].tolist() == by_features["participant_id"].tolist()
@@ -59,7 +50,7 @@ def test_a_folder_gives_one_row_a_scan(whole, evaluation, inbox, tmp_path):
     table = pd.read_csv(out, sep="\t")
     np.testing.assert_allclose(table["y_score"], [each["y_score"] for each in seen])
     assert not table["trained_on"].any()
-    about = json.loads((tmp_path / "p.json").read_text())
+    about = read_json(tmp_path / "p.json")
     assert about["scans"] == {"source": "inbox", "n_failed": 0, "failed": []}
     assert {path.name for path in tmp_path.iterdir()} == {"p.tsv", "p.json", "inbox"}
     scan = next(inbox.rglob("sub-new1*.nii.gz"))
@@ -110,7 +101,7 @@ def test_calibration_passes_over_scans_that_failed(whole, others, evaluation, tm
     np.testing.assert_allclose(found["y_score"].mean(), (table["diagnosis"][1:] == "patient").mean(), atol=1e-3)
 
 
-def test_bad_input_is_refused_before_any_scan_is_read(whole, evaluation, embeddings, inbox, cohort, tmp_path):
+def test_bad_input_is_refused_before_any_scan_is_read(whole, evaluation, inbox, cohort, tmp_path):
     out = tmp_path / "out" / "p.tsv"
     (tmp_path / "empty").mkdir()
     twice = pd.read_csv(cohort, sep="\t").head(2).assign(participant_id="a", subject_id="a", session="1")

@@ -1,11 +1,10 @@
 """Preparing natural images, from Python and from the command line."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from small_run import read_json
 
 from neurocontrast import prepare_images
 from neurocontrast.cli import run
@@ -48,7 +47,7 @@ def test_a_folder_becomes_a_store_a_table_and_a_record(tmp_path, source):
     # An identifier counts the images of the source's own split.
     last = table[table["file"] == "train/dog/09.png"].iloc[0]
     assert last["participant_id"] == "pets-train-00019"
-    record = json.loads((path.parent / "images.json").read_text())
+    record = read_json(path.parent / "images.json")
     assert record["n_images"] == {"train": 16, "validation": 4, "test": 10}
     assert record["classes"]["cat"] == {"train": 8, "validation": 2, "test": 5}
     assert str(tmp_path) not in (path.parent / "images.json").read_text()

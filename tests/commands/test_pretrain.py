@@ -1,9 +1,7 @@
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import metrics, people_of, weights
+from small_run import metrics, people_of, read_json, weights
 
 import neurocontrast
 from neurocontrast.config import load_config
@@ -21,7 +19,7 @@ def test_run_directory_holds_what_the_design_says(whole, cohort, settings):
     assert {path.name for path in whole.iterdir()} == {*files.split(), "answer.json"}
     resolved = load_config(whole / "config.yaml")
     assert resolved == settings()
-    provenance = json.loads((whole / "provenance.json").read_text())
+    provenance = read_json(whole / "provenance.json")
     table = read_cohort(cohort).table
     assert provenance["pretraining_subjects"] == sorted(subject_digest(s) for s in table["subject_id"].unique())
     assert provenance["simulated"] is True
@@ -111,11 +109,11 @@ def test_selection_leaves_the_others_out_of_the_run(settings, cohort, tmp_path):
     site = read_cohort(cohort).table["site"].value_counts().index[0]
     run = neurocontrast.pretrain(settings(f"data.where={{site: [{site}]}}", "training.epochs=0"), out=tmp_path / "run")
     chosen = read_cohort(cohort).select({"site": [site]})
-    provenance = json.loads((run / "provenance.json").read_text())
+    provenance = read_json(run / "provenance.json")
     assert provenance["pretraining_subjects"] == chosen.subject_digests()
 
 
-def test_a_table_in_memory_trains_and_is_embedded_as_its_file_does(whole, cohort, settings, tmp_path, capsys):
+def test_a_table_in_memory_trains_and_is_embedded_as_its_file_does(whole, cohort, settings, cached, tmp_path, capsys):
     table, config = people_of(cohort), settings("data.participants=null")
     run = neurocontrast.pretrain(config, participants=table, out=tmp_path / "run", progress=True)
     assert "epoch 2/2" in capsys.readouterr().err
@@ -123,9 +121,8 @@ def test_a_table_in_memory_trains_and_is_embedded_as_its_file_does(whole, cohort
     with pytest.raises(ConfigError, match=r"data\.participants: missing"):
         neurocontrast.pretrain(config, out=tmp_path / "run", resume=True)
     neurocontrast.pretrain(config, participants=table, out=tmp_path / "run", resume=True)
-    cache = {"data": {"cache_dir": str(settings().data.cache_dir)}}
-    by_file = neurocontrast.embed(run, participants=cohort, out=tmp_path / "file.parquet", config=cache)
-    by_frame = neurocontrast.embed(run, participants=table, out=tmp_path / "frame.parquet", config=cache)
+    by_file = neurocontrast.embed(run, participants=cohort, out=tmp_path / "file.parquet", config=cached)
+    by_frame = neurocontrast.embed(run, participants=table, out=tmp_path / "frame.parquet", config=cached)
     assert (read_embeddings(by_file).features == read_embeddings(by_frame).features).all()
     with pytest.raises(DataError, match="DataFrame: needs at least one row"):
         neurocontrast.pretrain(config, participants=table[:0], out=tmp_path / "none")

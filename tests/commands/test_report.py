@@ -1,13 +1,10 @@
-from __future__ import annotations
-
-import json
 import shutil
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from small_run import FAST, embedded_people
+from small_run import FASTEST, embedded_people, read_json
 
 import neurocontrast
 from neurocontrast.commands.report import report
@@ -75,9 +72,9 @@ def test_a_path_is_imported_by_evaluate_and_by_nothing_else(embeddings, tmp_path
     )
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path)
-        out = neurocontrast.evaluate(embeddings, probe="probe_of_mine:estimator", out=tmp_path / "EVAL", **FAST)
+        out = neurocontrast.evaluate(embeddings, probe="probe_of_mine:estimator", out=tmp_path / "EVAL", **FASTEST)
     sys.modules.pop("probe_of_mine")
-    probe = json.loads((out / "evaluation.json").read_text())["probe"]
+    probe = read_json(out / "evaluation.json")["probe"]
     assert (probe["name"], probe["own"]) == ("PCA + SVC", True)
     (tmp_path / "probe_of_mine.py").write_text("raise SystemExit('imported from a folder')\n")
     text = neurocontrast.report(out).read_text()

@@ -13,7 +13,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from small_run import changed_run
 
-import neurocontrast
 from neurocontrast.data import read_cohort
 from neurocontrast.embedding import ScanEmbedder, read_embeddings
 from neurocontrast.exceptions import ConfigError, DataError
@@ -35,9 +34,8 @@ def embedder(brain_run, cache):
 
 
 @pytest.fixture(scope="module")
-def features(brain_run, cohort, cache, tmp_path_factory):
-    config, out = {"data": {"cache_dir": str(cache), "n_workers": 1}}, tmp_path_factory.mktemp("e") / "e.parquet"
-    return read_embeddings(neurocontrast.embed(brain_run, participants=cohort, out=out, config=config)).features
+def features(embedded):
+    return read_embeddings(embedded).features
 
 
 def test_features_of_paths_and_of_a_table_are_those_of_embed_to_the_last_bit(embedder, table, paths, features):

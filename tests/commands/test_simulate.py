@@ -1,11 +1,8 @@
-from __future__ import annotations
-
-import json
-
 import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
+from small_run import read_json
 
 from neurocontrast.commands.simulate import simulate
 from neurocontrast.data.simulation import SimulationSettings
@@ -45,7 +42,7 @@ def test_images_say_where_they_are_and_that_they_are_simulated(cohort):
     assert nib.aff2axcodes(image.affine) == ("R", "A", "S")
     assert bytes(image.header["descrip"]).rstrip(b"\0") == b"neurocontrast simulated"
     assert image.get_fdata().max() > 100
-    record = json.loads((cohort / "simulation.json").read_text())
+    record = read_json(cohort / "simulation.json")
     assert record["simulated"] is True
     assert SimulationSettings.model_validate(record["settings"]) == SMALL
 

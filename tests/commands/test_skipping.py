@@ -1,11 +1,10 @@
 """Scans that cannot be used are left out of training and embedding where that is asked for, and named."""
 
-import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from small_run import Listening, changed_run, people_of, weights
+from small_run import Listening, changed_run, people_of, read_json, weights
 
 import neurocontrast
 from neurocontrast.cli.app import run as command_line
@@ -43,7 +42,7 @@ def test_a_run_without_two_scans_is_that_of_a_table_without_them(settings, cohor
     assert skipped["scan"].tolist() == names
     assert "half.nii.gz" in skipped["reason"][0]
     assert "absent.nii.gz" in skipped["reason"][1]
-    provenance = json.loads((run / "provenance.json").read_text())
+    provenance = read_json(run / "provenance.json")
     assert (provenance["n_skipped"], provenance["cohort"]["n_scans"]) == (2, len(without) - 2)
     told = f"2 of {len(without)} scans cannot be used and are left out:\n  {names[0]}"
     assert any(told in line for line in heard.said)

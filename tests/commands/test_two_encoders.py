@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from small_run import PEOPLE, TABLES, Interrupting, Listening, metrics
+from small_run import PEOPLE, TABLES, Interrupting, Listening, metrics, read_json
 
 import neurocontrast as nc
 from neurocontrast import losses
@@ -164,7 +164,7 @@ def test_who_has_no_measures_is_refused_or_left_out(settings, measures, tmp_path
     warning = next(line for line in listening.said if "left out" in line)
     assert "2 of 14 scans" in warning
     assert all(name in warning for name in lacking)
-    assert json.loads((tmp_path / "run/provenance.json").read_text())["cohort"]["n_scans"] == 12
+    assert read_json(tmp_path / "run/provenance.json")["cohort"]["n_scans"] == 12
 
 
 @pytest.mark.parametrize(

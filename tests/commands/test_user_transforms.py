@@ -1,7 +1,5 @@
 """Transforms of a user's, given from Python: applied, recorded, refused by name where they are others."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from monai.transforms import Compose, LoadImaged, NormalizeIntensityd, RandFlipd, RandGaussianNoised, ScaleIntensityd
@@ -14,7 +12,6 @@ from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.transforms import LoadScand, ResampleByAread, brain_transforms
 
 GRID = {"spacing_mm": 10.0, "shape": [16, 20, 16]}
-OFF = {"blur": None, "noise": None, "cutout": None}
 
 
 def composed(*more):
@@ -26,55 +23,38 @@ def scaled(maxv=1.0):
 
 
 @pytest.fixture(scope="module")
-def recipe(cohort, cache):
-    def make(data=None, augment=None, **training):
-        return {
-            "data": {"participants": str(cohort), "cache_dir": str(cache), "val_fraction": 0.3, "n_workers": 1}
-            | (data or {}),
-            "augment": augment or OFF,
-            "encoder": {"name": "lenet", "projection": [8, 4]},
-            "training": {"epochs": 2, "batch_size": 4, "accelerator": "cpu", **training},
-        }
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def given(tmp_path_factory, recipe):
+def given(tmp_path_factory, settings):
     out = tmp_path_factory.mktemp("runs") / "given"
-    return neurocontrast.pretrain(recipe(GRID), out=out, transforms=scaled())
+    return neurocontrast.pretrain(settings(), out=out, transforms=scaled())
 
 
 def features(run, cohort, out, **options):
     return read_embeddings(neurocontrast.embed(run, participants=cohort, out=out, **options)).features
 
 
-def test_the_package_s_own_steps_given_make_the_features_of_its_settings(tmp_path, recipe, cohort, cache):
+def test_the_package_s_own_steps_given_make_the_features_of_its_settings(whole, settings, tmp_path):
     own = brain_transforms(**GRID, normalise="zscore")
-    by_settings = neurocontrast.pretrain(recipe({**GRID, "normalise": "zscore"}), out=tmp_path / "settings")
-    by_objects = neurocontrast.pretrain(recipe(GRID), out=tmp_path / "objects", transforms=own)
-    assert weights(by_settings) == weights(by_objects)
+    assert weights(neurocontrast.pretrain(settings(), out=tmp_path / "run", transforms=own)) == weights(whole)
 
 
-def test_transforms_must_be_given_again(tmp_path, given, cohort, cache):
-    config, out = {"data": {"cache_dir": str(cache)}}, tmp_path / "x.parquet"
+def test_transforms_must_be_given_again(tmp_path, given, cohort, cached):
+    out = tmp_path / "x.parquet"
     with pytest.raises(CheckpointError, match=r"ScaleIntensityd.*Give the same ones again"):
-        features(given, cohort, out, config=config)
+        features(given, cohort, out, config=cached)
     with pytest.raises(CheckpointError, match="ScaleIntensityd has other settings"):
-        features(given, cohort, out, config=config, transforms=scaled(maxv=2.0))
+        features(given, cohort, out, config=cached, transforms=scaled(maxv=2.0))
     with pytest.raises(ConfigError, match=r"data\.smooth_mm: is 6\.0, and the run was trained with 0\.0"):
         features(given, cohort, out, config={"data": {"smooth_mm": 6.0}}, transforms=scaled())
     assert not out.exists()
-    assert np.isfinite(features(given, cohort, out, config=config, transforms=scaled())).all()
+    assert np.isfinite(features(given, cohort, out, config=cached, transforms=scaled())).all()
 
 
-def test_resume_wants_the_same_views_again(tmp_path, recipe):
-    def run(name, std=0.1, resume=False, **training):
-        noise = RandGaussianNoised("image", prob=1.0, std=std)
-        options = {"out": tmp_path / name, "augment": Compose([noise]), "resume": resume}
-        return neurocontrast.pretrain(recipe(GRID, **training), **options)
+def test_resume_wants_the_same_views_again(tmp_path, settings):
+    def run(name, *overrides, std=0.1, resume=False):
+        noise = Compose([RandGaussianNoised("image", prob=1.0, std=std)])
+        return neurocontrast.pretrain(settings(*overrides), out=tmp_path / name, augment=noise, resume=resume)
 
-    stopped = run("stopped", epochs=1)
+    stopped = run("stopped", "training.epochs=1")
     with pytest.raises(ConfigError, match=r"augment\.transforms: came from Python"):
         neurocontrast.pretrain(out=stopped, resume=True)
     with pytest.raises(CheckpointError, match="augment has other transforms"):
@@ -82,26 +62,22 @@ def test_resume_wants_the_same_views_again(tmp_path, recipe):
     assert weights(run("stopped", resume=True)) == weights(run("whole"))
 
 
-def test_the_resolved_configuration_says_what_took_the_place_of_what(tmp_path, recipe):
-    run = neurocontrast.pretrain(
-        recipe(GRID, epochs=0),
-        out=tmp_path / "run",
-        transforms=composed(NormalizeIntensityd("image")),
-        augment=RandFlipd("image", prob=0.5),
-    )
+def test_the_resolved_configuration_says_what_took_the_place_of_what(tmp_path, settings):
+    own = {"transforms": composed(NormalizeIntensityd("image")), "augment": RandFlipd("image", prob=0.5)}
+    run = neurocontrast.pretrain(settings("training.epochs=0"), out=tmp_path / "run", **own)
     resolved = load_config(run / "config.yaml")
     assert resolved.data.transforms == resolved.augment.transforms == "python"
     assert "normalise" not in (run / "config.yaml").read_text()
 
 
 @pytest.mark.parametrize("section", ["data", "augment"])
-def test_a_file_names_no_code(tmp_path, recipe, section):
+def test_a_file_names_no_code(tmp_path, cohort, section):
     steps = [{"_target_": "monai.transforms.RandFlipd", "keys": "image"}]
     for value, message in ((steps, rf"{section}\.transforms"), ("python", rf"{section}\.transforms: came from Python")):
-        config = recipe(GRID)
-        config[section] = {"transforms": value} | ({} if section == "augment" else config[section])
+        config = {"data": {"val_fraction": 0}, "augment": {}}
+        config[section]["transforms"] = value
         with pytest.raises(ConfigError, match=message):
-            neurocontrast.pretrain(config, out=tmp_path / "run")
+            neurocontrast.pretrain(config, participants=cohort, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -114,9 +90,9 @@ def test_a_file_names_no_code(tmp_path, recipe, section):
         (lambda: Compose([LoadImaged("image")]), r"must make images of shape \(channels, D, H, W\)"),
     ],
 )
-def test_transforms_that_cannot_be_used_are_refused_before_anything_is_written(tmp_path, recipe, transforms, message):
+def test_transforms_that_cannot_be_used_are_refused_before_anything_is_written(tmp_path, settings, transforms, message):
     with pytest.raises((ConfigError, DataError), match=message):
-        neurocontrast.pretrain(recipe(), out=tmp_path / "run", transforms=transforms())
+        neurocontrast.pretrain(settings(), out=tmp_path / "run", transforms=transforms())
     assert not (tmp_path / "run").exists()
 
 

@@ -1,11 +1,9 @@
 """Vectors of measures, such as regional volumes, as metadata that a kernel compares."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import metrics
+from small_run import metrics, read_json
 
 import neurocontrast
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
@@ -44,14 +42,13 @@ def chosen(settings, table):
     return make
 
 
-def test_a_run_states_the_columns_it_compared_and_what_follows_needs_none(chosen, cohort, cache, tmp_path):
+def test_a_run_states_the_columns_it_compared_and_what_follows_needs_none(chosen, cohort, cached, tmp_path):
     run = neurocontrast.pretrain(chosen(), out=tmp_path / "run")
-    factor = json.loads((run / "encoder.json").read_text())["objective"]["kernel"][0]
+    factor = read_json(run / "encoder.json")["objective"]["kernel"][0]
     assert factor["columns"] == ["vol_grey", "vol_white"]
     assert (factor["standardise"], factor["sigma"]) == (True, 1.0)
     assert metrics(run)[0]["train_loss"]
-    config = {"data": {"cache_dir": str(cache), "n_workers": 1}}
-    assert neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config=config).is_file()
+    assert neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config=cached).is_file()
 
 
 def test_the_kernel_is_standardised_over_the_training_scans(chosen, cohort):

@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import importlib
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import FAST
+from small_run import FASTEST, read_json
 
 import neurocontrast
 from neurocontrast.data import read_cohort
@@ -27,8 +25,8 @@ def embeddings(path, table, **info):
 
 
 def evaluate(source, out, **options):
-    folder = neurocontrast.evaluate(source, out=out, **{"target": "diagnosis", "n_inner_folds": 3, **FAST, **options})
-    return json.loads((folder / "evaluation.json").read_text())
+    folder = neurocontrast.evaluate(source, out=out, **FASTEST | {"n_inner_folds": 3} | options)
+    return read_json(folder / "evaluation.json")
 
 
 def test_scans_that_are_where_the_table_says_are_a_baseline(table, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 import safetensors
 import torch
 from monai.networks.nets import DenseNet, DenseNet121
-from small_run import Listening
+from small_run import Listening, read_json
 from torch.nn import functional
 
 import neurocontrast
@@ -41,7 +41,7 @@ def imported(tmp_path_factory, checkpoint):
 
 
 def test_imported_weights_are_embedded_with_as_a_run_is(imported, checkpoint, cohort, tmp_path):
-    contract = json.loads((imported / "encoder.json").read_text())
+    contract = read_json(imported / "encoder.json")
     assert contract["imported"]["sha256"] == digest_of_file(checkpoint)
     assert (contract["preprocessing"]["spacing_mm"], contract["preprocessing"]["shape"]) == (5.0, [32, 40, 32])
     config = {"data": {"cache_dir": str(tmp_path)}}
@@ -57,7 +57,7 @@ def test_what_is_known_of_the_authors_weights_is_written_beside_them(tmp_path, m
     state = {name.replace("features.layers", "features"): each for name, each in encoder.state_dict().items()}
     torch.save({name.replace(".layers.", "."): each for name, each in state.items()}, tmp_path / "w.pt")
     out = neurocontrast.import_weights(tmp_path / "w.pt", architecture="yaware", out=tmp_path / "out")
-    contract = json.loads((out / "encoder.json").read_text())
+    contract = read_json(out / "encoder.json")
     assert contract["channels"] == ["gm"]
     assert {key: contract["preprocessing"][key] for key in ("spacing_mm", "shape", "normalise")} == {
         "spacing_mm": 1.5,
@@ -74,7 +74,7 @@ def test_pretraining_continues_from_imported_weights(imported, cohort, cache, tm
     config = {"data": SMALL["data"] | data, "training": {"epochs": 0, "init": str(imported), "accelerator": "cpu"}}
     out = neurocontrast.pretrain(config, out=tmp_path / "run")
     assert all(map(torch.equal, load_encoder(imported)[0].parameters(), load_encoder(out)[0].parameters()))
-    assert json.loads((out / "encoder.json").read_text())["init"]["imported"]["architecture"] == "monai-densenet121"
+    assert read_json(out / "encoder.json")["init"]["imported"]["architecture"] == "monai-densenet121"
 
 
 @pytest.mark.parametrize(

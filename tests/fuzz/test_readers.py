@@ -3,8 +3,6 @@
 A failure says the seed; a reader alone: ``pytest -m slow tests/fuzz/test_readers.py -k sidecar``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Attributes and groups of prepared images."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -70,18 +70,14 @@ class SynchronisedBatchNorm(_BatchNorm):
         normalised = centred * (variance + self.eps).rsqrt().view(of_channels)
         if self.affine:
             normalised = normalised * self.weight.view(of_channels) + self.bias.view(of_channels)
-        self._remember(mean.detach(), variance.detach() * (n_values / (n_values - 1)))
+        if self.track_running_stats and self.running_mean is not None and self.running_var is not None:
+            assert self.num_batches_tracked is not None
+            self.num_batches_tracked.add_(1)
+            share = 1.0 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
+            unbiased = variance.detach() * (n_values / (n_values - 1))
+            self.running_mean.lerp_(mean.detach().to(self.running_mean.dtype), share)
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
         return normalised.to(input.dtype)
-
-    @torch.no_grad()
-    def _remember(self, mean: Tensor, variance: Tensor) -> None:
-        if not self.track_running_stats or self.running_mean is None or self.running_var is None:
-            return
-        assert self.num_batches_tracked is not None
-        self.num_batches_tracked.add_(1)
-        share = 1.0 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
-        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
 
 
 def synchronise(module: nn.Module, *, on_gpu: bool = False) -> None:

@@ -73,9 +73,9 @@ def fit_components(
 
     The components of ``pca`` are those of `sklearn.decomposition.PCA`. Those of ``lda`` are the discriminants between
     subjects of `sklearn.discriminant_analysis.LinearDiscriminantAnalysis`, fitted to three times as many principal
-    components: each has a variance of one within subjects. `subjects` are those of the rows. Returns the number of
-    voxels, and the part of the variance of the training scans (``lda``: of the variance between subjects, once that
-    within them is one) that each component explains. Refuses fewer voxels that vary among the scans than components.
+    components: each has a variance of one within subjects. Returns the number of voxels, and the part of the variance
+    of the training scans (``lda``: of the variance between subjects, once that within them is one) that each component
+    explains.
     """
     # Not at the top: scikit-learn's decomposition takes half a second to import, and training mostly does without.
     from sklearn.decomposition import PCA
@@ -89,14 +89,11 @@ def fit_components(
     if len(places) < n_components:
         raise ConfigError(f"encoder.n_components: {n_components}, and {len(places)} voxels vary among the scans.")
     values = values[:, places]
-    n_wanted = (
-        n_components if settings.name == "pca" else min(_BEFORE_LDA * n_components, *np.subtract(values.shape, 1))
-    )
-    random_state = derive_seed("components", seed) % 2**32
-    pca = PCA(n_wanted, copy=False, random_state=random_state)
+    n_before = min(_BEFORE_LDA * n_components, *np.subtract(values.shape, 1))
+    n_wanted = n_components if settings.name == "pca" else n_before
+    pca = PCA(n_wanted, copy=False, random_state=derive_seed("components", seed) % 2**32)
     if settings.name == "pca":
-        pca.fit(values)
-        components, explained = pca.components_, pca.explained_variance_ratio_
+        components, explained = pca.fit(values).components_, pca.explained_variance_ratio_
     else:
         components, explained = _discriminants(pca, values, subjects, n_components, settings.shrinkage)
     layers.set_components(*map(torch.from_numpy, (places, pca.mean_, components)))
@@ -127,8 +124,7 @@ def _discriminants(
     """Return discriminants of the subjects over the voxels, (n_components, n_voxels), and the variance they explain."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-    shrinkage = _SHRINKAGE if shrinkage is None else shrinkage
-    lda = LinearDiscriminantAnalysis(solver="eigen", shrinkage=shrinkage, n_components=n_components)
+    lda = LinearDiscriminantAnalysis(solver="eigen", shrinkage=shrinkage or _SHRINKAGE, n_components=n_components)
     scores = pca.fit_transform(values).astype(np.float64)
     with warnings.catch_warnings():  # a subject with one scan says nothing of what is within subjects, and does no harm
         warnings.filterwarnings("ignore", "Only one sample available", UserWarning)

@@ -124,12 +124,11 @@ def run_epochs(
     finish: Callable[[list[dict[str, Any]], Callable[[], None]], Found],
     *,
     resume: bool,
-    progress: Progress = SILENT,
+    progress: Progress,
 ) -> Found:
     """Train for as many epochs as a course takes, with checkpoints; return what `finish` makes of the end.
 
-    `finish` is called with the rows of ``metrics.csv``, and with what it must call between batches. The other
-    parameters are those of `fit`.
+    `finish` is called with the rows of ``metrics.csv``, and with what it must call between batches; see `fit`.
     """
     settings, processes = session.settings, session.processes
     progress = progress if processes.is_first else SILENT
@@ -139,8 +138,10 @@ def run_epochs(
     n_left = (settings.epochs - position.epoch) * len(session.data.training_rows) - done
 
     def write() -> None:
+        # Floats have all their digits, so that equal runs give equal files; what was not measured is an empty cell.
         if processes.is_first:
-            _write_metrics(folder / "metrics.csv", position.metrics)
+            rows = pd.DataFrame(position.metrics, columns=None if position.metrics else ["epoch"], dtype=object)
+            write_text(folder / "metrics.csv", rows.to_csv(index=False, lineterminator="\n"))
 
     write()  # takes back what was written after the checkpoint
     with (
@@ -223,15 +224,6 @@ def _report(metrics: Sequence[dict[str, Any]], course: Course, progress: Progres
     warning = course.warn(row, previous)
     if warning is not None:
         progress.warning(warning)
-
-
-def _write_metrics(path: Path, rows: Sequence[Row]) -> None:
-    """Write one row an epoch as CSV, atomically; a value that was not measured is an empty cell.
-
-    Floats are written with all their digits, so that equal runs give equal files.
-    """
-    table = pd.DataFrame(rows, dtype=object) if rows else pd.DataFrame(columns=["epoch"])
-    write_text(path, table.to_csv(index=False, lineterminator="\n"))
 
 
 class Stopped(Exception):

@@ -203,15 +203,11 @@ class Session(BaseSession):
         device = self.fabric.device
         self.objective, self.views = objective.to(device), views
         self.metadata = {name: column.to(device) for name, column in data.metadata.items()}
-        if self.processes.size > 1:
-            self._lay_buckets_out()
-
-    def _lay_buckets_out(self) -> None:
-        """Pass one sample backwards without a step.
-
-        DDP keeps all gradients in one bucket until its first backward pass has shown their order. The sum of three or
-        more processes depends on the layout: without this pass the first step of a resumed run would round otherwise.
-        """
+        if self.processes.size == 1:
+            return
+        # One sample passes backwards without a step: DDP keeps all gradients in one bucket until its first backward
+        # pass has shown their order. The sum of three or more processes depends on the layout, so that without this
+        # pass the first step of a resumed run would round otherwise.
         with still_statistics(self.model), self.read([[self.data.training_rows[0]]]) as batches:
             for _, images in batches:
                 seen = self.seen(images)

@@ -151,27 +151,21 @@ def take_step(
     # One transfer from the device for all figures of the step.
     values = torch.stack([value.detach().float() for value in tensors.values()]).tolist()
     figures = dict(zip(tensors, values, strict=True))
-    scaled = session.settings.precision == "16-mixed"  # its loss scaler skips steps with infinite gradients itself
-    if not math.isfinite(figures["loss"]) or not (scaled or math.isfinite(figures["gradient_norm"])):
-        _refuse(session, rows, outputs, position, figures, advice)
+    # A loss scaler skips steps with infinite gradients itself.
+    needed = ("loss",) if session.settings.precision == "16-mixed" else ("loss", "gradient_norm")
+    wrong = next((name for name in needed if not math.isfinite(figures[name])), None)
+    if wrong is not None:
+        rows, outputs = of_all_processes(rows.to(outputs.device)), of_all_processes(outputs)
+        names = session.names_of(rows)
+        broken = [name for name, fine in zip(names, outputs.isfinite().all(dim=1).tolist(), strict=True) if not fine]
+        who = f"Samples of the batch: {', '.join(names)}."
+        if broken and len(broken) < len(names):
+            who = f"Outputs that are not finite: {', '.join(broken)}. {who}"
+        raise TrainingError(
+            f"the {wrong.replace('_', ' ')} is {figures[wrong]} in epoch {position.epoch + 1}, batch "
+            f"{position.batch + 1} (learning rate {session.optimizer.param_groups[0]['lr']:g}). {who} Nothing was "
+            "overwritten: the last checkpoint, if there is one, is kept. Look at these with `neurocontrast check`; if "
+            f"they are sound, {advice}."
+        )
     session.optimizer.step()
     return figures
-
-
-def _refuse(
-    session: BaseSession, rows: Tensor, outputs: Tensor, position: Position, figures: dict[str, float], advice: str
-) -> None:
-    rows, outputs = of_all_processes(rows.to(outputs.device)), of_all_processes(outputs)
-    names = session.names_of(rows)
-    broken = [name for name, fine in zip(names, outputs.isfinite().all(dim=1).tolist(), strict=True) if not fine]
-    what = "loss" if not math.isfinite(figures["loss"]) else "gradient norm"
-    value = figures["loss" if what == "loss" else "gradient_norm"]
-    who = f"Samples of the batch: {', '.join(names)}."
-    if broken and len(broken) < len(names):
-        who = f"Outputs that are not finite: {', '.join(broken)}. {who}"
-    raise TrainingError(
-        f"the {what} is {value} in epoch {position.epoch + 1}, batch {position.batch + 1} "
-        f"(learning rate {session.optimizer.param_groups[0]['lr']:g}). {who} "
-        "Nothing was overwritten: the last checkpoint, if there is one, is kept. Look at these with "
-        f"`neurocontrast check`; if they are sound, {advice}."
-    )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -127,14 +128,11 @@ class SupervisedSession(BaseSession):
     ) -> None:
         groups = parameter_groups(model, settings, pretrained=pretrained)
         super().__init__(model, data, settings=settings.of_loop, seed=seed, groups=groups)
-        self.head_layers = list(model.head.children())
+        self.normalise, self.linear = (cast(Any, layer) for layer in model.head.children())
         self.labels, self.view, self.patience, self.pretrained = labels, view, settings.patience, pretrained
         self.best: dict[str, Any] | None = None
-        self._encode_labels()
-
-    def _encode_labels(self) -> None:
-        """Put labels on the device, numbers standardised over the training rows, and begin the head at their mean."""
-        values, device, classes = self.labels.values, self.fabric.device, self.labels.n_classes
+        # Numbers are standardised over the training rows, and the head begins at their mean, or the classes' shares.
+        values, device, classes = labels.values, self.fabric.device, labels.n_classes
         known = values[np.asarray(self.data.training_rows)]
         self.scale, bias = (0.0, 1.0), torch.zeros(1)
         if classes is None:
@@ -145,31 +143,26 @@ class SupervisedSession(BaseSession):
             self.values = torch.as_tensor(values.astype(np.int64), device=device)
             counts = torch.as_tensor(np.bincount(known.astype(int), minlength=classes), dtype=torch.float32)
             bias = (counts / len(known)).clamp_min(_LEAST_SHARE).log()
-        linear: Any = self.head_layers[-1]
         with torch.no_grad():
-            linear.weight.zero_()
-            linear.bias.copy_(bias)
+            self.linear.weight.zero_()
+            self.linear.bias.copy_(bias)
 
     def begin(self) -> None:
         """Standardise the features that the head of a pretrained encoder sees, and begin the head as a probe of them.
 
-        From scratch, features are standardised by batches, and the head begins at the shares of the classes, or mean.
+        The probe is fitted to the training rows; of several penalties the one that predicts the validation rows best is
+        kept. From scratch, features are standardised by batches.
         """
-        if not self.pretrained:
-            return
-        features = self._outputs(self.data.training_rows, head=False)
-        normalise: Any = self.head_layers[0]
-        normalise.running_mean.copy_(features.mean(dim=0))
-        normalise.running_var.copy_(features.var(dim=0, unbiased=False))
-        self._begin_as_probe(normalise.eval()(features).double().cpu().numpy())
-
-    def _begin_as_probe(self, features: npt.NDArray[np.float64]) -> None:
-        """Fit the head to standardised features of the training rows; of several penalties keep the best."""
         # Not at the top: only this one of all trainings needs scikit-learn.
         from sklearn.linear_model import LogisticRegression, Ridge
 
+        if not self.pretrained:
+            return
+        raw = self._outputs(self.data.training_rows, head=False)
+        self.normalise.running_mean.copy_(raw.mean(dim=0))
+        self.normalise.running_var.copy_(raw.var(dim=0, unbiased=False))
+        features = self.normalise.eval()(raw).double().cpu().numpy()
         known, classes = self.values[list(self.data.training_rows)].cpu().numpy(), self.labels.n_classes
-        linear: Any = self.head_layers[-1]
         for power in _PENALTIES if len(self.data.validation_rows) else _PENALTIES[2:3]:
             if classes is None:
                 model = Ridge(alpha=10.0**power).fit(features, known)
@@ -180,8 +173,8 @@ class SupervisedSession(BaseSession):
                 if len(model.classes_) == 2:  # one decision value, as the difference of two outputs
                     made = np.vstack([-made[0], made[0]]) / 2, np.concatenate([-made[1], made[1]]) / 2
             with torch.no_grad():
-                rows = slice(None) if classes is None else torch.as_tensor(model.classes_, device=linear.weight.device)
-                for parameter, values in zip((linear.weight, linear.bias), made, strict=True):
+                rows = slice(None) if classes is None else torch.as_tensor(model.classes_, device=self.values.device)
+                for parameter, values in zip((self.linear.weight, self.linear.bias), made, strict=True):
                     parameter[rows] = torch.as_tensor(values, dtype=parameter.dtype, device=parameter.device)
             self.keep_if_best(-1, self.validation_loss(lambda: None))
         self.take_best()
@@ -196,8 +189,7 @@ class SupervisedSession(BaseSession):
         """Return the head's outputs (n, n_out) of a view of each sample."""
         with torch.no_grad():
             seen = images if self.view is None else self.view(images, self.names_of(rows), epoch=epoch)
-        made: Tensor = self.head(self.encoder(self.seen(seen)).float())
-        return made.float()
+        return cast(Tensor, self.head(self.encoder(self.seen(seen)).float()).float())
 
     def loss(self, outputs: Tensor, rows: Tensor) -> Tensor:
         """Return the mean loss of outputs."""
@@ -227,8 +219,9 @@ class SupervisedSession(BaseSession):
         return float(self.loss(self._outputs(rows, after_batch), torch.as_tensor(rows)))
 
     def keep_if_best(self, epoch: int, loss: float | None) -> None:
-        """Keep a copy of the weights where the loss is lower than ever."""
-        if loss is None or (self.best is not None and not loss < self.best["loss"]):
+        """Keep a copy of the weights where the loss is lower than ever, and finite."""
+        lowest = math.inf if self.best is None else self.best["loss"]
+        if loss is None or not loss < lowest:
             return
         weights = {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
         self.best = {"epoch": epoch + 1, "loss": loss, "weights": weights}

@@ -68,6 +68,7 @@ def test_probe_scores_numbers_and_classes_every_k_epochs(tmp_path):
     assert ["probe_age_r2" in row for row in result.metrics] == [False, True, False]
     assert 0 <= result.metrics[1]["probe_sex_balanced_accuracy"] <= 1
     assert rows_of(tmp_path)[0]["probe_age_r2"] == ""
+    assert float(rows_of(tmp_path)[1]["probe_age_r2"]) == result.metrics[1]["probe_age_r2"]  # with all digits
 
 
 def test_probe_without_enough_known_values_is_empty(tmp_path):

@@ -10,7 +10,6 @@ from torch import nn
 
 from neurocontrast.training import alignment, effective_rank, uniformity
 from neurocontrast.training.batchnorm import batch_statistics
-from neurocontrast.training.loop import _write_metrics
 from neurocontrast.training.validation import collapse_of, collapse_warning
 from tests.commands.small_run import Listening
 
@@ -89,11 +88,6 @@ def test_effective_rank_counts_directions():
     assert effective_rank(corners).item() == pytest.approx(4)
     assert effective_rank(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0]])).item() == pytest.approx(1)
     assert effective_rank(torch.ones(5, 3)).item() == pytest.approx(1)  # collapsed
-
-
-def test_metrics_file_has_all_columns_all_digits_and_empty_cells(tmp_path):
-    _write_metrics(tmp_path / "m.csv", [{"epoch": 1, "a": 0.1 + 0.2}, {"epoch": 2, "a": None, "b": 1.0}])
-    assert (tmp_path / "m.csv").read_bytes() == b"epoch,a,b\n1,0.30000000000000004,\n2,,1.0\n"
 
 
 def test_batch_statistics_touch_no_running_ones_and_drop_nothing_out():

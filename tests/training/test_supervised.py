@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -103,7 +105,10 @@ def test_the_head_from_scratch_begins_at_the_shares_of_the_training_rows():
         ContrastiveModel(encoder, ProjectionHead(encoder.n_features, [2])), labels, data(), view=None,
         settings=settings(), pretrained=False, seed=0,
     )  # fmt: skip
-    assert session.head_layers[-1].bias.exp().tolist() == pytest.approx([8 / 9, 1 / 9])
+    assert session.linear.bias.exp().tolist() == pytest.approx([8 / 9, 1 / 9])
+    for epoch, loss in enumerate((math.nan, 0.5, 0.7)):
+        session.keep_if_best(epoch, loss)
+    assert session.best["epoch"] == 2  # a loss that is not a number is no best one
 
 
 def test_views_are_shown_in_training_alone(tmp_path):

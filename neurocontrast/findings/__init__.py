@@ -20,7 +20,7 @@ from neurocontrast.findings.folder import EvaluationFolder, read_folder
 from neurocontrast.findings.images import IMAGE_COHORT
 from neurocontrast.findings.learning import LEARNING
 from neurocontrast.findings.methods import METHODS, PROVENANCE, SILENCES
-from neurocontrast.findings.new_site import NEW_SITE
+from neurocontrast.findings.new_site.show import NEW_SITE
 from neurocontrast.findings.outside import OUTSIDE
 from neurocontrast.findings.predictions import CALIBRATION, CURVES, ERRORS, WORST
 from neurocontrast.findings.prose import head_facts, naming

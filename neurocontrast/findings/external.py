@@ -36,7 +36,7 @@ from neurocontrast.evaluation.splits.given import look_at_twins
 from neurocontrast.evaluation.study import Study
 from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target, encode_target
-from neurocontrast.evaluation.uncertainty import Resamples, Units, bootstrap_metrics, count_resamples
+from neurocontrast.evaluation.uncertainty import Units
 from neurocontrast.exceptions import DataError, LeakageError, one_of
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
@@ -44,11 +44,10 @@ from neurocontrast.findings.outside import Outlyingness, measure_rows, outlyingn
 from neurocontrast.findings.predictions import draw_confusion, draw_curve, draw_predicted
 from neurocontrast.findings.prose import section, write_paragraphs
 from neurocontrast.findings.result import rivals, table_metrics
-from neurocontrast.findings.sites import site_blocks, site_table
+from neurocontrast.findings.sites import resample, site_blocks, site_table
 from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
 from neurocontrast.page.style import Picture
 from neurocontrast.progress import Progress
-from neurocontrast.seeds import derive_seed
 
 
 class ExternalMetric(record.Section):
@@ -252,19 +251,18 @@ def _predict(study: Study, split: Split, progress: Progress) -> Models:
 
 
 def _summary(external: External, models: Models) -> dict[str, Any]:
-    study, rows, settings = external.study, external.split.test, external.study.settings
+    study, rows, level = external.study, external.split.test, external.study.settings.confidence_level
     names = [name for name in study.target.metric_names if name not in POOLED_ONLY]
-    seed, n = derive_seed("external-intervals", settings.seed), count_resamples(settings.n_bootstraps, len(rows))
-    drawn = bootstrap_metrics(study.target, models, study.subjects, n_bootstraps=n, seed=seed, rows=rows, names=names)
+    drawn = resample(study, models, rows, names, study.subjects, "external-intervals")
     drawn["increment"] = {name: drawn["embedding"][name] - drawn["baseline"][name] for name in names}
-    figures = {
-        model: {name: _figure(each, settings.confidence_level, model) for name, each in found.items()}
-        for model, found in drawn.items()
-    }
-    reason = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
-    for model, name in product(models, names):
-        if figures[model][name]["value"] is None:
-            figures[model][name]["reason"] = explain_value(name, reason)
+    why = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
+    figures: dict[str, dict[str, Any]] = {model: {} for model in drawn}
+    for model, name in product(drawn, names):
+        value, *ends = drawn[model][name].figure(level=level).values()
+        key = "difference" if model == "increment" else "value"
+        figure = {key: value, "interval": None if ends[0] is None else ends}
+        reason = {"reason": explain_value(name, why)} if value is None and model in models else {}
+        figures[model][name] = figure | reason
     tested = study.table.iloc[rows]
     n_tested = {"scans": len(rows), "subjects": tested["subject_id"].nunique(), "sites": tested["site"].nunique()}
     return {
@@ -279,11 +277,6 @@ def _summary(external: External, models: Models) -> dict[str, Any]:
         "increment": figures["increment"],
         "n_overlap": external.n_overlap,
     }
-
-
-def _figure(drawn: Resamples, level: float, model: str) -> dict[str, Any]:
-    figure, key = drawn.figure(level=level), "difference" if model == "increment" else "value"
-    return {key: figure["value"], "interval": None if figure["low"] is None else [figure["low"], figure["high"]]}
 
 
 def show_external(files: EvaluationFolder) -> Section | None:

@@ -14,7 +14,7 @@ from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, exp
 from neurocontrast.evaluation.models import OutOfFold
 from neurocontrast.evaluation.rows import Rows
 from neurocontrast.evaluation.study import Study
-from neurocontrast.evaluation.uncertainty import MIN_SITES, bootstrap_metrics, count_resamples
+from neurocontrast.evaluation.uncertainty import MIN_SITES, Resamples, bootstrap_metrics, count_resamples
 from neurocontrast.findings.finding import Finding, Found, Inputs
 from neurocontrast.findings.folder import EvaluationFolder
 from neurocontrast.findings.prose import section
@@ -24,7 +24,7 @@ from neurocontrast.page.style import BASELINE, INK, Picture, Series, distinct_la
 from neurocontrast.page.wording import leading_metrics, point_estimate
 from neurocontrast.seeds import derive_seed
 
-Models = Mapping[str, OutOfFold]
+Models = dict[str, OutOfFold]
 Names = npt.NDArray[np.object_]
 
 AGE_BANDS = (18.0, 30.0, 45.0, 60.0, 75.0)
@@ -61,30 +61,42 @@ def describe_part(
 
     The intervals resample `units`, by default the subjects, with a seed derived from `keys`.
     """
-    target, settings = study.target, study.settings
-    row: dict[str, Any] = {"n": len(members)}
+    target, row = study.target, dict[str, Any](n=len(members))
     if target.kind != "continuous":
         counts = np.bincount(target.values[members], minlength=len(target.classes))
         row |= {f"n_{name}": int(count) for name, count in zip(target.classes, counts, strict=True)}
     names = [name for name in target.metric_names if name not in POOLED_ONLY]
     units = study.subjects if units is None else units
     too_few = why_no_interval(study, members, units)
-    seed = derive_seed(keys[0], settings.seed, *keys[1:])
     for model, predictions in models.items():
-        embedding = model == "embedding"
-        n_bootstraps = count_resamples(settings.n_bootstraps, len(members)) if embedding and too_few is None else 0
-        how: dict[str, Any] = {"n_bootstraps": n_bootstraps, "seed": seed, "rows": members, "names": names}
-        drawn = bootstrap_metrics(target, {model: predictions}, units, **how)[model]
-        for name in names:
-            figure = drawn[name].figure(level=settings.confidence_level)
-            row[name if embedding else f"{model}_{name}"] = figure["value"]
-            if embedding:
-                row |= {f"{name}_low": figure["low"], f"{name}_high": figure["high"]}
+        bounded = model == "embedding" and too_few is None
+        drawn = resample(study, {model: predictions}, members, names, units, *keys, bounded=bounded)[model]
+        found = tabulate_figures(study, drawn)
+        row |= found if model == "embedding" else {f"{model}_{name}": found[name] for name in names}
     reason = explain_undefined(target.kind, target.values[members], target.classes)
     if reason is None and row.get("calibration_slope", 0.0) is None:
         reason = f"calibration slope: {explain_value('calibration_slope', None)}"
-    row["note"] = "; ".join(text for text in (reason, too_few) if text) or None
+    row["note"] = "; ".join(filter(None, (reason, too_few))) or None
     return row
+
+
+def resample(
+    study: Study, models: Models, members: Rows, names: Sequence[str], units: Names, *keys: str, bounded: bool = True
+) -> dict[str, dict[str, Resamples]]:
+    """Return metrics of some tested scans by every model, with the resamples of their intervals where `bounded`.
+
+    Calls with the same scans, `units` and `keys`, of which the seed is derived, share the resamples.
+    """
+    n = count_resamples(study.settings.n_bootstraps, len(members)) if bounded else 0
+    seed = derive_seed(keys[0], study.settings.seed, *keys[1:])
+    return bootstrap_metrics(study.target, models, units, n_bootstraps=n, seed=seed, rows=members, names=names)
+
+
+def tabulate_figures(study: Study, drawn: Mapping[str, Resamples], *, prefix: str = "") -> dict[str, float | None]:
+    """Return metrics as columns of a row: ``name``, ``name_low`` and ``name_high``."""
+    figures = {prefix + name: each.figure(level=study.settings.confidence_level) for name, each in drawn.items()}
+    ends = {"value": "", "low": "_low", "high": "_high"}
+    return {name + end: figure[key] for name, figure in figures.items() for key, end in ends.items()}
 
 
 def why_no_interval(study: Study, members: Rows, units: Names) -> str | None:

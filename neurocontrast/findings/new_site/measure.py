@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -28,13 +29,11 @@ from neurocontrast.evaluation.record import Counts, Estimate, Notice, Part, Sect
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, group_sites
 from neurocontrast.evaluation.study import Study
-from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, count_resamples
 from neurocontrast.exceptions import one_of
 from neurocontrast.findings.confounds import site_reading
 from neurocontrast.findings.finding import Found, Inputs
-from neurocontrast.findings.sites import why_no_interval
+from neurocontrast.findings.sites import resample, tabulate_figures, why_no_interval
 from neurocontrast.progress import Progress
-from neurocontrast.seeds import derive_seed
 
 
 class SkippedSite(Section):
@@ -186,14 +185,14 @@ def measure_new_sites(inputs: Inputs) -> Found:
     plan = plan_sites_left_out(study)
     if plan.why_not is not None:
         return Found({"new_site": None, "new_site_note": plan.why_not})
-    models = _predict(study, plan, inputs.models, inputs.progress)
+    home, unseen = _predict(study, plan, inputs.models, inputs.progress)
     rows = np.sort(np.concatenate([split.test for split in plan.splits]))
     grouped = len(plan.splits) < len(plan.sites)
     summary = {
         "design": f"leave-sites-out in {len(plan.splits)} groups" if grouped else "leave-one-site-out",
         "metric": study.target.metric_names[0],
-        "models": [key.removeprefix("unseen ") for key in models if key.startswith("unseen ")][:-1],
-        **_pooled(study, models, rows),
+        "models": [name for name in unseen if name != "constant"],
+        **_pooled(study, home, unseen, rows),
         "n": {"scans": len(rows), "subjects": len(set(study.subjects[rows]))},
         "bootstrap_unit": study.units.name,
         "n_sites": len(plan.sites),
@@ -203,12 +202,12 @@ def measure_new_sites(inputs: Inputs) -> Found:
     }
     found = {"new_site": summary, "new_site_note": None}
     with inputs.progress.task("Sites left out", len(plan.sites), "site") as task:
-        table = _site_table(study, plan, models, task.advance)
+        table = _site_table(study, plan, home, unseen, task.advance)
     return Found(found, {"new_sites": table}, _warnings(summary))
 
 
-def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> Models:
-    """Return predictions of each model at known sites, ``home …``, and at sites left out, ``unseen …``."""
+def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> tuple[Models, Models]:
+    """Return predictions of each model, the constant last, at known sites, and at sites left out."""
     names = choose_covariates(study.table, study.settings.covariates, target=study.target.name, sites_held_out=True)[0]
     embedding, baseline = study.models[:2]
     fitted: dict[str, Model] = {"embedding": embedding, "baseline": with_covariates(baseline, study.table, names)}
@@ -220,67 +219,62 @@ def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progres
                 advance=advance,
             )  # fmt: skip
 
-        found = {f"home {name}": models[name] for name in fitted}
         constant = ConstantModel("constant")
-        found["home constant"] = fit(constant, study.splits, lambda: None)
-        found |= {f"unseen {name}": fit(model, plan.splits) for name, model in fitted.items()}
-        return found | {"unseen constant": fit(constant, plan.splits, lambda: None)}
+        home = {name: models[name] for name in fitted} | {"constant": fit(constant, study.splits, lambda: None)}
+        unseen = {name: fit(model, plan.splits) for name, model in fitted.items()}
+        return home, unseen | {"constant": fit(constant, plan.splits, lambda: None)}
 
 
-def _draw(
-    study: Study, models: Models, rows: Rows, names: list[str], units: npt.NDArray[np.object_], n: int, *key: str
-) -> dict[str, dict[str, Resamples]]:
-    """Return every metric of every model with `n` resamples that all share."""
-    seed = derive_seed("new-site-intervals", study.settings.seed, *key)
-    n = count_resamples(n, len(rows))
-    return bootstrap_metrics(study.target, models, units, n_bootstraps=n, seed=seed, rows=rows, names=names)
-
-
-def _pooled(study: Study, models: Models, rows: Rows) -> dict[str, Any]:
+def _pooled(study: Study, home: Models, unseen: Models, rows: Rows) -> dict[str, Any]:
     """Return ``home``, ``unseen``, and how these compare with one another and with the constant."""
-    names = [*study.target.metric_names, *ON_REQUEST[study.target.kind]]
-    level, found = study.settings.confidence_level, dict[str, Any]()
-    drawn = _draw(study, models, rows, names, study.units.labels, study.settings.n_bootstraps)
-
-    def compare(one: str, other: str, function: np.ufunc, names: list[str]) -> dict[str, Any]:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return {name: drawn[one][name].combine(drawn[other][name], function).figure(level=level) for name in names}
-
-    for key, figures in drawn.items():
-        where, model = key.split(" ", 1)
-        described = {name: {**figure.figure(level=level), "n": len(rows)} for name, figure in figures.items()}
-        found.setdefault(where, {})[model] = described
-    kept = [model for model in found["unseen"] if model != "constant"]
+    names, level = [*study.target.metric_names, *ON_REQUEST[study.target.kind]], study.settings.confidence_level
     errors = [name for name in names if name in LOWER_IS_BETTER]
-    found["ratio"] = {each: compare(f"unseen {each}", f"home {each}", np.divide, errors) for each in kept}
-    found["difference"] = {each: compare(f"unseen {each}", f"home {each}", np.subtract, names) for each in kept}
-    against = {each: compare(f"unseen {each}", "unseen constant", np.subtract, names) for each in kept}
-    return found | {"unseen_minus_constant": against}
+    known, new = (
+        resample(study, models, rows, names, study.units.labels, "new-site-intervals") for models in (home, unseen)
+    )
+    found: dict[str, dict[str, Any]] = {
+        where: {
+            model: {name: each.figure(level=level) | {"n": len(rows)} for name, each in figures.items()}
+            for model, figures in drawn.items()
+        }
+        for where, drawn in (("home", known), ("unseen", new))
+    }
+    for model in (each for each in new if each != "constant"):
+        for key, other, function, compared in (
+            ("ratio", known[model], np.divide, errors),
+            ("difference", known[model], np.subtract, names),
+            ("unseen_minus_constant", new["constant"], np.subtract, names),
+        ):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                drawn = {name: new[model][name].combine(other[name], function) for name in compared}
+            found.setdefault(key, {})[model] = {name: each.figure(level=level) for name, each in drawn.items()}
+    return found
 
 
-def _site_table(study: Study, plan: SitesLeftOut, models: Models, advance: Callable[[], None]) -> pd.DataFrame:
+def _site_table(
+    study: Study, plan: SitesLeftOut, home: Models, unseen: Models, advance: Callable[[], None]
+) -> pd.DataFrame:
     """Return one row a site that was left out and model: figures when it is unseen, and when it is known."""
-    settings, target, found = study.settings, study.target, []
+    target, found = study.target, []
     names = [name for name in target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE]
     names += ON_REQUEST[target.kind]
-    for split, site in ((split, site) for split in plan.splits for site in plan.sites):
+    for split, site in product(plan.splits, plan.sites):
         rows = split.test[study.sites[split.test] == site]
         if not len(rows):
             continue
         few = why_no_interval(study, rows, study.subjects)
         reason = explain_undefined(target.kind, target.values[rows], target.classes)
-        drawn = _draw(study, models, rows, names, study.subjects, 0 if few else settings.n_bootstraps, site)
-        for model in (key.removeprefix("unseen ") for key in models if key.startswith("unseen ")):
+        known, new = (
+            resample(study, models, rows, names, study.subjects, "new-site-intervals", site, bounded=few is None)
+            for models in (home, unseen)
+        )
+        for model, figures in new.items():
             row: dict[str, Any] = {"site": site, "model": model, "n": len(rows), "n_train": len(split.train)}
-            for prefix, where in (("", "unseen"), ("home_", "home")):
-                for name in names:
-                    figure = drawn[f"{where} {model}"][name].figure(level=settings.confidence_level)
-                    row |= {f"{prefix}{name}": figure["value"]}
-                    row |= {f"{prefix}{name}_{end}": figure[end] for end in ("low", "high")}
+            row |= tabulate_figures(study, figures) | tabulate_figures(study, known[model], prefix="home_")
             if target.kind == "continuous":
-                errors = models[f"unseen {model}"].scores[0, rows] - target.values[rows].astype(float)
+                errors = unseen[model].scores[0, rows] - target.values[rows].astype(float)
                 row["spread"] = float(errors.std(ddof=1)) if len(rows) > 1 else None
-            found.append(row | {"note": "; ".join(text for text in (reason, few) if text) or None})
+            found.append(row | {"note": "; ".join(filter(None, (reason, few))) or None})
         advance()
     return pd.DataFrame(found)
 
@@ -288,9 +282,9 @@ def _site_table(study: Study, plan: SitesLeftOut, models: Models, advance: Calla
 def _predictability(reading: pd.Series | None) -> dict[str, Any] | None:
     if reading is None:
         return None
-    ends = {end: finite_or_none(reading[end]) for end in ("low", "high")}
-    chance = {"chance": float(reading["chance"]), "n_sites": int(reading["n_levels"])}
-    return {"balanced_accuracy": float(reading["value"]), **ends, **chance}
+    low, high = (finite_or_none(reading[end]) for end in ("low", "high"))
+    about = {"chance": float(reading["chance"]), "n_sites": int(reading["n_levels"])}
+    return {"balanced_accuracy": float(reading["value"]), "low": low, "high": high} | about
 
 
 def _warnings(summary: Mapping[str, Any]) -> list[Notice]:

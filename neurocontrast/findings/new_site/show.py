@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.evaluation.record import Estimate
+from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
-from neurocontrast.findings.new_site.measure import NewSite
+from neurocontrast.findings.new_site.measure import NewSite, measure_new_sites
 from neurocontrast.findings.prose import section, write
 from neurocontrast.page.blocks import Block, Column, Paragraph, Section, Table, make_table, note, pictures
 from neurocontrast.page.style import INK, PALETTE, Picture, Series, distinct_labels, draw_intervals
@@ -200,3 +201,9 @@ def _table(files: EvaluationFolder, metric: str, rows: pd.DataFrame) -> Table:
     if rows["spread"].notna().any():
         meanings += f" {_ABOUT_BIAS}"
     return make_table(caption, rows, columns, note=meanings, total_rows=1)
+
+
+NEW_SITE = Finding(
+    "new_site", show_new_site, measure_new_sites, record=NewSite, methods="methods_unseen_sites.j2", of=("scans",),
+    last=True,
+)  # fmt: skip

@@ -1,24 +1,9 @@
 """Fixtures of the tests of the losses."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from neurocontrast.losses import core
-from tests.losses import naive as loops
-from tests.losses import naive_kernels, specimens
-
-
-@pytest.fixture(scope="session")
-def naive() -> SimpleNamespace:
-    """The double loops of ``naive.py`` and ``naive_kernels.py``, written from the formulas alone."""
-    return SimpleNamespace(**(vars(naive_kernels) | vars(loops)))
-
-
-@pytest.fixture(scope="session")
-def random_batch():
-    """``random_batch(n, d, seed=…, n_labels=…)``: two views and their metadata, in float64."""
-    return specimens.random_batch
+from tests.losses import specimens
 
 
 @pytest.fixture

@@ -14,53 +14,37 @@ from torch import multiprocessing, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from neurocontrast import losses
-from neurocontrast.kernels import Categorical, Gaussian, Linear
+from neurocontrast.kernels import Categorical, Gaussian
 from neurocontrast.losses import core
+from tests.losses import specimens
 
 SIZES = {2: [5, 3], 4: [1, 4, 3, 2]}
 
 
-def cases():
-    age = Gaussian("age", sigma=5.0, missing="marginal")
-    product = age * Categorical("sex")
-    return {
-        "infonce": losses.InfoNCE(),
-        "infonce-one-way": losses.InfoNCE(symmetric=False),
-        "ntxent": losses.NTXent(),
-        "ntxent-cold": losses.NTXent(temperature=0.001),
-        "yaware": losses.YAwareInfoNCE(product),
-        "exponential-yaware": losses.ExponentialYAware(product),
-        "rank-n-contrast": losses.RankNContrast("weight"),
-        "conditional": losses.ConditionalAlignmentUniformity(product),
-        "conditional-linear": losses.ConditionalAlignmentUniformity(Linear("weight")),
-        "conditional-equal-metadata": losses.ConditionalAlignmentUniformity(Gaussian("stage", sigma=1.0)),
-        "conditional-cold": losses.ConditionalUniformity(Categorical("sex"), temperature=0.01),
-        "wang-isola": losses.AlignmentUniformity(),
-        "sincere": losses.SINCERE("sex"),
-        "epsilon": losses.EpsilonSupInfoNCE("sex"),
-        "debiased": losses.DebiasedInfoNCE(),
-        "hard": losses.HardNegativeInfoNCE(),
-        "fair": losses.FairInfoNCE("sex"),
-        "triplet": losses.Triplet("sex"),
-        "ntxent-3": losses.NTXent(),
-        "yaware-3": losses.YAwareInfoNCE(product),
-        "conditional-equal-metadata-3": losses.ConditionalAlignmentUniformity(Gaussian("stage", sigma=1.0)),
-        "sincere-1": losses.SINCERE("sex"),
-        "supcon-1": losses.SupCon("sex"),
-        "yaware-learning": losses.YAwareInfoNCE(product, temperature=_learning()),
-        "rank-n-contrast-learning": losses.RankNContrast("weight", temperature=_learning()),
-        "debiased-learning": losses.DebiasedInfoNCE(temperature=_learning()),
-        "ntxent-clip": losses.NTXent(temperature="learnable"),
-        "infonce-weighted": losses.InfoNCE(),
-        "conditional-weighted": losses.ConditionalAlignmentUniformity(product),
-        "sincere-weighted-1": losses.SINCERE("sex"),
-        "cclk-hard": losses.HardNegativeCCLK(Gaussian("embedding", sigma=2.0), on="features", own=False),
-        "cclk": losses.WeaklySupervisedCCLK(Gaussian("weight", sigma=0.2), symmetric=True),
+def cases() -> dict[str, tuple[nn.Module, int, bool]]:
+    """Return losses with their number of views and whether anchors are weighted: all specimens, and harder ones."""
+    yaware = losses.YAwareInfoNCE(Gaussian("some_age", sigma=5.0, missing="marginal") * Categorical("sex"))
+    of_equals = losses.ConditionalAlignmentUniformity(Gaussian("stage", sigma=1.0))
+    on_features = losses.HardNegativeCCLK(Gaussian("embedding", sigma=2.0), on="features", own=False)
+    learning = [nn.Parameter(torch.tensor(0.3)) for _ in range(3)]
+    return {each.name: (each.build(), 2, False) for each in specimens.SPECIMENS} | {
+        "ntxent-cold": (losses.NTXent(temperature=0.001), 2, False),
+        "ntxent-of-3": (losses.NTXent(), 3, False),
+        "yaware-of-3": (yaware, 3, False),
+        "conditional-equal-metadata": (of_equals, 2, False),
+        "conditional-equal-metadata-of-3": (of_equals, 3, False),
+        "conditional-cold": (losses.ConditionalUniformity(Categorical("sex"), temperature=0.01), 2, False),
+        "sincere-of-1": (losses.SINCERE("sex"), 1, False),
+        "supcon-of-1": (losses.SupCon("sex"), 1, False),
+        "yaware-learning": (losses.YAwareInfoNCE(yaware.kernel, temperature=learning[0]), 2, False),
+        "rank-n-contrast-learning": (losses.RankNContrast("weight", temperature=learning[1]), 2, False),
+        "debiased-learning": (losses.DebiasedInfoNCE(temperature=learning[2]), 2, False),
+        "ntxent-clip": (losses.NTXent(temperature="learnable"), 2, False),
+        "infonce-weighted": (losses.InfoNCE(), 2, True),
+        "conditional-weighted": (losses.ConditionalAlignmentUniformity(yaware.kernel), 2, True),
+        "sincere-weighted-of-1": (losses.SINCERE("sex"), 1, True),
+        "cclk-hard-on-features": (on_features, 2, False),
     }
-
-
-def _learning() -> nn.Parameter:
-    return nn.Parameter(torch.tensor(0.3))
 
 
 def main() -> None:
@@ -81,9 +65,8 @@ def _work(rank: int, world_size: int, result: Path) -> None:
     core.FEWEST = 1
     for tile in (None, 3):
         core.AT_ONCE = 2**20 if tile is None else tile**2
-        for name, loss in cases().items():
-            n_views = int(name[-1]) if name[-1].isdigit() else 2
-            errors[f"{name}-{tile}"] = _compare(loss, batch, part, n_views=n_views, weighted="weighted" in name)
+        for name, (loss, n_views, weighted) in cases().items():
+            errors[f"{name}-{tile}"] = _compare(loss, batch, part, n_views=n_views, weighted=weighted)
     largest = torch.tensor(list(errors.values()))
     dist.all_reduce(largest, op=dist.ReduceOp.MAX)
     if rank == 0:
@@ -92,19 +75,11 @@ def _work(rank: int, world_size: int, result: Path) -> None:
 
 
 def _batch(n: int) -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    x1 = torch.randn(n, 6, generator=generator)
-    age = 50 + 10 * torch.randn(n, generator=generator)
-    age[n // 2] = torch.nan
-    return {
-        "x1": x1,
-        "x2": x1 + 0.5 * torch.randn(n, 6, generator=generator),
-        "age": age,
-        "weight": 1 + torch.rand(n, generator=generator),
-        "sex": torch.randint(2, (n,), generator=generator),
-        "stage": torch.arange(n) % 4 / 2,
-        "features": x1[:, :4],
-    }
+    x1, x2, metadata = specimens.random_batch(n, 6)
+    x1, x2, some_age = x1.detach(), x2.detach(), metadata["age"].clone()
+    some_age[n // 2] = torch.nan
+    more = {"some_age": some_age, "weight": 1 + torch.arange(n) % 3 / 5, "stage": torch.arange(n) % 4 / 2}
+    return {"x1": x1, "x2": x2, "features": x1[:, :4], **metadata, **more}
 
 
 def _network() -> nn.Module:

@@ -2,7 +2,7 @@
 
 Nothing here is fast, stable or shared with the package: each function is written straight
 from the formula, embedding by embedding, so that an error would have to be made twice to pass.
-``w`` is a function ``w(i, j)`` of two sample numbers, of ``naive_kernels.py``.
+``w`` is a function ``w(i, j)`` of two sample numbers: a kernel.
 """
 
 import math
@@ -246,3 +246,71 @@ def fair_cclk(z1, z2, w, temperature, ridge, own=True):
 
 def both_directions(loss, z1, z2, *args):
     return (loss(z1, z2, *args) + loss(z2, z1, *args)) / 2
+
+
+# ------------------------------------------------------------------ kernels, as functions w(i, j) of two samples
+
+
+def pairs(values, i, j):
+    return list(zip(values[i].reshape(-1).tolist(), values[j].reshape(-1).tolist(), strict=True))
+
+
+def gaussian(values, sigma):
+    return lambda i, j: math.exp(-0.5 * sum(((x - y) / sigma) ** 2 for x, y in pairs(values, i, j)))
+
+
+def laplacian(values, sigma):
+    return lambda i, j: math.exp(-sum(abs(x - y) for x, y in pairs(values, i, j)) / sigma)
+
+
+def euclidean_laplacian(values, sigma):
+    return lambda i, j: math.exp(-math.sqrt(sum((x - y) ** 2 for x, y in pairs(values, i, j))) / sigma)
+
+
+def linear(values):
+    return lambda i, j: sum(x * y for x, y in pairs(values, i, j))
+
+
+def cosine(values):
+    dot = linear(values)
+    return lambda i, j: dot(i, j) / math.sqrt(dot(i, i) * dot(j, j))
+
+
+def categorical(values):
+    return lambda i, j: float(values[i] == values[j])
+
+
+def different(values, within, own=True):
+    """1 between categories, `within` in one; a sample with itself counts 1 or, without `own`, as of one category."""
+    return lambda i, j: within if values[i] == values[j] and not (own and i == j) else 1.0
+
+
+def own(kernel):
+    return lambda i, j: 1.0 if i == j else kernel(i, j)
+
+
+def product(*kernels):
+    return lambda i, j: math.prod(kernel(i, j) for kernel in kernels)
+
+
+def weighted_sum(*terms):
+    return lambda i, j: sum(factor * kernel(i, j) for factor, kernel in terms)
+
+
+def marginal(kernel, observed):
+    """A factor with a missing side takes its mean over pairs of different observed samples, and with itself its own."""
+    present = [i for i, seen in enumerate(observed) if seen]
+    pairs = [(i, j) for i in present for j in present if i != j]
+    own = sum(kernel(i, i) for i in present) / len(present)
+    mean = sum(kernel(i, j) for i, j in pairs) / len(pairs) if pairs else own
+
+    def w(i, j):
+        if observed[i] and observed[j]:
+            return kernel(i, j)
+        return own if i == j else mean
+
+    return w
+
+
+def largest(w, n):
+    return max(w(i, j) for i in range(n) for j in range(n))

@@ -8,6 +8,8 @@ import torch
 from neurocontrast import losses
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Categorical, Cosine, Gaussian
+from tests.losses import naive
+from tests.losses.specimens import random_batch
 
 KINDS = [losses.WeaklySupervisedCCLK, losses.FairCCLK]
 
@@ -21,7 +23,7 @@ def clamped_batch():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_clamp_is_the_formula(clamped_batch, naive, kind):
+def test_clamp_is_the_formula(clamped_batch, kind):
     z1, z2, metadata = clamped_batch
     loss = kind(Gaussian("age", sigma=3.0), temperature=0.1, ridge=0.01)
     reference = naive.weakly_supervised_cclk if kind is losses.WeaklySupervisedCCLK else naive.fair_cclk
@@ -53,7 +55,7 @@ def test_a_condition_far_from_its_anchor_keeps_its_gradient():
     assert gradient[0].norm() > 10
 
 
-def test_hard_negatives_read_no_metadata_and_hold_the_condition_still(random_batch, naive):
+def test_hard_negatives_read_no_metadata_and_hold_the_condition_still():
     z1, z2, _ = random_batch(6, 4, seed=1)
     loss = losses.HardNegativeCCLK(Cosine("embedding"), temperature=0.2, ridge=0.05)
     assert loss.columns == {}
@@ -65,7 +67,7 @@ def test_hard_negatives_read_no_metadata_and_hold_the_condition_still(random_bat
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_the_condition_may_be_the_features_of_each_view(random_batch, naive, symmetric):
+def test_the_condition_may_be_the_features_of_each_view(symmetric):
     z1, z2, _ = random_batch(6, 4, seed=1)
     h1, h2 = (20 * z[:, :3].detach() for z in (z2, z1))
     loss = losses.HardNegativeCCLK(
@@ -81,7 +83,7 @@ def test_the_condition_may_be_the_features_of_each_view(random_batch, naive, sym
         loss(z1, z2)
 
 
-def test_training_is_told_how_many_anchors_are_clamped(clamped_batch, naive):
+def test_training_is_told_how_many_anchors_are_clamped(clamped_batch):
     loss = losses.WeaklySupervisedCCLK(Gaussian("age", sigma=3.0), temperature=0.1, ridge=0.01)
     z1, z2, metadata = clamped_batch
     operator = naive.conditional_embedding(naive.gaussian(metadata["age"], 3.0), 3, 0.01)
@@ -105,7 +107,7 @@ def test_state_holds_each_bandwidth_once():
     assert list(losses.FairCCLK(Gaussian("age", sigma=5.0)).state_dict()) == ["kernel.sigma"]
 
 
-def test_missing_condition_costs_no_sample(random_batch):
+def test_missing_condition_costs_no_sample():
     z1, z2, metadata = random_batch(8, 5, seed=4)
     metadata["age"][:3] = math.nan
     loss = losses.WeaklySupervisedCCLK(Gaussian("age", sigma=5.0, missing="marginal"))

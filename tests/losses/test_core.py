@@ -11,6 +11,7 @@ from neurocontrast import losses
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Gaussian, Linear
 from neurocontrast.losses.core import Pool
+from tests.losses.specimens import random_batch
 
 AGE = Gaussian("age", sigma=5.0)
 
@@ -28,7 +29,7 @@ def _at(specimen, temperature):
     return loss
 
 
-def test_at_once_in_tiles_and_in_parts_it_is_one_number(specimen, random_batch, hold):
+def test_at_once_in_tiles_and_in_parts_it_is_one_number(specimen, hold):
     for n, temperature in product((1, 2, 7), (None, 0.002)):
         z1, z2, metadata = random_batch(n, 5, seed=1)
         hold(None)
@@ -41,7 +42,7 @@ def test_at_once_in_tiles_and_in_parts_it_is_one_number(specimen, random_batch, 
             torch.testing.assert_close(got, whole, rtol=1e-11, atol=1e-10)
 
 
-def test_backward_twice_gives_the_same(specimen, random_batch, hold):
+def test_backward_twice_gives_the_same(specimen, hold):
     z1, z2, metadata = random_batch(6, 4, seed=2)
     for tile in (None, 4):
         hold(tile)
@@ -51,7 +52,7 @@ def test_backward_twice_gives_the_same(specimen, random_batch, hold):
         assert torch.equal(torch.autograd.grad(value, z1)[0], first)
 
 
-def test_autocast_and_half_precision_change_nothing(specimen, random_batch, hold):
+def test_autocast_and_half_precision_change_nothing(specimen, hold):
     z1, z2, metadata = random_batch(8, 6, seed=3)
     a, b = z1.detach().bfloat16(), z2.detach().bfloat16()
     metadata = {name: column.float() if column.is_floating_point() else column for name, column in metadata.items()}
@@ -68,7 +69,7 @@ def test_autocast_and_half_precision_change_nothing(specimen, random_batch, hold
         assert x.grad.dtype == torch.bfloat16
 
 
-def test_no_float64_in_a_float32_graph(specimen, random_batch, hold):
+def test_no_float64_in_a_float32_graph(specimen, hold):
     """Metadata in double precision must not pull the similarities up."""
     z1, z2, metadata = random_batch(8, 6, seed=3)
     for tile in (None, 5):
@@ -94,7 +95,7 @@ class _Types(torch.utils._python_dispatch.TorchDispatchMode):
         return out
 
 
-def test_no_more_is_held_than_asked(tiled, random_batch, hold):
+def test_no_more_is_held_than_asked(tiled, hold):
     z1, z2, metadata = random_batch(40, 4, seed=5)
     hold(20)
     with _Types() as types:
@@ -102,7 +103,7 @@ def test_no_more_is_held_than_asked(tiled, random_batch, hold):
     assert max(torch.Size(shape).numel() for shape, _ in types.seen) <= max(20 * 20, 80 * 5)
 
 
-def test_a_zero_vector_has_a_finite_loss_and_no_gradient(random_batch):
+def test_a_zero_vector_has_a_finite_loss_and_no_gradient():
     z1, z2, metadata = random_batch(4, 3, seed=7)
     z1 = z1.detach()
     z1[1] = 0
@@ -114,7 +115,7 @@ def test_a_zero_vector_has_a_finite_loss_and_no_gradient(random_batch):
 
 
 @pytest.mark.parametrize("tile", [None, 4])
-def test_negative_weights_are_refused(random_batch, hold, tile):
+def test_negative_weights_are_refused(hold, tile):
     hold(tile)
     z1, z2, metadata = random_batch(9, 4, seed=9)
     metadata = {"age": torch.linspace(-1, 1, 9)}
@@ -164,7 +165,7 @@ class TestRefused:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tile", [None, 5])
-def test_compiled(specimen, random_batch, hold, tile):
+def test_compiled(specimen, hold, tile):
     """Graph breaks are allowed; the number is not."""
     z1, z2, metadata = random_batch(8, 6, seed=10)
     hold(tile)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.losses.specimens import SPECIMENS
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -24,5 +26,5 @@ def test_parameter_gradients_after_the_mean_of_ddp(tmp_path, world_size):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     errors = json.loads(result.read_text())
-    assert len(errors) == 64
+    assert len(errors) == 2 * (len(SPECIMENS) + 16)
     assert not {name: found for name, found in errors.items() if max(found) > 1e-10}

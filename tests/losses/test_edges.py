@@ -8,6 +8,7 @@ import torch
 from neurocontrast import losses
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Categorical, Gaussian, Linear
+from tests.losses.specimens import random_batch
 
 AGE = Gaussian("age", sigma=10.0)
 PATHS = pytest.mark.parametrize("tile", [None, 3])
@@ -26,7 +27,7 @@ MIXED = 0.1 * Categorical("label") + 0.2 * Gaussian("age", sigma=5.0) + 0.7 * Ga
     ],
     ids=lambda given: type(given).__name__,
 )
-def test_of_equal_metadata_nothing_is_left_to_learn(hold, random_batch, loss, value, tile):
+def test_of_equal_metadata_nothing_is_left_to_learn(hold, loss, value, tile):
     hold(tile)
     z1, z2 = (z.detach().float().requires_grad_() for z in random_batch(5, 4)[:2])
     found = loss(z1, z2, {"label": torch.zeros(5, dtype=torch.int64), "age": torch.full((5,), 33.3)})
@@ -50,7 +51,7 @@ def test_an_anchor_without_weight_counts_nothing(hold, tile, loss):
 
 
 @PATHS
-def test_a_scan_whose_site_has_no_other_in_the_batch_is_pushed_by_nobody(hold, random_batch, tile):
+def test_a_scan_whose_site_has_no_other_in_the_batch_is_pushed_by_nobody(hold, tile):
     """In conditional uniformity it is left out, and with nobody left the loss is 0 without gradient."""
     hold(tile)
     z1, z2, metadata = random_batch(5, 4, seed=4)
@@ -83,7 +84,7 @@ def test_triplets_that_are_satisfied_give_nothing_and_collapsed_ones_the_margin(
     assert torch.isfinite(torch.autograd.grad(value, z)[0]).all()
 
 
-def test_the_margin_of_epsilon_supinfonce_is_a_part_of_its_own(random_batch):
+def test_the_margin_of_epsilon_supinfonce_is_a_part_of_its_own():
     terms = losses.EpsilonSupInfoNCE("label", epsilon=0.4).terms(*random_batch(6, 4))
     assert terms["margin"].item() == pytest.approx(-0.4)
 
@@ -91,7 +92,7 @@ def test_the_margin_of_epsilon_supinfonce_is_a_part_of_its_own(random_batch):
 # --- InfoNCE across views --------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("symmetric", [True, False])
 @PATHS
-def test_several_views_are_averaged_over_their_pairs(hold, random_batch, symmetric, tile):
+def test_several_views_are_averaged_over_their_pairs(hold, symmetric, tile):
     hold(tile)
     a, b, _ = random_batch(7, 4, seed=0)
     c, d, _ = random_batch(7, 4, seed=1)
@@ -105,7 +106,7 @@ def test_several_views_are_averaged_over_their_pairs(hold, random_batch, symmetr
 
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_raw_inner_products_are_those_of_the_embeddings_as_they_are(hold, random_batch, symmetric, temperature):
+def test_raw_inner_products_are_those_of_the_embeddings_as_they_are(hold, symmetric, temperature):
     z1, z2, _ = random_batch(7, 4)
     scores = z1 @ z2.T / temperature
     one_way = torch.nn.functional.cross_entropy
@@ -172,7 +173,7 @@ def test_settings_that_no_loss_can_have_are_named(build, message):
         (losses.Supervised("label", error="cross-entropy"), "label", "missing or infinite for 1 row: {}"),
     ],
 )  # fmt: skip
-def test_missing_metadata_are_refused_with_their_rows(random_batch, loss, column, message):
+def test_missing_metadata_are_refused_with_their_rows(loss, column, message):
     z1, z2, metadata = random_batch(4, 3)
     for wrong in (torch.nan, torch.inf) if column == "age" else (-1,):
         metadata[column][2] = wrong
@@ -183,7 +184,7 @@ def test_missing_metadata_are_refused_with_their_rows(random_batch, loss, column
             loss.check(metadata, names=["sub-a", "sub-b", "sub-c", "sub-d"])
 
 
-def test_a_vector_is_no_target(random_batch):
+def test_a_vector_is_no_target():
     for kind in (losses.RankNContrast, losses.Supervised):
         with pytest.raises(DataError, match="'scores' is a vector"):
             kind("scores").check(random_batch(4, 3)[2])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from neurocontrast import kernels, losses
+from tests.losses.specimens import random_batch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -15,7 +16,7 @@ def _value_and_gradients(loss, z1, z2, metadata, device):
     return [each.detach().cpu() for each in (value, *gradients) if each is not None]
 
 
-def test_values_and_gradients_are_the_processor_s(specimen, random_batch):
+def test_values_and_gradients_are_the_processor_s(specimen):
     z1, z2, metadata = random_batch(48, 8, seed=3)
     found = _value_and_gradients(specimen.build(), z1, z2, metadata, "cuda")
     expected = _value_and_gradients(specimen.build(), z1, z2, metadata, "cpu")
@@ -24,7 +25,7 @@ def test_values_and_gradients_are_the_processor_s(specimen, random_batch):
         torch.testing.assert_close(here, there, rtol=1e-9, atol=1e-12)
 
 
-def test_blocks_of_a_large_batch_are_the_whole(specimen, random_batch, hold):
+def test_blocks_of_a_large_batch_are_the_whole(specimen, hold):
     z1, z2, metadata = random_batch(48, 8, seed=4)
     hold(None)
     whole = _value_and_gradients(specimen.build(), z1, z2, metadata, "cuda")

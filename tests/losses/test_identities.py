@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from neurocontrast import losses
 from neurocontrast.kernels import Categorical, Different, Gaussian
+from tests.losses import naive
+from tests.losses.specimens import random_batch
 
 few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 sizes = st.integers(2, 7)
@@ -63,7 +65,7 @@ PAIRS = [
 @pytest.mark.parametrize(("one", "given_one", "other", "given_other", "change"), PAIRS)
 @few
 @given(sizes, seeds, temperatures, st.sampled_from([1.0, -1.0]), st.sampled_from([None, 3]))
-def test_two_losses_are_one(hold, random_batch, one, given_one, other, given_other, change, n, seed, t, sign, tile):
+def test_two_losses_are_one(hold, one, given_one, other, given_other, change, n, seed, t, sign, tile):
     hold(tile)
     z1, z2, metadata = random_batch(n, 5, seed=seed)
     a, b = one(**given_one, temperature=t), other(**given_other, temperature=t)
@@ -73,7 +75,7 @@ def test_two_losses_are_one(hold, random_batch, one, given_one, other, given_oth
 class TestYAware:
     @few
     @given(sizes, seeds, temperatures)
-    def test_is_conditional_alignment_plus_global_uniformity(self, random_batch, n, seed, t):
+    def test_is_conditional_alignment_plus_global_uniformity(self, n, seed, t):
         def parts(z1, z2, metadata):
             alignment = losses.ConditionalAlignment(LIKE_AGE, temperature=t)(z1, z2, metadata)
             return alignment + losses.GlobalUniformity(temperature=t)(z1, z2) + math.log(2 * n - 1)
@@ -82,7 +84,7 @@ class TestYAware:
 
     @few
     @given(sizes, seeds, temperatures)
-    def test_exponential_repels_alike_scans_not_at_all(self, random_batch, naive, n, seed, t):
+    def test_exponential_repels_alike_scans_not_at_all(self, n, seed, t):
         """Of equal metadata only the pull is left; of unlike ones y-Aware, but that the own view repels nothing."""
         z1, z2, metadata = random_batch(n, 5, seed=seed)
         loss = losses.ExponentialYAware(LIKE_AGE, temperature=t)
@@ -97,7 +99,7 @@ class TestYAware:
 
     @few
     @given(sizes, seeds, st.sampled_from([0.1, 0.5]))
-    def test_sincere_never_repels_a_pair_of_one_label(self, random_batch, n, seed, t):
+    def test_sincere_never_repels_a_pair_of_one_label(self, n, seed, t):
         z1, z2, metadata = random_batch(n, 2 * n + 1, seed=seed)
         pull = similarity_gradient(losses.SINCERE("label", temperature=t), z1, z2, metadata)
         labels = metadata["label"].repeat(2)
@@ -105,7 +107,7 @@ class TestYAware:
         assert pull[alike].max() <= 1e-9
         assert (pull[~alike] >= -1e-9).all()
 
-    def test_supcon_repels_a_pair_of_one_label_that_is_close(self, random_batch):
+    def test_supcon_repels_a_pair_of_one_label_that_is_close(self):
         """Three samples of a label, two of them almost the same: SupCon pushes these apart, SINCERE does not."""
         z1, z2, metadata = random_batch(4, 9, seed=1)
         metadata["label"] = torch.tensor([0, 0, 0, 1])
@@ -135,7 +137,7 @@ def similarity_gradient(loss, z1, z2, metadata):
 class TestCCLK:
     @few
     @given(sizes, seeds, st.sampled_from([0.1, 0.5]))
-    def test_distinct_conditions_give_infonce_and_a_constant(self, random_batch, n, seed, t):
+    def test_distinct_conditions_give_infonce_and_a_constant(self, n, seed, t):
         """W → I: M_i is the own other view, so weak supervision is InfoNCE and fairness has nothing left to do."""
         z1, z2, metadata = random_batch(n, 5, seed=seed)
         weak = losses.WeaklySupervisedCCLK(Categorical("label"), temperature=t, ridge=1e-12)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from neurocontrast import kernels, losses
+from tests.losses import naive
 
 FOLDER = Path(__file__).parents[1] / "oracles"
 REPEATS_OF_A_VARIANT = "yaware_duplums_age_sigma5_tau0.1"
@@ -133,7 +134,7 @@ def test_operator_of_the_condition(name):
     torch.testing.assert_close(operator, oracle.inputs["W"], rtol=0, atol=1e-10)
 
 
-def test_column_normalised_weights_are_another_loss(naive):
+def test_column_normalised_weights_are_another_loss():
     """The widely copied code is understood (the loops reproduce it) and deliberately not what ours computes."""
     oracle = Oracle(REPEATS_OF_A_VARIANT)
     weights = naive.gaussian(oracle.inputs["y"], 5.0)

@@ -7,11 +7,13 @@ from neurocontrast import losses
 from neurocontrast.config import as_config
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Categorical
+from tests.losses import naive
+from tests.losses.specimens import random_batch
 
 
-def test_the_value_is_the_mean_error_over_views_and_samples(prediction, naive, random_batch):
+def test_the_value_is_the_mean_error_over_views_and_samples(prediction):
     z1, z2, metadata = random_batch(7, 4, seed=1)
-    expected = prediction.reference(naive, naive.Batch([z1, z2]), metadata)
+    expected = prediction.reference(naive.Batch([z1, z2]), metadata)
     torch.testing.assert_close(prediction.build()(z1, z2, metadata), expected)
     (part,) = prediction.build().terms(z1, z2, metadata).values()
     torch.testing.assert_close(part, expected)

@@ -6,6 +6,7 @@ import torch
 from neurocontrast import losses
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Categorical, Gaussian, Linear
+from tests.losses.specimens import random_batch
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def learn_and_forget():
     )
 
 
-def test_it_is_the_weighted_sum_of_prefixed_terms(learn_and_forget, random_batch):
+def test_it_is_the_weighted_sum_of_prefixed_terms(learn_and_forget):
     z1, z2, metadata = random_batch(8, 5, seed=0)
     terms = learn_and_forget.terms(z1, z2, metadata)
     assert {"learn/alignment", "learn/uniformity", "forget/alignment", "forget/uniformity"} < set(terms)
@@ -40,7 +41,7 @@ def test_columns_are_merged_and_must_agree(learn_and_forget):
         losses.SumOfObjectives({"a": losses.FairCCLK(Linear("age")), "b": losses.FairCCLK(Categorical("age"))})
 
 
-def test_kernels_are_fitted_and_stored(random_batch):
+def test_kernels_are_fitted_and_stored():
     _, _, metadata = random_batch(30, 4, seed=3)
 
     def objective():
@@ -53,7 +54,7 @@ def test_kernels_are_fitted_and_stored(random_batch):
     torch.testing.assert_close(loaded(z1, z2, batch), fitted(z1, z2, batch))
 
 
-def test_the_cohort_is_checked_by_each_objective(random_batch):
+def test_the_cohort_is_checked_by_each_objective():
     _, _, metadata = random_batch(6, 4, seed=5)
     both = losses.SumOfObjectives({"a": losses.NTXent(), "b": losses.YAwareInfoNCE(Linear("scores"))})
     with pytest.raises(DataError, match="needs weights of at least 0"):

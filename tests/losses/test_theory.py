@@ -9,6 +9,7 @@ import torch
 from neurocontrast import losses
 from neurocontrast.kernels import Gaussian
 from neurocontrast.losses.core import Pool
+from tests.losses.specimens import random_batch
 
 JOINT = torch.tensor([[0.30, 0.10, 0.10], [0.05, 0.15, 0.30]], dtype=torch.float64)
 """p(x, y) of two related variables."""
@@ -61,7 +62,7 @@ class TestMutualInformation:
         assert best == sorted(best)
         assert 0.7 * INFORMATION < best[-1] < INFORMATION
 
-    def test_training_is_told_the_bounds(self, random_batch):
+    def test_training_is_told_the_bounds(self):
         batch = random_batch(6, 4, n_labels=2)
         labels = batch[2]["label"]
         n_negatives = (labels != labels[:, None]).sum(1).double() * 2

@@ -7,12 +7,14 @@ import torch
 
 from neurocontrast import kernels, losses
 from neurocontrast.exceptions import ConfigError, DataError
+from tests.losses import naive
+from tests.losses.specimens import random_batch
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}
 WEIGHTS = torch.tensor([0.5, 2.0, 0.0, 1.0, 3.0, 1.0], dtype=torch.float64)
 
 
-def _views(random_batch, n_views, n=6):
+def _views(n_views, n=6):
     """Views and metadata; the first scan's label and cluster are its own."""
     z1, z2, metadata = random_batch(n, 5, seed=0, n_labels=2)
     for name in ("label", "cluster"):
@@ -38,28 +40,28 @@ def _assert_equal(loss, expected, views, metadata, hold, **options):
     hold(None)
 
 
-def test_any_number_of_views_equals_the_double_loop(random_batch, naive, hold, pooled):
+def test_any_number_of_views_equals_the_double_loop(hold, pooled):
     loss = pooled.build()
     for n_views in _numbers_of_views(loss):
-        views, metadata = _views(random_batch, n_views)
-        _assert_equal(loss, pooled.reference(naive, naive.Batch(views), metadata), views, metadata, hold)
+        views, metadata = _views(n_views)
+        _assert_equal(loss, pooled.reference(naive.Batch(views), metadata), views, metadata, hold)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_weighted_anchors_and_their_values_equal_the_double_loop(random_batch, naive, hold, pooled, reduction):
+def test_weighted_anchors_and_their_values_equal_the_double_loop(hold, pooled, reduction):
     loss = pooled.build()
     for n_views in {min(_numbers_of_views(loss)), max(_numbers_of_views(loss))}:
-        views, metadata = _views(random_batch, n_views)
+        views, metadata = _views(n_views)
         options = {"weights": WEIGHTS, "reduction": reduction}
         if reduction != "mean" and not loss.of_anchors:
             with pytest.raises(DataError, match=f"reduction must be 'mean' for {type(loss).__name__}"):
                 loss(views, None, metadata, **options)
             continue
-        expected = pooled.reference(naive, naive.Batch(views, WEIGHTS.tolist(), reduction), metadata)
+        expected = pooled.reference(naive.Batch(views, WEIGHTS.tolist(), reduction), metadata)
         _assert_equal(loss, expected, views, metadata, hold, **options)
 
 
-def test_values_of_anchors_have_the_loss_as_their_mean(random_batch, specimen):
+def test_values_of_anchors_have_the_loss_as_their_mean(specimen):
     loss, batch = specimen.build(), random_batch(6, 5, seed=2)
     torch.testing.assert_close(loss(*batch, weights=[2.0] * 6), loss(*batch), **TIGHT)
     if loss.of_anchors:
@@ -74,28 +76,28 @@ def test_values_of_anchors_have_the_loss_as_their_mean(random_batch, specimen):
     ("wrong", "message"),
     [([1.0, 1.0], "one number a sample"), ([1.0, -1.0, 1.0], "at least 0"), ([1.0, torch.nan, 1.0], "finite")],
 )
-def test_weights_that_are_none_are_refused(random_batch, wrong, message):
+def test_weights_that_are_none_are_refused(wrong, message):
     with pytest.raises(DataError, match=message):
         losses.NTXent()(*random_batch(3, 4), weights=wrong)
 
 
-def test_one_view_is_a_tensor_alone(random_batch):
-    (z,), metadata = _views(random_batch, 1)
+def test_one_view_is_a_tensor_alone():
+    (z,), metadata = _views(1)
     assert torch.equal(losses.SupCon("label")(z, None, metadata), losses.SupCon("label")([z], None, metadata))
 
 
-def test_one_scan_of_one_view_has_no_positive_and_no_loss(random_batch, pooled):
-    (z,), metadata = _views(random_batch, 1, n=1)
+def test_one_scan_of_one_view_has_no_positive_and_no_loss(pooled):
+    (z,), metadata = _views(1, n=1)
     if pooled.build().n_views[0] == 1:
         value = pooled.build()(z, None, metadata)
         assert value.item() == 0
         assert torch.autograd.grad(value, z)[0].abs().max() == 0
 
 
-def test_other_numbers_of_views_are_refused_with_the_number(random_batch, specimen):
+def test_other_numbers_of_views_are_refused_with_the_number(specimen):
     loss = specimen.build()
     fewest, most = loss.n_views
-    views, metadata = _views(random_batch, 3)
+    views, metadata = _views(3)
     if fewest == 2:
         with pytest.raises(DataError, match=rf"^{type(loss).__name__} takes (at least )?2 views .* got 1\.$"):
             loss(views[0], None, random_batch(6, 5)[2])
@@ -106,7 +108,7 @@ def test_other_numbers_of_views_are_refused_with_the_number(random_batch, specim
         loss([], None, metadata)
 
 
-def test_a_temperature_that_learns_has_its_exact_gradient(random_batch, specimen, hold):
+def test_a_temperature_that_learns_has_its_exact_gradient(specimen, hold):
     """By finite differences; values and gradients of embeddings are those of the number."""
     z1, z2, metadata = random_batch(7, 5, seed=3, n_labels=2)
     loss = specimen.build()

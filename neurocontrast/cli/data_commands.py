@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import neurocontrast
 from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Result, Table, argument, option
 from neurocontrast.exceptions import ConfigError, suggestion
 from neurocontrast.files import check_writable, write_text
 from neurocontrast.reading import read_json
-
-if TYPE_CHECKING:
-    from neurocontrast.data.indexing import Index
 
 _SCHEMA = "neurocontrast.schema.json"
 Name = Annotated[str, argument("NAME", "Name of a recipe, such as yaware or natural/simclr.")]
@@ -120,11 +117,7 @@ def index(
     listed at once (exit code 2), and then nothing is written.
     """
     options = {name: value for name, value in given.options.items() if value is not None}
-    return _index_result(neurocontrast.index(**options, progress=given.progress))
-
-
-def _index_result(found: Index) -> Result:
-    """Return the numbers of scans and people of a table that was written, and what was decided without being asked."""
+    found = neurocontrast.index(**options, progress=given.progress)
     table, left_out = found.table, found.left_out
     known = {name: int((table[name] != "").sum()) for name in ("age", "sex", "site", "diagnosis")}
     facts = {"scans": len(table), "people": int(table["subject_id"].nunique()), "left_out": len(left_out)}

@@ -121,27 +121,35 @@ def check(
         Receives progress messages; True shows them on standard error.
     """
     progress = as_progress(progress)
-    good = None if write_good is None else _place_of_good(Path(write_good), participants, overwrite)
+    good = None if write_good is None else Path(write_good)
+    if good is not None:
+        check_output_file(good, ".tsv", overwrite=overwrite, parameter="write_good")
+        if good.resolve() == Path(participants).expanduser().resolve():
+            raise ConfigError(f"write_good: {good} is the table that is checked. Write another file.")
     inspection = inspect_cohort(participants, images_root=images_root, channels=channels)
     cohort, problems = inspection.cohort, inspection.problems
     if kind is not None:
         check_kind(cohort, kind)
     without = {problem.line for problem in problems.found if problem.column in ("path", *cohort.channels)}
     rows = [row for row, line in enumerate(inspection.lines) if line not in without]
-    summary, found = summarise(cohort), None
-    if _holds_images(cohort):
-        usable = cohort.subset(rows)
-        warnings = inspect_images(usable, problems, deep=deep, progress=progress) if rows else cohort.warnings
+    readable, is_images, summary, found = cohort.subset(rows), _holds_images(cohort), summarise(cohort), None
+    if is_images:
+        warnings = inspect_images(readable, problems, deep=deep, progress=progress) if rows else cohort.warnings
     else:
-        warnings = _inspect_scans(inspection, rows, deep, preprocessing, n_workers, progress)
+        findings = inspect_scans(
+            readable.scans, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress
+        )
+        for row, name, finding in zip(rows, readable.names(), findings, strict=True):
+            if finding.problem:
+                problems.add(finding.problem, line=inspection.lines[row], name=name)
+        warnings = *doubts_about(cohort), *doubts_about_images(findings)
     if phi:
         # Extremes of age are values of single people.
         summary = summary.drop(columns=[name for name in summary if str(name).startswith("age")])
-        files = [Path(path) for scan in cohort.subset(rows).scans for path in files_of(scan)]
+        files = [Path(path) for scan in readable.scans for path in files_of(scan)]
         found = look_for_identities(cohort.source, files, problems)
     if good is not None:
         _write_good(good, inspection)
-    is_images = _holds_images(cohort)
     return CheckReport(
         source=cohort.source,
         kind="images" if is_images else "volumes",
@@ -163,31 +171,6 @@ def first_recipe(columns: Collection[str]) -> tuple[str, ...]:
     if "gm" not in columns:
         return ("small",)
     return ("tissue_linear",) if "wm" in columns else ("tissue_linear", "--set", "data.channels=[gm]")
-
-
-def _inspect_scans(
-    inspection: Inspection,
-    rows: Sequence[int],
-    deep: bool,
-    preprocessing: Preprocessing | None,
-    n_workers: int,
-    progress: Progress,
-) -> tuple[str, ...]:
-    """Open the scans of some rows, add their problems to those of the table, and return warnings."""
-    scans, names = inspection.cohort.subset(rows).scans, inspection.cohort.names()
-    findings = inspect_scans(scans, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress)
-    for row, finding in zip(rows, findings, strict=True):
-        if finding.problem:
-            inspection.problems.add(finding.problem, line=inspection.lines[row], name=names[row])
-    return *doubts_about(inspection.cohort), *doubts_about_images(findings)
-
-
-def _place_of_good(good: Path, participants: str | Path, overwrite: bool) -> Path:
-    """Return the place of a table to write; refuse one that cannot be written there, or is the table of scans."""
-    check_output_file(good, ".tsv", overwrite=overwrite, parameter="write_good")
-    if good.resolve() == Path(participants).expanduser().resolve():
-        raise ConfigError(f"write_good: {good} is the table that is checked. Write another file.")
-    return good
 
 
 def _write_good(good: Path, inspection: Inspection) -> None:
@@ -215,19 +198,18 @@ def summarise(cohort: Cohort) -> pd.DataFrame:
             parts = {name: parts[name] for name in [*SPLITS, *parts] if name in parts}
         elif table[by].isna().any():
             parts["site n/a"] = table[table[by].isna()]
-    row = _images_row if images else _scans_row
-    return pd.DataFrame([row(part, table) for part in [*parts.values(), table]], index=[*parts, "all"])
+    count = _count_images if images else _count_scans
+    return pd.DataFrame([count(part, table) for part in [*parts.values(), table]], index=[*parts, "all"])
 
 
-def _images_row(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
-    row: dict[str, float] = {"images": len(part)}
-    if "label" in whole:
-        counts = part["label"].value_counts()
-        row |= {"classes": len(counts), "smallest class": counts.min(), "largest class": counts.max()}
-    return row
+def _count_images(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
+    if "label" not in whole:
+        return {"images": len(part)}
+    n = part["label"].value_counts()
+    return {"images": len(part), "classes": len(n), "smallest class": n.min(), "largest class": n.max()}
 
 
-def _scans_row(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
+def _count_scans(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
     row: dict[str, float] = {"scans": len(part), "subjects": part["subject_id"].nunique()}
     if "age" in whole:
         row |= {f"age {name}": value for name, value in part["age"].agg(["mean", "min", "max"]).items()}

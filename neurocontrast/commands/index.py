@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,18 +86,10 @@ def index(
         if os.path.lexists(path) and not overwrite:
             raise ConfigError(f"out: {path} exists already; write into another folder, or pass overwrite=True.")
     folder = Path(root).expanduser().absolute()
-    found = index_scans(
-        folder,
-        layout=layout,
-        phenotypes=[Path(path).expanduser() for path in phenotypes],
-        id_column=id_column,
-        site_from=site_from,
-        choose=choose,
-        keep=keep,
-        skip=skip,
-        progress=progress,
-    )
-    given = [Path(path).expanduser().absolute() for path in phenotypes]
+    people = [Path(path).expanduser() for path in phenotypes]
+    how: dict[str, Any] = {"layout": layout, "site_from": site_from, "choose": list(choose), "skip": skip}
+    found = index_scans(folder, phenotypes=people, id_column=id_column, keep=keep, progress=progress, **how)
+    given = [path.absolute() for path in people]
     _check_not_read(target, [*given, *(folder / name for name in found.tables)])
     table, base = found.table.loc[:, (found.table != "").any()].copy(), relative_path(folder, target.parent)
     for name in table.columns.intersection(["path", "mask_path", "gm", "wm", "csf"]):
@@ -112,25 +104,21 @@ def index(
         for path in (beside, beside.with_suffix(".json")):
             path.unlink(missing_ok=True)
     write_table(target, table.replace("", "n/a"))
-    options = {"layout": layout, "site_from": site_from, "choose": list(choose), "skip": skip}
-    write_json(record_of, _record_of(found, options, None if measured is None else measured[1]))
-    found.path, found.measures_path = target, None if measured is None else beside
-    return found
-
-
-def _record_of(found: Index, options: Mapping[str, Any], measures: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {
+    record = {
         "layout": found.layout,
-        "options": dict(options),
+        "options": how,
         "n_found": found.n_found,
         "n_chosen": len(found.table),
         "tables": found.tables,
         "columns_known": {name: int(n) for name, n in (found.table != "").sum().items() if n},
         "notes": found.notes,
         "left_out": [{"what": printable(what), "reason": printable(reason)} for what, reason in found.left_out],
-        **({} if measures is None else {"measures": measures}),
+        **({} if measured is None else {"measures": measured[1]}),
         "environment": describe_environment(),
     }
+    write_json(record_of, record)
+    found.path, found.measures_path = target, None if measured is None else beside
+    return found
 
 
 def _check_not_read(target: Path, sources: Sequence[Path]) -> None:

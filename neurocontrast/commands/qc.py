@@ -33,7 +33,6 @@ from neurocontrast.reading import parse_json, read_arrays
 
 _RECIPE = 1
 """Raised when the same scan gives other measures."""
-_IMPORTED = ("iqr", "euler")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,14 +86,22 @@ def qc(
     """
     progress = as_progress(progress)
     cohort = read_cohort(participants, images_root=images_root)
-    _refuse_other_images(cohort)
+    problems, names = Problems(cohort.source.name), cohort.names()
+    for name, path, grey in zip(names, cohort.table["path"], cohort.paths_in("gm"), strict=True):
+        if is_image_path(str(path)):
+            problems.add("qc measures scans of brains, and this is an image of a store", column="path", name=name)
+        elif grey == path:
+            problems.add("qc measures T1-weighted images, and this is a map of grey matter", column="path", name=name)
+    problems.raise_if_any()
     imported, given = _imported(cohort), None if ratings is None else _ratings_of(cohort, ratings)
     target = Path(out).absolute()
     check_writable(target / "qc.tsv", parameter="out")
     if given is not None and (target / "participants.tsv").resolve() == cohort.source.resolve():
         raise ConfigError(f"out: '{out}' holds the table of scans, which ratings would replace. Give another folder.")
     kept, unreadable = _measure(cohort, target / "scans", n_workers, progress)
-    table = _identity(cohort).join(_measured(cohort, kept)).join(imported)
+    table = cohort.table[["participant_id", "session"]].copy()
+    table["site"] = cohort.table["site"].fillna("n/a").astype(str) if "site" in cohort.table else "all"
+    table = table.assign(name=names).join(_measured(table["site"], kept)).join(imported)
     table["qc_rating"] = cohort.table.get("qc_rating", "") if given is None else given
     flags, worst = flag_scans(table)
     for row, why in unreadable.items():
@@ -108,10 +115,12 @@ def qc(
     source = cohort.source.name
     page = render_quality(table, flags, thumbnails, strip, source=source, simulated=cohort.simulated, version=version())
     write_text(target / "qc.html", page)
-    bounds = {name: {"low": rule.low, "high": rule.high, "worse": rule.worse} for name, rule in RULES.items()}
-    finite = {name: {k: v for k, v in rule.items() if v not in (np.inf, -np.inf)} for name, rule in bounds.items()}
+    rules = {
+        name: {key: found for key in ("low", "high", "worse") if (found := getattr(rule, key)) not in (np.inf, -np.inf)}
+        for name, rule in RULES.items()
+    }
     counts = {"n": len(table), "n_flagged": int((table["n_flags"] > 0).sum()), "n_unreadable": len(unreadable)}
-    about = {"n_deviations": N_DEVIATIONS, "n_site": N_SITE, "rules": finite, "environment": describe_environment()}
+    about = {"n_deviations": N_DEVIATIONS, "n_site": N_SITE, "rules": rules, "environment": describe_environment()}
     write_json(target / "qc.json", counts | about)
     table = table.drop(columns="name")
     write_table(target / "qc.tsv", table.astype(object).where(table.notna() & (table != ""), "n/a"))
@@ -150,16 +159,6 @@ def _thumbnail(file: Path | None, shape: tuple[int, ...]) -> bytes:
     return buffer.getvalue()
 
 
-def _refuse_other_images(cohort: Cohort) -> None:
-    problems = Problems(cohort.source.name)
-    for name, path, grey in zip(cohort.names(), cohort.table["path"], cohort.paths_in("gm"), strict=True):
-        if is_image_path(str(path)):
-            problems.add("qc measures scans of brains, and this is an image of a store", column="path", name=name)
-        elif grey == path:
-            problems.add("qc measures T1-weighted images, and this is a map of grey matter", column="path", name=name)
-    problems.raise_if_any()
-
-
 def _measure(
     cohort: Cohort, folder: Path, n_workers: int, progress: Progress
 ) -> tuple[dict[int, Path], dict[int, str]]:
@@ -185,10 +184,8 @@ def _measure(
                 unreadable[row] = problem
             task.advance()
     if not kept:
-        names = cohort.names()
-        raise DataError(
-            "\n".join(["none of the scans can be read:", *(f"{names[row]}: {why}" for row, why in unreadable.items())])
-        )
+        reasons = [f"{name}: {unreadable[row]}" for row, name in enumerate(cohort.names())]
+        raise DataError("\n".join(["none of the scans can be read:", *reasons]))
     return kept, unreadable
 
 
@@ -216,20 +213,12 @@ def _measure_one(row: int, paths: Sequence[str], file: Path) -> tuple[int, str]:
     return row, ""
 
 
-def _identity(cohort: Cohort) -> pd.DataFrame:
-    table = cohort.table
-    site = table["site"].fillna("n/a").astype(str) if "site" in table else pd.Series("all", index=table.index)
-    return pd.DataFrame(
-        {"participant_id": table["participant_id"], "session": table["session"], "site": site, "name": cohort.names()}
-    )
-
-
-def _measured(cohort: Cohort, kept: Mapping[int, Path]) -> pd.DataFrame:
+def _measured(sites: pd.Series, kept: Mapping[int, Path]) -> pd.DataFrame:
     """Return the measures of every scan that was read, with comparisons at sites of at least `N_SITE` scans."""
     measures = {row: json.loads(str(read_arrays(file)["measures"])) for row, file in sorted(kept.items())}
-    table = pd.DataFrame.from_dict(measures, orient="index").reindex(range(len(cohort)))
+    table = pd.DataFrame.from_dict(measures, orient="index").reindex(range(len(sites)))
     table[["site_correlation", "asymmetry"]] = np.nan
-    for _, rows in _identity(cohort).loc[sorted(kept)].groupby("site").groups.items():
+    for rows in sites[sorted(kept)].groupby(sites).groups.values():
         if len(rows) >= N_SITE:
             vectors = np.stack([read_arrays(kept[row])["vector"] for row in rows])
             with threadpool_limits(1):
@@ -242,7 +231,7 @@ def _imported(cohort: Cohort) -> pd.DataFrame:
     """Return measures of other programs: columns of the table, and the scales of `quality.tsv` next to it."""
     found, problems = pd.DataFrame(index=cohort.table.index), Problems(cohort.source.name)
     names = cohort.names()
-    for column in [name for name in _IMPORTED if name in cohort.table]:
+    for column in [name for name in ("iqr", "euler") if name in cohort.table]:
         found[column] = pd.to_numeric(cohort.table[column], errors="coerce").astype(float)
         for row in np.flatnonzero(found[column].isna() & cohort.table[column].notna()):
             text = shown(cohort.table[column][row])

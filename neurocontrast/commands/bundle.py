@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from neurocontrast.data.cohort import columns_of
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import Brains, RegionalMeasures, brains_of_run
 from neurocontrast.encoders import load_encoder, save_encoder
-from neurocontrast.evaluation import FittedProbe, load_probe, save_probe
-from neurocontrast.evaluation.record import FILE, Evaluation, read_evaluation
+from neurocontrast.evaluation import load_probe, save_probe
+from neurocontrast.evaluation.record import FILE, read_evaluation
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_text
 from neurocontrast.provenance import version
@@ -92,11 +91,23 @@ def bundle(
         place = Path(evaluation) if (Path(evaluation) / FILE).is_file() else Path(evaluation).parent
         evaluated = read_evaluation(place) if (place / FILE).is_file() else None
     provenance = read_provenance(folder) if (folder / "provenance.json").is_file() else {}
-    texts = _texts_of(_samples_of(source), contract, provenance, probe=probe, evaluation=evaluated)
-    texts["docs/license.txt"] = _licences(licence)
+    found = {} if evaluated is None else {name: each.value for name, each in evaluated.metrics.items()}
+    given = {
+        **{"samples": _samples_of(source), "contract": contract, "probe": probe, "evaluation": evaluated},
+        "provenance": {"cohort": {}, **provenance},
+        "metrics": {name: value for name, value in found.items() if value is not None},
+        "simulated": contract.get("simulated") or (evaluated is not None and evaluated.simulated),
+        "versions": {name: metadata.version(name) for name in ("monai", "numpy")}
+        | {"torch": torch.__version__.partition("+")[0], "neurocontrast": version()},
+        "features": [f"feature {number}" for number in range(int(contract["n_features"]))],
+        "numbered": lambda names: {str(number): name for number, name in enumerate(names)},
+        **{"tensor": _TENSOR, "intended_use": _INTENDED_USE},
+    }
+    licences = _licences(licence)
     with atomic_folder(target) as made:
-        for name, text in texts.items():
-            write_text(made / name, text)
+        for name, template in _TEMPLATES.items():
+            write_text(made / name, _JINJA.get_template(template).render(given))
+        write_text(made / "docs" / "license.txt", licences)
         save_encoder(made / "models", encoder, {key: contract[key] for key in contract if key not in _OF_THE_RUN})
         if probe is not None:
             save_probe(made / "models" / "probe", probe)
@@ -119,34 +130,6 @@ def _licences(licence: str | os.PathLike[str] | None) -> str:
     found = (each.read_text("licenses/LICENSE") for each in metadata.distributions(name="neurocontrast"))
     of_code = next((text for text in found if text), "BSD-3-Clause")
     return f"{of_weights}\n\n---\n\nThe code of neurocontrast {version()}:\n\n{of_code.strip()}\n"
-
-
-def _texts_of(
-    samples: Mapping[str, Any],
-    contract: Mapping[str, Any],
-    provenance: Mapping[str, Any],
-    *,
-    probe: FittedProbe | None,
-    evaluation: Evaluation | None,
-) -> dict[str, str]:
-    """Return the text of each file of a bundle, by its name.
-
-    `contract` and `provenance` are the contents of ``encoder.json`` and ``provenance.json``, which may be empty.
-    """
-    found = {} if evaluation is None else evaluation.metrics
-    metrics = {name: each.value for name, each in found.items()}
-    given = {
-        **{"samples": samples, "contract": contract, "probe": probe, "evaluation": evaluation},
-        "provenance": {"cohort": {}, **provenance},
-        "metrics": {name: value for name, value in metrics.items() if value is not None},
-        "simulated": contract.get("simulated") or (evaluation is not None and evaluation.simulated),
-        "versions": {name: metadata.version(name) for name in ("monai", "numpy")}
-        | {"torch": torch.__version__.partition("+")[0], "neurocontrast": version()},
-        "features": [f"feature {number}" for number in range(int(contract["n_features"]))],
-        "numbered": lambda names: {str(number): name for number, name in enumerate(names)},
-        **{"tensor": _TENSOR, "intended_use": _INTENDED_USE},
-    }
-    return {name: _JINJA.get_template(template).render(given) for name, template in _TEMPLATES.items()}
 
 
 def _samples_of(source: Brains) -> dict[str, Any]:

@@ -29,18 +29,25 @@ from neurocontrast.transforms.preprocessing import Preprocessing
 class CheckReport:
     """What `check` found."""
 
-    source: Path
+    cohort: Cohort
     kind: Literal["volumes", "images"]
-    n_scans: int
-    n_subjects: int
     problems: Problems  # what must be mended before the table can be used
     warnings: tuple[str, ...]
     summary: pd.DataFrame  # one row a site, or a split of natural images, and a last row for all
-    simulated: bool
     deep: bool  # whether every voxel was read, or headers alone
     phi: dict[str, int] | None = None  # fields found that could identify a patient, and files that could not be read
     good: Path | None = None  # the table of the rows without a problem
     recipe: tuple[str, ...] = ("small",)  # what follows --config to begin with
+
+    @property
+    def n_scans(self) -> int:
+        """Number of rows."""
+        return len(self.cohort)
+
+    @property
+    def n_subjects(self) -> int:
+        """Number of people."""
+        return int(self.cohort.table["subject_id"].nunique())
 
     @property
     def passed(self) -> bool:
@@ -62,13 +69,13 @@ class CheckReport:
 
     def to_text(self, *, n_shown: int = 20) -> str:
         """Return the report as lines of text, at most `n_shown` problems in full."""
-        marked = " (simulated)" if self.simulated else ""
+        marked = " (simulated)" if self.cohort.simulated else ""
         what, store, content = f"{self.n_scans} scans of {self.n_subjects} subjects", "headers", "voxels"
         if self.kind == "images":
             what, store, content = f"{self.n_scans:,} images", "stores", "pixels"
         read = f"table, {store} and {content}" if self.deep else f"table and {store}, not the {content}"
         summary = self.summary.to_string(na_rep="", float_format="{:.1f}".format)
-        parts = [f"{self.source.name}: {what}{marked}; checked {read}.", summary]
+        parts = [f"{self.cohort.source.name}: {what}{marked}; checked {read}.", summary]
         if self.warnings:
             n = len(self.warnings)
             listed = [f"  {warning}" for warning in self.warnings[:n_shown]]
@@ -136,13 +143,8 @@ def check(
     if is_images:
         warnings = inspect_images(readable, problems, deep=deep, progress=progress) if rows else cohort.warnings
     else:
-        findings = inspect_scans(
-            readable.scans, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress
-        )
-        for row, name, finding in zip(rows, readable.names(), findings, strict=True):
-            if finding.problem:
-                problems.add(finding.problem, line=inspection.lines[row], name=name)
-        warnings = *doubts_about(cohort), *doubts_about_images(findings)
+        how = {"preprocessing": preprocessing, "n_workers": n_workers, "progress": progress}
+        warnings = _inspect_scans(inspection, rows, deep=deep, **how)
     if phi:
         # Extremes of age are values of single people.
         summary = summary.drop(columns=[name for name in summary if str(name).startswith("age")])
@@ -151,14 +153,11 @@ def check(
     if good is not None:
         _write_good(good, inspection)
     return CheckReport(
-        source=cohort.source,
+        cohort,
         kind="images" if is_images else "volumes",
-        n_scans=len(cohort),
-        n_subjects=int(cohort.table["subject_id"].nunique()),
         problems=problems,
         warnings=warnings,
         summary=summary,
-        simulated=cohort.simulated,
         deep=deep,
         phi=found,
         good=good,
@@ -171,6 +170,16 @@ def first_recipe(columns: Collection[str]) -> tuple[str, ...]:
     if "gm" not in columns:
         return ("small",)
     return ("tissue_linear",) if "wm" in columns else ("tissue_linear", "--set", "data.channels=[gm]")
+
+
+def _inspect_scans(inspection: Inspection, rows: Sequence[int], **how: Any) -> tuple[str, ...]:
+    """Open the scans of some rows, add their problems to those of the table, and return warnings."""
+    readable = inspection.cohort.subset(rows)
+    findings = inspect_scans(readable.scans, **how)
+    for row, name, finding in zip(rows, readable.names(), findings, strict=True):
+        if finding.problem:
+            inspection.problems.add(finding.problem, line=inspection.lines[row], name=name)
+    return *doubts_about(inspection.cohort), *doubts_about_images(findings)
 
 
 def _write_good(good: Path, inspection: Inspection) -> None:

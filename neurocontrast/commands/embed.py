@@ -15,7 +15,6 @@ from neurocontrast.data import Cohort
 from neurocontrast.data.listing import AnyTable
 from neurocontrast.data.sources import source_of_run
 from neurocontrast.display import as_progress
-from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.embedding.extract import FinishedBatches, extract_features
 from neurocontrast.embedding.scan_embedder import load_network
 from neurocontrast.embedding.table import write_embeddings
@@ -78,7 +77,11 @@ def embed(
     info = describe_embedded(folder, contract, cohort, progress) | settings.embedding.reading()
     read, skipped = leave_out(source, cohort, progress)
     info |= {"flow": _flow(listed, cohort, read), "cohort_digest": read.digest()}
-    finished = FinishedBatches(target, _key(info, settings.embedding, device, source.signatures(read)))
+    # All that features depend on to the last digit: weights, scans, settings, software.
+    software = [info["environment"][key] for key in ("neurocontrast", "packages", "platform")]
+    known = [info["run"], info["cohort_digest"], settings.embedding.reading(), settings.embedding.batch_size, device]
+    known += [software, source.signatures(read)]
+    finished = FinishedBatches(target, digest_of("features", json.dumps(known, sort_keys=True)))
     features = extract_features(
         network,
         source.images(read),
@@ -103,10 +106,3 @@ def _flow(listed: Cohort, chosen: Cohort, read: Cohort) -> list[dict[str, Any]]:
         for step, rows, reason in steps
         if len(rows)
     ]
-
-
-def _key(info: Mapping[str, Any], settings: EmbeddingSettings, device: str, files: Sequence[Any]) -> str:
-    """Return a digest of all that features depend on to the last digit: weights, scans, settings, software."""
-    software = [info["environment"][key] for key in ("neurocontrast", "packages", "platform")]
-    known = [info["run"], info["cohort_digest"], settings.reading(), settings.batch_size, device, software, files]
-    return digest_of("features", json.dumps(known, sort_keys=True))

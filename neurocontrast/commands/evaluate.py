@@ -17,10 +17,9 @@ from sklearn.base import BaseEstimator
 from neurocontrast.commands.report import report
 from neurocontrast.data.columns import no_column
 from neurocontrast.display import as_progress
-from neurocontrast.embedding.table import Embeddings, read_embeddings, write_frame
+from neurocontrast.embedding.table import read_embeddings, write_frame
 from neurocontrast.evaluation import (
     EvaluationSettings,
-    Study,
     StudyResult,
     plan_study,
     read_split_file,
@@ -40,7 +39,7 @@ from neurocontrast.files import (
     write_table,
     write_text,
 )
-from neurocontrast.findings import External, check, measure, plan_external
+from neurocontrast.findings import check, measure, plan_external
 from neurocontrast.findings.external import ExternalTest
 from neurocontrast.findings.result import rivals
 from neurocontrast.progress import SILENT, Progress
@@ -194,7 +193,20 @@ def evaluate(
     read = read_embeddings(embeddings)
     if estimator is None and chosen.probe not in ("auto", *PROBES):
         estimator = import_estimator(chosen.probe)
-    study, external = _plan(Path(embeddings), read, chosen, estimator, cv)
+    planned, contract = chosen, (read.info.get("run") or {}).get("preprocessing") or {}
+    if contract.get("kind") == "measures" and not chosen.regional and chosen.voxels != "off":
+        # An encoder of regional measures is compared with a linear model of the same ones.
+        names = [escape_pattern(name) for name in contract.get("columns", ()) if name in read.table]
+        planned = chosen.model_copy(update={"regional": tuple(names)})
+    rows = None if chosen.split_file is None else read_split_file(chosen.split_file)
+    if chosen.target not in {*read.table, "tiv"}:
+        raise ConfigError(no_column(Path(embeddings).name, chosen.target, read.table.columns))
+    how: dict[str, Any] = {"settings": planned, "info": read.info, "split_rows": rows, "estimator": estimator, "cv": cv}
+    study, external = plan_study(read.table, read.features, **how), None
+    check(study)
+    if chosen.test is not None:
+        other = read_embeddings(chosen.test)
+        external = plan_external(study, other.table, other.features, info=other.info, training_info=read.info)
     progress.message(study.text())
     study = with_voxels(study, read.info, progress)
     for notice in [*study.notices, *(external.notices if external else ())]:
@@ -202,28 +214,6 @@ def evaluate(
     result = measure(study, external=external, encoder=encoder_digest(read.info), progress=progress)
     _write(folder, result, chosen, Path(embeddings), read.info)
     return EvaluationResult(folder)
-
-
-def _plan(
-    path: Path, read: Embeddings, settings: EvaluationSettings, estimator: BaseEstimator | None, cv: Any
-) -> tuple[Study, External | None]:
-    """Plan the study, and the test on other people; refuse what cannot be evaluated."""
-    contract = (read.info.get("run") or {}).get("preprocessing") or {}
-    if contract.get("kind") == "measures" and not settings.regional and settings.voxels != "off":
-        # An encoder of regional measures is compared with a linear model of the same ones.
-        names = [escape_pattern(name) for name in contract.get("columns", ()) if name in read.table]
-        settings = settings.model_copy(update={"regional": tuple(names)})
-    rows = None if settings.split_file is None else read_split_file(settings.split_file)
-    if settings.target not in {*read.table, "tiv"}:
-        raise ConfigError(no_column(path.name, settings.target, read.table.columns))
-    study = plan_study(
-        read.table, read.features, settings=settings, info=read.info, split_rows=rows, estimator=estimator, cv=cv
-    )
-    check(study)
-    if settings.test is None:
-        return study, None
-    other = read_embeddings(settings.test)
-    return study, plan_external(study, other.table, other.features, info=other.info, training_info=read.info)
 
 
 def _write(folder: Path, result: StudyResult, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:

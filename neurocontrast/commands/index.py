@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,21 +104,23 @@ def index(
         for path in (beside, beside.with_suffix(".json")):
             path.unlink(missing_ok=True)
     write_table(target, table.replace("", "n/a"))
-    record = {
+    measures = {} if measured is None else {"measures": measured[1]}
+    write_json(record_of, _record_of(found, how) | measures | {"environment": describe_environment()})
+    found.path, found.measures_path = target, None if measured is None else beside
+    return found
+
+
+def _record_of(found: Index, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
         "layout": found.layout,
-        "options": how,
+        "options": options,
         "n_found": found.n_found,
         "n_chosen": len(found.table),
         "tables": found.tables,
         "columns_known": {name: int(n) for name, n in (found.table != "").sum().items() if n},
         "notes": found.notes,
         "left_out": [{"what": printable(what), "reason": printable(reason)} for what, reason in found.left_out],
-        **({} if measured is None else {"measures": measured[1]}),
-        "environment": describe_environment(),
     }
-    write_json(record_of, record)
-    found.path, found.measures_path = target, None if measured is None else beside
-    return found
 
 
 def _check_not_read(target: Path, sources: Sequence[Path]) -> None:

@@ -68,26 +68,20 @@ def join(
     if target.resolve() in [path.resolve() for path in paths]:
         raise ConfigError(f"out: {target} is one of the tables to join. Write another file.")
     read = {name: read_embeddings(path) for name, path in zip(chosen, paths, strict=True)}
-    digests = _digests(read)
+    for name, each in read.items():
+        if inner := (each.info.get("run") or {}).get("blocks"):
+            raise DataError(f"{name}: is joined already, of {', '.join(inner)}. Join those tables with the others.")
+    digests = {name: encoder_digest(each.info) for name, each in read.items()}
+    known = pd.Series(digests, dtype=object).dropna()
+    same = [" = ".join(group) for group in known.groupby(known).groups.values() if len(group) > 1]
+    if same:
+        raise DataError(f"embeddings: features of the same encoder, which would count twice: {'; '.join(same)}.")
     table, features = _rows_of_all(read)
     info = _describe(read, digests)
     if unknown := ", ".join(info["pretraining_unknown"]):
         progress.warning(f"{unknown}: does not say who was in pretraining, so no evaluation can look for its subjects.")
     write_embeddings(target, table, features, info)
     return target
-
-
-def _digests(read: Mapping[str, Embeddings]) -> dict[str, str | None]:
-    """Return the digest of each encoder; refuse joined tables, and one encoder under two names."""
-    for name, each in read.items():
-        if inner := (each.info.get("run") or {}).get("blocks"):
-            raise DataError(f"{name}: is joined already, of {', '.join(inner)}. Join those tables with the others.")
-    digests = {name: encoder_digest(each.info) for name, each in read.items()}
-    known = pd.Series(digests, dtype=object).dropna()
-    same = [" = ".join(names) for names in known.groupby(known).groups.values() if len(names) > 1]
-    if same:
-        raise DataError(f"embeddings: features of the same encoder, which would count twice: {'; '.join(same)}.")
-    return digests
 
 
 def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarray]:

@@ -85,27 +85,24 @@ def predict(
     progress = as_progress(progress)
     if run is None and images_root is not None:
         raise ConfigError("images_root: is for scans. Say which run embeds them: run=RUN.")
-    if run is None and config is not None:
-        as_config(config)  # refuses wrong keys
-        progress.warning("The configuration is for scans: embeddings, without a run, are taken as they are.")
     target = Path(out)
     check_output_file(target, ".tsv", overwrite=overwrite)
-    about = target.with_suffix(".json")
-    check_output_file(about, ".json", overwrite=overwrite)
+    check_output_file(target.with_suffix(".json"), ".json", overwrite=overwrite)
     fitted, path = load_probe(probe), Path(embeddings)
-    scans = None
     if run is None:
-        tidy, features, origin, doubts = _read_features(fitted, path)
+        tidy, features, origin, doubts = _read_features(fitted, path, config)
+        truths = _truths(fitted, tidy, calibrate)
+        table = _predictions(fitted, tidy, features)
     else:
         from neurocontrast.runs.incoming import open_scans
 
         scans = open_scans(Path(run), path, fitted, images_root=images_root, config=config)
         tidy, doubts = scans.tidy, list(scans.cohort.warnings)
-    truths = _truths(fitted, tidy, calibrate)
-    if scans is None:
-        table = _predictions(fitted, tidy, features)
-    else:
-        table = _predictions_of_scans(fitted, tidy, *scans.embed(progress))
+        truths = _truths(fitted, tidy, calibrate)
+        features, notes = scans.embed(progress)
+        good = notes["error"].isna().to_numpy()
+        known = _predictions(fitted, tidy[good], features[good]).reindex(tidy.index)  # empty cells for bad scans
+        table = known.assign(**tidy[_IDENTIFIERS]).join(notes)
         origin = scans.origin(table)
     calibration = None if truths is None else _calibrated(fitted, tidy, table, truths, Path(str(calibrate)).name)
     outside: dict[str, Any] | None = None
@@ -116,8 +113,8 @@ def predict(
         outside["message"] = far[0].message if far else None
     for message in (*doubts, *_doubts(fitted, table, outside, calibration)):
         progress.warning(message)
-    parts = {"outlyingness": outside, "calibration": calibration}
-    write_table_with_json(target, table, _origin(fitted, table) | origin | parts)
+    about = _origin(fitted, table) | origin | {"outlyingness": outside, "calibration": calibration}
+    write_table_with_json(target, table, about)
     if on_scan is not None:
         for record in json.loads(table.to_json(orient="records", double_precision=15)):
             on_scan(record)
@@ -125,21 +122,24 @@ def predict(
 
 
 def _read_features(
-    fitted: FittedProbe, path: Path
+    fitted: FittedProbe, path: Path, config: Config | Mapping[str, Any] | str | os.PathLike[str] | None
 ) -> tuple[pd.DataFrame, npt.NDArray[np.floating], dict[str, Any], list[str]]:
-    """Return the rows and features of an embeddings table, what is recorded of it, and doubts about its encoder."""
+    """Return the rows and features of an embeddings table, what is recorded of it, and doubts about how it is read."""
     if path.is_dir() or path.name.lower().endswith((".tsv", ".csv", ".nii", ".nii.gz", ".mgz")):
         raise ConfigError(f"embeddings: '{path}' are scans or measures. Say which run embeds them: run=RUN.")
     read = read_embeddings(path)
     if not len(read.table):
         raise DataError(f"{path.name}: the table has no rows, and there is nothing to predict without a scan.")
     check_same_blocks(fitted.blocks, blocks_of(read.info, read.features.shape[1]), parameter=path.name)
-    doubt = fitted.check_encoder(encoder_digest(read.info), read.features.shape[1], place=path.name)
+    doubts = [fitted.check_encoder(encoder_digest(read.info), read.features.shape[1], place=path.name)]
+    if config is not None:
+        as_config(config)  # refuses wrong keys
+        doubts.append("The configuration is for scans: embeddings, without a run, are taken as they are.")
     tidy = tidy_table(read.table)
     check_rows(tidy, read.features)
     of_file = {"file": path.name, "digest": digest_of_file(path)}
     origin = {"embeddings": of_file, "simulated": bool(read.info.get("simulated", False))}
-    return tidy, read.features, origin, [] if doubt is None else [doubt]
+    return tidy, read.features, origin, list(filter(None, doubts))
 
 
 def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
@@ -242,17 +242,6 @@ def _doubts(
             f"calibrate: these sites keep their predictions, because a shift takes at least {MIN_SHOTS} labelled "
             f"subjects, of both classes where there are two: {', '.join(unshifted)}."
         )
-
-
-def _predictions_of_scans(
-    fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating], notes: pd.DataFrame
-) -> pd.DataFrame:
-    """Return the predictions of scans without an error, and their notes; other scans have empty cells."""
-    good = notes["error"].isna().to_numpy()
-    if not good.any():
-        raise DataError(f"none of {len(notes)} scans can be embedded, for instance: {notes['error'].iloc[0]}")
-    known = _predictions(fitted, tidy[good], features[good]).reindex(tidy.index)
-    return known.assign(**tidy[_IDENTIFIERS]).join(notes)
 
 
 def _predictions(fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating]) -> pd.DataFrame:

@@ -80,23 +80,6 @@ def pretrain(
     progress = as_progress(progress)
     folder = Path(out)
     is_new = check_new(folder, resume=resume) if launched().by is None else not (folder / "config.yaml").is_file()
-    settings, source = _resolve(config, folder, participants, transforms, augment, is_new=is_new)
-    with suspending(), joined(**settings.training.of_launch) as engine:
-        shown = progress if engine[1].is_first else SILENT
-        _run(settings, source, folder, engine, resume=resume, progress=shown)
-    return folder
-
-
-def _resolve(
-    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None,
-    folder: Path,
-    participants: AnyTable | None,
-    transforms: Compose | Sequence[Transform] | None,
-    augment: Any,
-    *,
-    is_new: bool,
-) -> tuple[Config, AnySource]:
-    """Return the whole configuration and the images it describes, or refuse what no machine or this one could train."""
     if config is None and is_new:
         raise ConfigError(
             f"config: there is no run in '{folder}' to continue, and only such a run has its own configuration. "
@@ -107,11 +90,11 @@ def _resolve(
     if participants is not None:
         path = None if isinstance(participants, pd.DataFrame) else Path(participants)
         settings = settings.model_copy(update={"data": settings.data.model_copy(update={"participants": path})})
-    if settings.data.participants is None and frame is None:
+    elif settings.data.participants is None:
         raise ConfigError("data.participants: missing. Give the table of scans, participants=participants.tsv.")
     training = settings.training
     usable_accelerator(training.accelerator, training.devices, section="training", training=training.precision)
-    if settings.encoder.is_linear and settings.training.devices * settings.training.num_nodes > 1:
+    if settings.encoder.is_linear and training.devices * training.num_nodes > 1:
         raise ConfigError(
             f"training.devices: encoder '{settings.encoder.name}' is fitted by one process. Set devices and "
             "num_nodes to 1."
@@ -125,7 +108,10 @@ def _resolve(
     source = source_of(settings.data, **given)
     # Refuses transforms, and needs a package for some images: before anything is written.
     source.views(settings.augment, seed=settings.seed)
-    return settings, source
+    with suspending(), joined(**settings.training.of_launch) as engine:
+        shown = progress if engine[1].is_first else SILENT
+        _run(settings, source, folder, engine, resume=resume, progress=shown)
+    return folder
 
 
 def _run(

@@ -86,13 +86,7 @@ def qc(
     """
     progress = as_progress(progress)
     cohort = read_cohort(participants, images_root=images_root)
-    problems, names = Problems(cohort.source.name), cohort.names()
-    for name, path, grey in zip(names, cohort.table["path"], cohort.paths_in("gm"), strict=True):
-        if is_image_path(str(path)):
-            problems.add("qc measures scans of brains, and this is an image of a store", column="path", name=name)
-        elif grey == path:
-            problems.add("qc measures T1-weighted images, and this is a map of grey matter", column="path", name=name)
-    problems.raise_if_any()
+    _refuse_other_images(cohort)
     imported, given = _imported(cohort), None if ratings is None else _ratings_of(cohort, ratings)
     target = Path(out).absolute()
     check_writable(target / "qc.tsv", parameter="out")
@@ -101,7 +95,7 @@ def qc(
     kept, unreadable = _measure(cohort, target / "scans", n_workers, progress)
     table = cohort.table[["participant_id", "session"]].copy()
     table["site"] = cohort.table["site"].fillna("n/a").astype(str) if "site" in cohort.table else "all"
-    table = table.assign(name=names).join(_measured(table["site"], kept)).join(imported)
+    table = table.assign(name=cohort.names()).join(_measured(table["site"], kept)).join(imported)
     table["qc_rating"] = cohort.table.get("qc_rating", "") if given is None else given
     flags, worst = flag_scans(table)
     for row, why in unreadable.items():
@@ -129,6 +123,16 @@ def qc(
         rated = target / "participants.tsv"
         write_rows(rated, read_text_table(cohort.source).assign(qc_rating=given), root=cohort.root)
     return Quality(table, target / "qc.html", len(unreadable), rated, first_recipe(cohort.table.columns))
+
+
+def _refuse_other_images(cohort: Cohort) -> None:
+    problems = Problems(cohort.source.name)
+    for name, path, grey in zip(cohort.names(), cohort.table["path"], cohort.paths_in("gm"), strict=True):
+        if is_image_path(str(path)):
+            problems.add("qc measures scans of brains, and this is an image of a store", column="path", name=name)
+        elif grey == path:
+            problems.add("qc measures T1-weighted images, and this is a map of grey matter", column="path", name=name)
+    problems.raise_if_any()
 
 
 def _ratings_of(cohort: Cohort, ratings: str | Path) -> list[str]:

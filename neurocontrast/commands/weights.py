@@ -20,19 +20,13 @@ from neurocontrast.config import Config, as_config
 from neurocontrast.data.settings import DataSettings
 from neurocontrast.data.sources import BrainVolumes, RegionalMeasures, brains_of_run
 from neurocontrast.encoders import check_shape, load_encoder, save_encoder
-from neurocontrast.encoders.architectures import ARCHITECTURES, Architecture, convert, foreign_names, read_state
+from neurocontrast.encoders.architectures import ARCHITECTURES, convert, foreign_names, read_state
 from neurocontrast.evaluation import load_probe
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import atomic_folder, atomic_path, check_output_file, check_writable, digest_of_file
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.runs.answer import (
-    doubts_of_measures,
-    doubts_of_scan,
-    features_of,
-    phantom_of,
-    read_answer,
-)
+from neurocontrast.runs.answer import doubts_of_measures, doubts_of_scan, features_of, phantom_of, read_answer
 from neurocontrast.weights import load, names
 
 _SUFFIXES = (".pt", ".safetensors")
@@ -79,7 +73,16 @@ def import_weights(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"out: '{folder}' exists and is not an empty folder. Give another.")
     model, left_out = convert(read_state(path, known), known, path=path)
-    source = _source(known, as_config({} if config is None else config), progress)
+    data = as_config({} if config is None else config).data
+    if not isinstance(data, DataSettings):
+        raise ConfigError("data.kind: these networks encode scans of brains, found 'images'. Leave it out.")
+    given = data.model_dump(mode="json", include=data.model_fields_set)
+    if not known.data and not given:
+        progress.warning(
+            f"{known.title}: its files do not say how scans were prepared. They will be by the defaults (1.5 mm, "
+            "121×145×121 voxels, zscore); say otherwise with --config or, for instance, --set data.spacing_mm=2."
+        )
+    source = BrainVolumes(as_config({"data": {**known.data, **given}}).data).prepared(None)
     encoder = model.encoder
     if encoder.n_channels != source.n_channels:
         raise ConfigError(
@@ -95,31 +98,12 @@ def import_weights(
         **source.contract(),
         "objective": None if objective is None else describe_objective(objective, {}),
         "simulated": False,
-        "imported": {
-            "file": path.name,
-            "sha256": digest_of_file(path),
-            "architecture": architecture,
-            "title": known.title,
-            "citation": known.citation,
-        },
+        "imported": {"file": path.name, "sha256": digest_of_file(path), "architecture": architecture}
+        | {"title": known.title, "citation": known.citation},
     }
     with atomic_folder(folder) as temporary:
         save_encoder(temporary, encoder, contract, head=model.head if encoder.settings.projection else None)
     return folder
-
-
-def _source(known: Architecture, settings: Config, progress: Progress) -> BrainVolumes:
-    """Return how scans are prepared: as is known of the weights, but for what the configuration says."""
-    if not isinstance(settings.data, DataSettings):
-        raise ConfigError("data.kind: these networks encode scans of brains, found 'images'. Leave it out.")
-    given = settings.data.model_dump(mode="json", include=settings.data.model_fields_set)
-    if not known.data and not given:
-        progress.warning(
-            f"{known.title}: its files do not say how scans were prepared. They will be by the defaults (1.5 mm, "
-            "121×145×121 voxels, zscore); say otherwise with --config or, for instance, --set data.spacing_mm=2."
-        )
-    data = as_config({"data": {**known.data, **given}}).data
-    return BrainVolumes(data).prepared(None)
 
 
 @dataclass(frozen=True)

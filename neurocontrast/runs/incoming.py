@@ -64,6 +64,8 @@ class IncomingScans:
                     problem = str(error)
                 notes.append({"warnings": "; ".join(warnings), "error": problem})
                 task.advance()
+        if all(each["error"] for each in notes):
+            raise DataError(f"none of {len(notes)} scans can be embedded, for instance: {notes[0]['error']}")
         return features, pd.DataFrame(notes, index=self.tidy.index)
 
     def origin(self, table: pd.DataFrame) -> dict[str, Any]:

@@ -22,13 +22,19 @@ def version() -> str:
     return metadata.version("neurocontrast")
 
 
+def versions_of(*packages: str) -> dict[str, str | None]:
+    """Return the installed version of each package, None for one that is absent."""
+    found = {name: next(iter(metadata.distributions(name=name)), None) for name in packages}
+    return {name: None if package is None else package.version for name, package in found.items()}
+
+
 def describe_environment() -> dict[str, Any]:
     """Return versions, code revision, host kind and time, JSON-ready; neither user nor host name: reports travel."""
     return {
         "neurocontrast": version(),
         "git": _git_revision(),
         "python": platform.python_version(),
-        "packages": {name: _version_of(name) for name in _PACKAGES},
+        "packages": versions_of(*_PACKAGES),
         "platform": platform.platform(),
         "n_cpus": os.cpu_count(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]] if sys.argv and sys.argv[0] else [],
@@ -39,13 +45,6 @@ def describe_environment() -> dict[str, Any]:
 def subject_digest(subject_id: str) -> str:
     """Return the digest of a participant of pretraining: pseudonymous, since whoever has identifiers can compute it."""
     return digest_of("neurocontrast-subject", subject_id)
-
-
-def _version_of(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _git_revision() -> dict[str, Any] | None:

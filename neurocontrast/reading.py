@@ -102,24 +102,10 @@ def read_text(path: str | os.PathLike[str], *, limit: int = N_BYTES, **on_error:
 def read_json(
     path: str | os.PathLike[str], *, of: type = dict, limit: int = N_JSON_BYTES, **on_error: Unpack[ErrorOptions]
 ) -> Any:
-    """Read a JSON file.
+    """Read a JSON file that holds `of`: dict for an object, list, or object for any value.
 
-    Parameters
-    ----------
-    path : path
-        File in UTF-8, with or without a byte order mark.
-    of : type, default=dict
-        What it must hold: dict for an object, list, or object for any value.
-    limit : int, default=2**28
-        Largest file, in bytes.
-    **on_error : see `ErrorOptions`
-        What is raised (by default `DataError`), and its last sentence.
-
-    Raises
-    ------
-    NeurocontrastError
-        No regular file, too large, not UTF-8, not JSON (NaN is not), with two values for one key, or
-        of another kind than `of`.
+    Refused is what is no regular file, of more than `limit` bytes, not UTF-8, not JSON (NaN is not), has two values for
+    one key, or is of another kind than `of`.
     """
     content = read_bytes(path, **on_error, limit=limit)
     return parse_json(content, place=path, of=of, **on_error)
@@ -167,16 +153,9 @@ def read_arrays(
     shapes: dict[str, Sequence[int | None]] | None = None,
     **on_error: Unpack[ErrorOptions],
 ) -> dict[str, npt.NDArray[Any]]:
-    """Read a ``.npz`` archive, whose checksums are verified.
+    """Read a ``.npz`` archive without Python objects, whose checksums are verified.
 
-    Parameters
-    ----------
-    path : path
-        Archive without Python objects.
-    shapes : dict of str to sequence of int or None, optional
-        Arrays that must be there, and their shapes, None for any length.
-    **on_error : see `ErrorOptions`
-        What is raised, and its last sentence.
+    `shapes` are those of the arrays that must be there, with None for any length.
     """
     content = read_bytes(path, **on_error)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -181,13 +182,28 @@ def inspect_cohort(
     check_images: bool = True,
 ) -> Inspection:
     """Read a table as `read_cohort` does, and return bad rows instead of raising them."""
-    cells, source = read_text_table(participants), place_of(participants)
+    cells, source, used = read_text_table(participants), place_of(participants), columns_of(channels)
     root = Path(images_root).expanduser() if images_root is not None else source.parent
     if images_root is not None and not root.is_dir():
         raise DataError(f"images_root: there is no folder {shown(root, 200)}.")
-    root, problems, columns = root.absolute(), Problems(source.name), columns_of(channels)
-    table, warnings = _convert(cells, root=root, channels=columns, check_images=check_images, problems=problems)
-    return Inspection(Cohort(table, source, root, tuple(warnings), columns), problems, cells.index.tolist())
+    root = root.absolute()
+    # Columns of a fixed meaning are in lower case, however the file writes them.
+    cells = cells.rename(columns={name: name.lower() for name in cells.columns if name.lower() in (*_IDENTITY, *RULES)})
+    _check_columns(source.name, list(cells.columns), used)
+    rows = _Rows(cells, Problems(source.name))
+    values: dict[str, object] = _identity(rows)
+    if "path" not in cells:
+        cells["path"] = cells[used[0]] if used else ""
+    for column in dict.fromkeys(("path", *used)):
+        values[column] = _paths(rows, column, root, check=check_images, is_used=column in used)
+    for column in cells.columns.difference(list(values), sort=False):
+        values[column], refused = values_of(column, cells[column])
+        found = cells[column].iloc
+        rows.refuse(column, {at: f"found {shown(found[at])}; {refusal.rule}" for at, refusal in refused.items()})
+        for refusal in refused.values():
+            rows.problems.hint(refusal.hint)
+    cohort = Cohort(pd.DataFrame(values), source, root, tuple(_warnings(cells)), used)
+    return Inspection(cohort, rows.problems, cells.index.tolist())
 
 
 @dataclass(frozen=True)
@@ -215,34 +231,9 @@ def _positions(marked: npt.ArrayLike) -> list[int]:
     return np.flatnonzero(marked).tolist()
 
 
-def _convert(
-    table: pd.DataFrame, *, root: Path, channels: tuple[str, ...], check_images: bool, problems: Problems
-) -> tuple[pd.DataFrame, list[str]]:
-    """Return the table that `Cohort` describes, and warnings; bad cells become problems.
-
-    `table` is one of text, indexed by lines (`neurocontrast.data.listing.read_text_table`).
-    """
-    # Columns of a fixed meaning are in lower case, however the file writes them.
-    cells = table.rename(columns={name: name.lower() for name in table.columns if name.lower() in (*_IDENTITY, *RULES)})
-    if len(twice := cells.columns[cells.columns.duplicated()]):
-        raise DataError(f"{problems.source}: the header names the column '{twice[0]}' twice, in different cases.")
-    _check_columns(problems.source, list(cells.columns), channels)
-    rows = _Rows(cells, problems)
-    values: dict[str, object] = _identity(rows)
-    if "path" not in cells:
-        cells["path"] = cells[channels[0]] if channels else ""
-    for column in dict.fromkeys(("path", *channels)):
-        values[column] = _paths(rows, column, root, check=check_images, is_used=column in channels)
-    for column in cells.columns.difference(list(values), sort=False):
-        values[column], refused = values_of(column, cells[column])
-        found = cells[column].iloc
-        rows.refuse(column, {at: f"found {shown(found[at])}; {refusal.rule}" for at, refusal in refused.items()})
-        for refusal in refused.values():
-            rows.problems.hint(refusal.hint)
-    return pd.DataFrame(values), _warnings(cells)
-
-
 def _check_columns(source: str, cells: list[str], channels: tuple[str, ...]) -> None:
+    if twice := [column for column, n in Counter(cells).items() if n > 1]:
+        raise DataError(f"{source}: the header names the column '{twice[0]}' twice, in different cases.")
     for column in cells:
         if _RESERVED.fullmatch(column):
             raise DataError(f"{source}: the column name '{column}' is kept for embeddings; rename the column.")

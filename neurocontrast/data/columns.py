@@ -195,24 +195,11 @@ Where = dict[str, _Choice]
 
 
 def matching_rows(table: pd.DataFrame, where: Mapping[str, Any], *, place: str) -> npt.NDArray[np.bool_]:
-    """Return which rows of a table a selection keeps.
+    """Return which rows of a table, called `place` in errors, match a selection in every column.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Its cells are compared as text: a whole number has no decimal point, and a missing cell is ``n/a``.
-    where : mapping
-        Column → value, list of values, or ``{"not": value or values}``, for instance
-        ``{"site": ["london", "ucla"], "participant_id": {"not": "sub-03"}}``. A row must match in every column.
-    place : str
-        What an error calls the table.
-
-    Raises
-    ------
-    DataError
-        For a column or a value that the table does not have, and where no row is left.
-    ConfigError
-        For an operator other than ``not``.
+    A selection is ``{"site": ["london", "ucla"], "participant_id": {"not": "sub-03"}}``: column → value, list of
+    values, or ``{"not": value or values}``. Cells are compared as text: a whole number has no decimal point, and a
+    missing cell is ``n/a``. A column or a value that is not there, and a selection that leaves no row, are refused.
     """
     keep = np.ones(len(table), dtype=bool)
     for column, given in where.items():

@@ -134,13 +134,7 @@ class _InPlace(torch.utils.data.Dataset[dict[str, Any]]):
 
 
 class MeasuresDataset(_InPlace):
-    """The measures of a cohort, in the order of its rows, each person's as a sample (n_measures, 1).
-
-    Parameters
-    ----------
-    values : array (n, n_measures), float32
-        Standardised measures.
-    """
+    """Standardised measures (n, n_measures), each person's as a sample (n_measures, 1)."""
 
     def __init__(self, values: npt.NDArray[np.float32]) -> None:
         self.values = values

@@ -181,18 +181,10 @@ def read_table(
     remedy: str = "",
     **options: Any,
 ) -> pd.DataFrame:
-    """Read a tab-separated table.
+    """Read a tab-separated table in UTF-8 that must have the columns `needed`.
 
-    Parameters
-    ----------
-    path : path
-        Table in UTF-8, with a header.
-    needed : collection of str
-        Columns that must be there.
-    error, remedy : see `neurocontrast.reading.ErrorOptions`
-        What is raised for a table that cannot be used, and its last sentence.
-    **options
-        Of `pandas.read_csv`, in place of those here; no word is a missing value unless ``na_values`` says so.
+    `options` are those of `pandas.read_csv`; no word is a missing value unless ``na_values`` says so. `error` and
+    `remedy` are `neurocontrast.reading.ErrorOptions`.
     """
     check_place(path, error=error, remedy=remedy)
     given: dict[str, Any] = {"sep": "\t", "keep_default_na": False, "encoding": "utf-8-sig", "compression": None}

@@ -178,7 +178,12 @@ def read_phenotype(
     files. `descriptions` are JSON files with ``Levels`` and ``Units`` in addition to the table's own.
     """
     table, phenotype = read_sheet(path), Phenotype(source)
-    identifiers = [subject] * len(table) if subject else _identifiers(table, path, id_column)
+    identifiers = [subject] * len(table)
+    if not subject:
+        column = identifier_column(list(table.columns), source=path.name, id_column=id_column)
+        identifiers = [cell.removeprefix("sub-") for cell in table[column]]
+        if column.lower() == "ixi_id":
+            identifiers = [f"IXI{cell.zfill(3)}" if cell.isdigit() else cell for cell in table[column]]
     sessions = first_of(table, SESSIONS)
     described: dict[str, object] = {}
     for description in [*descriptions, path.with_suffix(".json")]:
@@ -228,13 +233,6 @@ def _ages_differ(first: str, second: str) -> bool:
     return isinstance(one, float) and isinstance(other, float) and abs(one - other) > _AGE_DIFFERENCE
 
 
-def _identifiers(table: pd.DataFrame, path: Path, id_column: str | None) -> list[str]:
-    column = identifier_column(list(table.columns), source=path.name, id_column=id_column)
-    if column.lower() == "ixi_id":
-        return [f"IXI{cell.zfill(3)}" if cell.isdigit() else cell for cell in table[column]]
-    return [cell.removeprefix("sub-") for cell in table[column]]
-
-
 def _decode(known: str, name: str, cell: str, description: object) -> str | Refusal:
     cell = " ".join(cell.split())  # a table of tabs holds no line breaks
     if is_missing(cell):
@@ -252,26 +250,23 @@ def _decode(known: str, name: str, cell: str, description: object) -> str | Refu
     match = CODES_IN_NAME.search(name)
     codes = (part.partition("=") for part in match[1].split(",")) if match else ()
     cell = {code.strip(): meaning.strip() for code, _, meaning in codes}.get(cell, cell)
+    number = number_of(cell)
     if known == "age":
-        return _years(name, cell, str(described.get("Units", "")))
-    if known == "tiv" and (number_of(cell) or 0.0) > _LARGEST_ML:
-        return f"{float(cell) / MM3_PER_ML:.1f}"
+        units = str(described.get("Units", ""))
+        unit = units.strip().lower().rstrip("s") or ("month" if name.lower() == "interview_age" else "year")
+        unit = _UNITS.get(unit, unit)
+        if unit not in _PER_YEAR:
+            return Refusal(f"Units {shown(units)} are not known; {one_of([f'{each}s' for each in _PER_YEAR])} are")
+        if number is None and unit != "year":
+            return Refusal(f"an age in {unit}s is a number, or n/a")
+        text = cell if unit == "year" or number is None else f"{number / _PER_YEAR[unit]:.4g}"
+        age = as_age(text)
+        return age if isinstance(age, Refusal) else text
+    if known == "tiv" and number is not None and number > _LARGEST_ML:
+        return f"{number / MM3_PER_ML:.1f}"
     if known == "sex":
-        if number_of(cell) is not None:
+        if number is not None:
             return Refusal("a code needs Levels in the JSON file of the same name, or letters")
         sex = as_sex(cell)
         return cell if isinstance(sex, Refusal) else sex
     return cell
-
-
-def _years(name: str, cell: str, units: str) -> str | Refusal:
-    unit = units.strip().lower().rstrip("s") or ("month" if name.lower() == "interview_age" else "year")
-    unit = _UNITS.get(unit, unit)
-    if unit not in _PER_YEAR:
-        return Refusal(f"Units {shown(units)} are not known; {one_of([f'{each}s' for each in _PER_YEAR])} are")
-    value = number_of(cell)
-    if value is None and unit != "year":
-        return Refusal(f"an age in {unit}s is a number, or n/a")
-    text = cell if unit == "year" or value is None else f"{value / _PER_YEAR[unit]:.4g}"
-    age = as_age(text)
-    return age if isinstance(age, Refusal) else text

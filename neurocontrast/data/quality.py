@@ -87,7 +87,13 @@ def doubts_about(cohort: Cohort) -> list[str]:
         n_missing = int(table[column].isna().sum()) if column in table else 0
         if n_missing:
             doubts.append(f"column '{column}' is missing in {n_missing} of {len(table)} scans")
-    doubts += _subjects_in_doubt(table)
+    if "sex" in table:
+        n_sexes = table.groupby("subject_id")["sex"].nunique()
+        if both := sorted(n_sexes.index[n_sexes > 1]):
+            doubts.append(f"subjects with two sexes: {one_of(both[:10])}")
+    subjects = pd.Series(table["subject_id"].astype(str).unique())
+    alike = [sorted(names) for _, names in subjects.groupby(subjects.str.lower().str.removeprefix("sub-"), sort=False)]
+    doubts += [f"{one_of(names)} count as different subjects" for names in alike if len(names) > 1][:10]
     if "site" in table:
         counts = table["site"].value_counts()
         small = [f"{site} ({n})" for site, n in counts.items() if n < _N_SMALL_SITE]
@@ -125,18 +131,6 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
             f"{kinds['array']} .npy arrays, which have no orientation, are among {kinds['NIfTI']} NIfTI images; "
             "arrays are taken to be in RAS order"
         )
-    return doubts
-
-
-def _subjects_in_doubt(table: pd.DataFrame) -> list[str]:
-    doubts = []
-    if "sex" in table:
-        n_sexes = table.groupby("subject_id")["sex"].nunique()
-        if both := sorted(n_sexes.index[n_sexes > 1]):
-            doubts.append(f"subjects with two sexes: {one_of(both[:10])}")
-    subjects = pd.Series(table["subject_id"].astype(str).unique())
-    alike = [sorted(names) for _, names in subjects.groupby(subjects.str.lower().str.removeprefix("sub-"), sort=False)]
-    doubts += [f"{one_of(names)} count as different subjects" for names in alike if len(names) > 1][:10]
     return doubts
 
 

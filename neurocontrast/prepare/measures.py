@@ -221,26 +221,23 @@ def _joint_variation(brain: Floats, inside: Mask, grey_path: str, white_path: st
     if grey_path and white_path:
         maps = [_on_grid(*_read(path)) for path in (grey_path, white_path)]
         grey, white = (brain[inside & (each > 0.5)] for each in maps)
-    else:
+    else:  # three classes of intensity: one-dimensional k-means on the histogram
+        from sklearn.cluster import KMeans
+
         values = brain[inside]
-        low, high = _cuts(values) if values.size else (0.0, 0.0)
+        if not values.size:
+            return float("nan")
+        counts, edges = np.histogram(values, _N_BINS)
+        start = np.quantile(values, (0.1, 0.45, 0.85))[:, None]
+        classes = KMeans(3, init=start, n_init=1).fit(((edges[:-1] + edges[1:]) / 2)[:, None], sample_weight=counts)
+        dark, middle, bright = sorted(classes.cluster_centers_.ravel())
+        low, high = float(dark + middle) / 2, float(middle + bright) / 2
         grey, white = values[(values > low) & (values <= high)], values[values > high]
     if not (grey.size and white.size):
         return float("nan")
     centres = [float(np.median(each)) for each in (grey, white)]
     spreads = [1.4826 * float(np.median(np.abs(each - c))) for each, c in zip((grey, white), centres, strict=True)]
     return sum(spreads) / abs(centres[1] - centres[0]) if centres[0] != centres[1] else float("nan")
-
-
-def _cuts(values: Floats) -> tuple[float, float]:
-    """Return the intensities between three classes: one-dimensional k-means on the histogram."""
-    from sklearn.cluster import KMeans
-
-    counts, edges = np.histogram(values, _N_BINS)
-    start = np.quantile(values, (0.1, 0.45, 0.85))[:, None]
-    classes = KMeans(3, init=start, n_init=1).fit(((edges[:-1] + edges[1:]) / 2)[:, None], sample_weight=counts)
-    low, middle, high = sorted(classes.cluster_centers_.ravel())
-    return float(low + middle) / 2, float(middle + high) / 2
 
 
 def _strip(volume: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import digest_of, digest_of_file, write_json
-from neurocontrast.provenance import version
+from neurocontrast.provenance import version, versions_of
 from neurocontrast.reading import check_place, read_json
 
 RECIPE = 3
@@ -42,8 +41,8 @@ def recipe_of(options: PrepareOptions) -> dict[str, Any]:
     """Return what decides how images are made, by its names: options and versions of the code."""
     # Imitations have records of their own: adding some does not prepare the scans again.
     chosen = {name: value for name, value in asdict(options).items() if name != "imitations"}
-    there = {name: list(metadata.distributions(name=name)) for name in ("SimpleITK", "nilearn", "deepbet")}
-    versions = {name: found[0].version if found else "none" for name, found in there.items()}
+    found = versions_of("SimpleITK", "nilearn", "deepbet")
+    versions = {name: found[name] or "none" for name in found}
     return {"recipe": RECIPE, "options": chosen, "code": {"neurocontrast": version()} | versions}
 
 

@@ -68,7 +68,9 @@ def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) 
     found, field = prior.copy(), np.ones_like(values)
     for iteration in range(N_ITERATIONS):
         corrected = values / field
-        found = _expect(corrected, means, sds, prior)
+        scaled = (corrected - means[:, None]) / sds[:, None]
+        likelihood = prior * np.exp(-0.5 * np.minimum(scaled**2, 60)) / sds[:, None]
+        found = likelihood / likelihood.sum(axis=0)
         weight = found.sum(axis=1) + 1e-9
         means = (found @ corrected) / weight
         sds = np.sqrt((found * (corrected - means[:, None]) ** 2).sum(axis=1) / weight).clip(0.02)
@@ -79,13 +81,6 @@ def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) 
     maps = np.zeros((3, *mask.shape), dtype=np.float32)
     maps[:, mask] = found
     return TissueMaps(maps[1], maps[2], maps[0], (float(means[0]), float(means[1]), float(means[2])))
-
-
-def _expect(values: Doubles, means: Doubles, sds: Doubles, prior: Doubles) -> Doubles:
-    """Return the probability of each tissue (3, n)."""
-    scaled = (values - means[:, None]) / sds[:, None]
-    likelihood = prior * np.exp(-0.5 * np.minimum(scaled**2, 60)) / sds[:, None]
-    return likelihood / likelihood.sum(axis=0)
 
 
 def _polynomials(mask: npt.NDArray[np.bool_]) -> Doubles:

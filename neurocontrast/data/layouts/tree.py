@@ -18,31 +18,21 @@ _IN_TABLES = {"\t": "a tab", "\n": "a line break", "\r": "a line break", "\0": "
 
 @dataclass(frozen=True)
 class Tree:
-    """A folder with the names of all files below it.
-
-    Parameters
-    ----------
-    root : Path
-        The folder.
-    folders : dict of str to list of str
-        Sorted file names by folder, both relative to the root with "/"; the root itself is "".
-    skipped : list of tuple of str
-        Paths that are no files, such as pipes and devices, and the reason of each.
-    """
+    """A folder with the names of all files below it."""
 
     root: Path
     folders: dict[str, list[str]] = field(default_factory=dict)
+    """Sorted file names by folder, which is relative to the root with "/"; the root itself is ""."""
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    """Paths that are no files, such as pipes and devices, and the reason of each."""
 
     def matching(self, folder: str, name: str) -> Iterator[tuple[str, re.Match[str], re.Match[str]]]:
         """Give the path of every file whose folder and whose name match two regular expressions, with the matches."""
         of_folder, of_name = re.compile(folder), re.compile(name)
         for each in sorted(self.folders):
-            found = of_folder.fullmatch(each)
-            if found:
+            if found := of_folder.fullmatch(each):
                 for file in self.folders[each]:
-                    named = of_name.fullmatch(file)
-                    if named:
+                    if named := of_name.fullmatch(file):
                         yield joined_path(each, file), found, named
 
     def has(self, path: str) -> bool:
@@ -132,43 +122,23 @@ _ENTITY = re.compile(r"(?:^|_)([a-zA-Z]+)-([a-zA-Z0-9+]+)")
 
 @dataclass(frozen=True)
 class FoundScan:
-    """A scan that a layout has found; all paths are relative to the root.
+    """A scan that a layout has found; all paths are relative to the root."""
 
-    Parameters
-    ----------
-    subject : str
-        Label of the person, without "sub-".
-    path : str
-        The image.
-    session : str
-        Label of the session without "ses-", or "".
-    dataset : str
-        Folder of the data set, where the root holds several, or "".
-    entities : mapping of str to str
-        What tells the images of one subject and session apart, for instance ``{"run": "1", "space": "MNI152Lin"}``.
-    maps : mapping of str to str
-        Further images of the scan: ``mask_path``, the brain mask, and ``gm``, ``wm`` and ``csf``, maps of
-        grey matter, white matter and fluid.
-    space : str
-        Template that the image is aligned to, or "native".
-    stage : {"raw", "preprocessed", "stripped", "tissue"}
-        What was done to the image.
-    sidecars : tuple of str
-        JSON files with the scanner's settings, the most general first.
-    facts : mapping of str to str
-        What files of the layout say of the scan: ``tiv`` (mL), ``iqr``, ``site``, and the like.
-    """
-
-    subject: str
+    subject: str  # without "sub-"
     path: str
-    session: str = ""
+    session: str = ""  # without "ses-"
     dataset: str = ""
+    """Folder of the data set, where the root holds several."""
     entities: Mapping[str, str] = field(default_factory=dict)
+    """What tells the images of one subject and session apart, for instance ``{"run": "1", "space": "MNI152Lin"}``."""
     maps: Mapping[str, str] = field(default_factory=dict)
-    space: str = "native"
-    stage: str = "raw"
+    """Further images: ``mask_path``, the brain mask, and the maps ``gm``, ``wm`` and ``csf`` of tissues."""
+    space: str = "native"  # or the template that the image is aligned to
+    stage: str = "raw"  # or "preprocessed", "stripped", "tissue"
     sidecars: tuple[str, ...] = ()
+    """JSON files with the scanner's settings, the most general first."""
     facts: Mapping[str, str] = field(default_factory=dict)
+    """What files of the layout say of the scan: ``tiv`` (mL), ``iqr``, ``site``, and the like."""
 
     @property
     def person(self) -> str:

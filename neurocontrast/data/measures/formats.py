@@ -25,43 +25,25 @@ _IDENTIFIERS = (*IDENTIFIERS, "subjid", "subjectid", "sub", "id", "participant",
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as a program wrote it: identifiers and cells as text, with what holds for all columns.
-
-    Parameters
-    ----------
-    source : Path
-        File that was read, or the folder of several; messages begin with its name.
-    identifiers : sequence of str
-        Participant of each row: ``sub-01``, ``sub-01_ses-2``, or a path that ends in one.
-    cells : mapping of str to sequence of str
-        Cells by column, one a row; a missing one is empty or ``n/a``.
-    lines : sequence of int
-        Line of the file for each row; empty if a row is a file.
-    sessions : sequence of str
-        Session of each row, or empty if the file has no column of sessions.
-    side : {"", "lh", "rh"}
-        Hemisphere of all columns.
-    measure, atlas : str
-        Measure and atlas of all columns, such as ``thickness`` and ``aparc.a2009s``.
-    software : str
-        Program and version.
-    scale : float
-        Factor that takes volumes to mm³ from the unit that the format fixes: 1,000 for CAT12's mL.
-    files : sequence of Path
-        Files that were read, if `source` is their folder.
-    """
+    """A table as a program wrote it: identifiers and cells as text, with what holds for all columns."""
 
     source: Path
+    """File that was read, or the folder of several; messages begin with its name."""
     identifiers: Sequence[str]
+    """Participant of each row: ``sub-01``, ``sub-01_ses-2``, or a path that ends in one."""
     cells: Mapping[str, Sequence[str]]
+    """Cells by column, one a row; a missing one is empty or ``n/a``."""
     lines: Sequence[int] = ()
+    """Line of the file for each row; empty if a row is a file."""
     sessions: Sequence[str] = ()
-    side: str = ""
-    measure: str = ""
-    atlas: str = ""
-    software: str = ""
+    """Session of each row, or empty if the file has no column of sessions."""
+    side: str = ""  # "lh" or "rh", where it is that of all columns
+    measure: str = ""  # of all columns, such as thickness
+    atlas: str = ""  # of all columns, such as aparc.a2009s
+    software: str = ""  # program and version
     scale: float = 1.0
-    files: Sequence[Path] = ()
+    """Factor that takes volumes to mm³ from the unit that the format fixes: 1,000 for CAT12's mL."""
+    files: Sequence[Path] = ()  # that were read, if `source` is their folder
 
     def line(self, row: int) -> int | None:
         """Return the line of a row in the file; None if a row is a file."""

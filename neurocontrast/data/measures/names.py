@@ -132,16 +132,8 @@ def region_of(column: str, *, side: str = "", measure: str = "") -> Region | Non
 
     Known are the structures of FreeSurfer's aseg, the regions of the atlases of Desikan and Destrieux, and any name
     with a hemisphere and a measure, such as ``L_V1_ROI_thickness`` or ``lAmy_Vgm``. Hemispheres are ``lh``, ``left`` or
-    ``L``, before or after the name; `&` and ``_and_`` mean the same; separators and case do not matter.
-
-    Parameters
-    ----------
-    column : str
-        Name as a program wrote it.
-    side : {"", "lh", "rh"}
-        Hemisphere of the whole table, for names that lack it.
-    measure : str
-        Measure of the whole table, such as ``thickness``, for names that lack it.
+    ``L``, before or after the name; `&` and ``_and_`` mean the same; separators and case do not matter. `side` and
+    `measure` are those of the whole table, for names that lack them.
     """
     text = re.sub(r"^X(?=[0-9])", "", column.strip())  # R writes X3rd.Ventricle
     if found := _OF_HEAD.get(_folded(text)):
@@ -183,20 +175,7 @@ def _cortical(text: str) -> tuple[str, str]:
 
 
 def check_units(values: pd.DataFrame, kinds: Mapping[str, Kind]) -> None:
-    """Refuse measures whose median over people is far from what it is in mm, mm² or mm³.
-
-    Parameters
-    ----------
-    values : DataFrame
-        Measures by region.
-    kinds : dict of str to {"thickness", "volume", "area", "other"}
-        Kind of measure of each column.
-
-    Raises
-    ------
-    DataError
-        With the columns, their medians, and the unit that they seem to have.
-    """
+    """Refuse measures whose median over people is far from what it is in mm, mm² or mm³; name their likely unit."""
     medians = values.median()
     of_cortex = medians[[name for name, kind in kinds.items() if kind == "thickness"]].dropna()
     typical = {name: value for name, value in _TYPICAL.items() if name in medians}

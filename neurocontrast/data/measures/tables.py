@@ -167,7 +167,8 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
         if region is None and column in keep:
             region = Region(column, "other", "")
         if region is None:
-            left_out += [column] if _looks_numeric(cells) else []
+            known = pd.Series([cell for cell in cells if not is_missing(cell)], dtype=object)
+            left_out += [column] if len(known) and pd.to_numeric(known, errors="coerce").notna().all() else []
         elif region.name in chosen:
             problems.add(
                 f"{source}columns '{chosen[region.name]}' and '{column}' are both of the region '{region.name}'"
@@ -191,11 +192,6 @@ def _add(sheet: Sheet, merged: _Merged, keep: Sequence[str], *, several: bool) -
         )
         frame[thickness.columns] = thickness.mask(thickness == 0)
     merged.frames.append((sheet.source.name, frame))
-
-
-def _looks_numeric(cells: Sequence[str]) -> bool:
-    known = [cell for cell in cells if not is_missing(cell)]
-    return bool(known) and bool(pd.to_numeric(pd.Series(known), errors="coerce").notna().all())
 
 
 def _index(sheet: Sheet, merged: _Merged, source: str) -> pd.MultiIndex:

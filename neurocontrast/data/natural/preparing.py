@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from neurocontrast.data.settings import SPLITS, ImagesSettings
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import digest_of_file, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.provenance import describe_environment
+from neurocontrast.provenance import describe_environment, versions_of
 from neurocontrast.seeds import derive_generator, derive_seed
 
 BACKGROUND_COLUMNS = ("background_red", "background_green", "background_blue")
@@ -139,7 +138,7 @@ def _record(
 
     environment = describe_environment()
     environment.pop("command")  # holds paths of the machine
-    environment["packages"]["pillow"] = metadata.version("pillow")
+    environment["packages"] |= versions_of("pillow")
     counts = pd.crosstab(table["label"], table["split"])
     chosen = settings.model_dump(mode="json")
     chosen["source"] = None if settings.source is None else settings.source.expanduser().absolute().name

@@ -52,7 +52,19 @@ def write_cohort(
         for _ in Parallel(n_jobs=n_workers, return_as="generator", batch_size=8)(work):
             task.advance()
     names = [site.name for site in draw_sites(settings)]
-    table = pd.DataFrame([_row(person, names[person.site]) for person in people])
+    ids = [person.participant_id for person in people]
+    table = pd.DataFrame(
+        {
+            "participant_id": ids,
+            "subject_id": ids,
+            "path": [f"images/{name}_T1w.nii.gz" for name in ids],
+            "age": [f"{person.age:.2f}" for person in people],
+            "sex": [person.sex for person in people],
+            "site": [names[person.site] for person in people],
+            "diagnosis": [person.diagnosis for person in people],
+            "simulated": "yes",
+        }
+    )
     write_table(folder / "participants.tsv", table)
     write_json(folder / "simulation.json", describe_simulation(settings))
     return table
@@ -79,19 +91,6 @@ def describe_simulation(settings: SimulationSettings) -> dict[str, Any]:
             for site in draw_sites(settings)
         ],
         "environment": describe_environment(),
-    }
-
-
-def _row(person: Person, site: str) -> dict[str, str]:
-    return {
-        "participant_id": person.participant_id,
-        "subject_id": person.participant_id,
-        "path": f"images/{person.participant_id}_T1w.nii.gz",
-        "age": f"{person.age:.2f}",
-        "sex": person.sex,
-        "site": site,
-        "diagnosis": person.diagnosis,
-        "simulated": "yes",
     }
 
 

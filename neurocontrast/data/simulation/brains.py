@@ -107,6 +107,9 @@ def load_anatomy(spacing_mm: float) -> Anatomy:
     flat = {name: values.ravel()[brain] for name, values in maps.items()}
     squared = [((positions - np.asarray(centre)[:, None]) ** 2).sum(axis=0) for centre in _MEDIAL_TEMPORAL]
     region = np.minimum(sum(np.exp(-0.5 * distance / _WIDTH_MM**2) for distance in squared), 1.0)
+    x, y, z = positions / 80.0
+    terms, inside = np.stack([x, y, z, x * y, x * z, y * z, x * x, y * y, z * z]), flat["head"] > 0.5
+    terms -= terms[:, inside].mean(axis=1, keepdims=True)
     # Sulci that are closer than a voxel is wide are seen by their mean alone.
     seen = math.exp(-0.5 * (2.0 * math.pi * math.hypot(sigma, 0.5) / _SULCI_APART_MM) ** 2)
     white, fluid = np.clip(flat["white"], 1e-3, 0.999), np.clip(flat["fluid"], 1e-3, 0.999)
@@ -126,7 +129,7 @@ def load_anatomy(spacing_mm: float) -> Anatomy:
         towards_ventricles=np.stack([flat[f"towards {axis}"] for axis in range(3)]),
         folding=_folding(axes),
         smooth=RandomField(_splines(axes, _SMOOTH_CONTROL_MM)),
-        bias_terms=_bias_terms(positions, flat["head"]),
+        bias_terms=(terms / terms[:, inside].std(axis=1, keepdims=True)).astype(np.float32),
     )
 
 
@@ -201,14 +204,6 @@ def _splines(axes: list[NDArray[np.float64]], control_mm: float) -> tuple[Array,
         basis = np.where(distance < 1.0, inner, outer)
         bases.append((basis / np.sqrt((basis**2).sum(axis=1).mean())).astype(np.float32))
     return tuple(bases)
-
-
-def _bias_terms(positions: Array, head: Array) -> Array:
-    x, y, z = positions / 80.0
-    terms = np.stack([x, y, z, x * y, x * z, y * z, x * x, y * y, z * z])
-    inside = head > 0.5
-    terms -= terms[:, inside].mean(axis=1, keepdims=True)
-    return (terms / terms[:, inside].std(axis=1, keepdims=True)).astype(np.float32)
 
 
 def _smooth(fine: Array, sigma: float) -> Array:

@@ -31,32 +31,23 @@ class SimulationSettings(Settings):
 
     n_subjects: int = Field(300, ge=1, le=1_000_000)
     """Number of people. Person number i is the same whatever `n_subjects` is."""
-
     n_sites: int = Field(8, ge=1, le=10_000)
     """Number of scanners, of uneven sizes."""
-
     spacing_mm: float = Field(4.0, ge=1.0, le=12.0, allow_inf_nan=False)
     """Voxel side; 4 mm gives 46×55×46 voxels, 1.5 mm gives 121×145×121."""
-
     seed: int = Field(0, ge=0)
     """Names the people. Participant identifiers contain it, so two cohorts of different seeds share nobody."""
-
     site_seed: int | None = Field(None, ge=0)
     """Names the scanners; None takes `seed`. Two cohorts with the same number are scanned at the same sites."""
-
     site_effects: float = Field(1.0, ge=0.0, le=3.0, allow_inf_nan=False)
     """How far scanners differ: not at 0, about as real ones do at 1."""
-
     patients: Fraction = 0.5
     """Fraction of patients, between 0 and 1."""
-
     confounding: float = Field(0.0, ge=0.0, le=10.0)
     """How far the odds of being a patient differ between sites: not at 0, about e times at 1; at 3 sites nearly have
     a single class."""
-
     focal_atrophy: Fraction = 0.4
     """Mean strength of the grey matter's loss in the medial temporal region of patients."""
-
     patient_ageing_years: float = Field(6.0, ge=0.0, le=40.0)
     """How much older than their age the brains of patients look on average."""
 
@@ -172,10 +163,12 @@ def draw_person(settings: SimulationSettings, index: int) -> Person:
     gap_years = _BRAIN_AGE_SD_YEARS * gap
     if is_patient:
         gap_years += settings.patient_ageing_years * (1.0 + 0.5 * patient_gap)
+    youngest, oldest = AGE_RANGE_YEARS
+    mean = float(np.clip(0.46 + place.age_shift_years / (oldest - youngest), 0.15, 0.85))
     return Person(
         index=index,
         participant_id=f"sub-sim{settings.seed}x{index + 1:04d}",
-        age=_draw_age(place, generator),
+        age=round(float(youngest + (oldest - youngest) * generator.beta(2.6 * mean, 2.6 * (1.0 - mean))), 2),
         sex="M" if is_male else "F",
         site=site,
         diagnosis="patient" if is_patient else "control",
@@ -184,9 +177,3 @@ def draw_person(settings: SimulationSettings, index: int) -> Person:
         ventricle_gap=float(ventricles),
         focal_loss=float(settings.focal_atrophy * np.clip(1.0 + 0.4 * severity, 0.0, 2.0)) if is_patient else 0.0,
     )
-
-
-def _draw_age(site: Site, generator: np.random.Generator) -> float:
-    youngest, oldest = AGE_RANGE_YEARS
-    mean = float(np.clip(0.46 + site.age_shift_years / (oldest - youngest), 0.15, 0.85))
-    return round(float(youngest + (oldest - youngest) * generator.beta(2.6 * mean, 2.6 * (1.0 - mean))), 2)

@@ -62,8 +62,20 @@ class BrainVolumes(Source):
         return VolumeCache(data.cache_dir, self.transforms, dtype=self.cache_dtype, shared=data.cache_shared)
 
     def cohort_of(self, given: Any, folder: Path) -> Cohort:
-        """Return a cohort of paths and nibabel images."""
-        return _write_given(given, columns_of(self.channels), self.data.images_root, folder)
+        """Return a cohort of paths and nibabel images, and write those that are only in memory to `folder`.
+
+        `given` has one path or image a scan, or a tuple of one a channel, or is a DataFrame with columns of paths.
+        Relative paths start from ``data.images_root``, by default the working directory.
+        """
+        channels = columns_of(self.channels)
+        scans = _scans_of(given, channels)
+        names = [f"scan {row}" for row in range(len(scans))]
+        table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": ""})
+        for at, column in enumerate(channels):
+            targets = [folder / f"{row:04d}-{at}.nii" for row in range(len(scans))]
+            places = zip(scans, targets, strict=True)
+            table[column] = [str(_path_of(scan[at], self.data.images_root, target)) for scan, target in places]
+        return Cohort(table, Path("scans"), channels=channels)
 
     def kept_in(self, folder: Path) -> Self:
         """Return the source with its cache in another folder."""
@@ -170,21 +182,6 @@ def _first_readable(scans: Sequence[ScanFiles]) -> ScanFiles:
             _ = [read_scan_header(file) for file in files_of(scan)]
             return scan
     return scans[0]
-
-
-def _write_given(given: Any, channels: tuple[str, ...], root: Path | None, folder: Path) -> Cohort:
-    """Return a cohort of paths and nibabel images; those that are only in memory are written to `folder`.
-
-    `given` has one path or image a scan, or a tuple of one for each of the columns `channels`, or is a DataFrame with
-    these columns. Relative paths start from `root`, by default the working directory.
-    """
-    scans = _scans_of(given, channels)
-    names = [f"scan {row}" for row in range(len(scans))]
-    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": ""})
-    for at, column in enumerate(channels):
-        targets = [folder / f"{row:04d}-{at}.nii" for row in range(len(scans))]
-        table[column] = [str(_path_of(scan[at], root, target)) for scan, target in zip(scans, targets, strict=True)]
-    return Cohort(table, Path("scans"), channels=channels)
 
 
 def _path_of(scan: str | os.PathLike[str] | SpatialImage, root: Path | None, target: Path) -> Path:

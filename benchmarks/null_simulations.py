@@ -98,7 +98,7 @@ def fold_differences(seed: int, *, n: int = 60, n_repeats: int = 10) -> np.ndarr
 
 
 def corrected_p(seed: int) -> float:
-    return corrected_resampled_t(fold_differences(seed), n_train=48, n_test=12).p_value
+    return corrected_resampled_t(fold_differences(seed), n_train=48, n_test=12)
 
 
 def plain_p(seed: int) -> float:

@@ -160,7 +160,7 @@ def compute_metrics(
     wanted = set(usual) if names is None else {*usual, *ON_REQUEST[kind]} & set(names)
     counted = np.ones((1, len(truth))) if weights is None else np.asarray(weights, dtype=float)
     if decisions is None:
-        decisions = np.zeros(len(truth), dtype=np.int64) if kind == "continuous" else decide(kind, scores)
+        decisions = decide(kind, scores)
     with np.errstate(invalid="ignore", divide="ignore"):
         on = Scored(truth, scores, decisions, folds, counted)
         values = {metric.name: metric.function(on) for metric in _TABLE[kind] if metric.name in wanted}
@@ -181,14 +181,17 @@ def top_hits(truth: Labels, scores: Floats) -> Floats:
     return np.clip((TOP - above) / tied, 0.0, 1.0)
 
 
-def decide(kind: Kind, scores: Floats, *, shares: Floats | None = None) -> npt.NDArray[np.int64]:
-    """Return predicted class codes, with `shares` of the classes in training by probabilities relative to these."""
+def decide(
+    kind: Kind, scores: Floats, *, threshold: float | str = 0.5, shares: Floats | None = None
+) -> npt.NDArray[np.int64]:
+    """Return class codes: of two classes by the threshold, of several the likeliest, relative to `shares` if given."""
+    if kind == "continuous":
+        return np.zeros(len(scores), dtype=np.int64)
     if kind == "binary":
-        return (scores >= (0.5 if shares is None else shares[1])).astype(np.int64)
-    if shares is None:
-        return scores.argmax(axis=1).astype(np.int64)
-    ratios = np.divide(scores, shares, out=np.zeros_like(scores), where=shares > 0)
-    return ratios.argmax(axis=1).astype(np.int64)
+        return (scores >= float(threshold)).astype(np.int64)
+    if shares is not None:
+        scores = np.divide(scores, shares, out=np.zeros_like(scores), where=shares > 0)
+    return scores.argmax(axis=1).astype(np.int64)
 
 
 def explain_undefined(kind: Kind, truth: Labels, classes: tuple[str, ...]) -> str | None:

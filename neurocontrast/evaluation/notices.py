@@ -13,7 +13,7 @@ from scipy.stats import chi2_contingency
 from scipy.stats.contingency import crosstab
 
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import NO_SITE, cell_texts, site_names
+from neurocontrast.evaluation.rows import NO_SITE, Labels, Texts, cell_texts, listed, site_names
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
@@ -32,9 +32,11 @@ AGE_DIFFERENCE, AGE_ASSOCIATION = 0.3, 0.15
 
 def look_at_cohort(table: pd.DataFrame, target: Target, splits: Sequence[Split], *, min_site_n: int) -> list[Notice]:
     """Return warnings about class sizes, sites, what goes together with the target, and the folds."""
-    found = [*_class_sizes(table, target), *_sites(table, target, min_site_n), *_site_association(table, target)]
+    first = np.flatnonzero(~table["subject_id"].duplicated().to_numpy())
+    people, own = table.iloc[first], target.subset(first)
+    found = [*_class_sizes(table, target), *_sites(table, target, min_site_n), *_site_association(people, own)]
     if target.kind != "continuous":
-        found += [*_age(table, target), *_sex(table, target)]
+        found += [*_age(people, own), *_sex(people, own)]
     return [*found, *_look_at_splits(splits, target, table["subject_id"].to_numpy(dtype=object))]
 
 
@@ -113,51 +115,49 @@ def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Not
         return
     small = [f"'{site}' ({n})" for site, n in sizes.items() if n < min_site_n]
     if small:
-        yield Notice.of("small_site", least=min_site_n, sites=_listed(small))
+        yield Notice.of("small_site", least=min_site_n, sites=listed(small, 8))
     if target.kind == "continuous":
         return
     grouped = pd.Series(target.values).groupby(sites)
     single = [f"'{site}' ({target.classes[codes.iloc[0]]})" for site, codes in grouped if codes.nunique() == 1]
     if single:
-        yield Notice.of("single_class_site", n=len(single), n_all=len(sizes), sites=_listed(single))
+        yield Notice.of("single_class_site", n=len(single), n_all=len(sizes), sites=listed(single, 8))
 
 
-def _site_association(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
-    first = _one_row_a_subject(table)
-    known = first[table["site"].iloc[first].notna().to_numpy()]
-    sites = table["site"].iloc[known].to_numpy()
+def _site_association(people: pd.DataFrame, target: Target) -> Iterable[Notice]:
+    known = people["site"].notna().to_numpy()
+    values, sites = target.values[known], people["site"][known].to_numpy()
     if target.name == "site" or len(set(sites)) < 2:
         return
     if target.kind == "continuous":
-        strength = np.sqrt(variance_explained(target.values[known].astype(float), sites))
+        strength = np.sqrt(variance_explained(values.astype(float), sites))
         measure, means = "√ε²", "the target's mean differs between sites"
     else:
-        strength = cramers_v(target.values[known], sites)
+        strength = cramers_v(values, sites)
         measure, means = "bias-corrected Cramér's V", "the classes are spread unevenly over sites"
     if strength > SITE_ASSOCIATION:
         yield Notice.of(
             "site_confounded", what="site", target=target.name, measure=measure, strength=strength,
-            limit=SITE_ASSOCIATION, means=means, unlike=_unlike_sites(target, known, sites),
+            limit=SITE_ASSOCIATION, means=means, unlike=_unlike_sites(target, values, sites),
         )  # fmt: skip
 
 
-def _unlike_sites(target: Target, known: npt.NDArray[np.intp], sites: npt.NDArray[np.object_], n_shown: int = 3) -> str:
+def _unlike_sites(target: Target, values: Labels, sites: Texts, n_shown: int = 3) -> str:
     """Return the sites that are least like the whole cohort, and in what."""
-    values, continuous = target.values[known], target.kind == "continuous"
+    continuous = target.kind == "continuous"
     columns = pd.DataFrame(values.astype(float) if continuous else np.eye(len(target.classes))[values.astype(int)])
     overall, means = columns.mean(), columns.groupby(sites).mean()
     apart = (means - overall).abs()
     code = int(apart.max().to_numpy().argmax())
     least = apart[code].sort_values(ascending=False, kind="stable").index[:n_shown]
     shown, what = ("{:.4g}".format, "mean ") if continuous else ("{:.0%}".format, "")
-    listed = ", ".join(f"'{site}' {what}{shown(means[code][site])}" for site in least)
-    return ("" if continuous else f"{target.classes[code]}: ") + f"{listed}; all {shown(overall[code])}"
+    names = ", ".join(f"'{site}' {what}{shown(means[code][site])}" for site in least)
+    return ("" if continuous else f"{target.classes[code]}: ") + f"{names}; all {shown(overall[code])}"
 
 
-def _age(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
-    first = _one_row_a_subject(table)
-    first = first[table["age"].notna().to_numpy()[first]]
-    ages, codes = table["age"].to_numpy()[first], target.values[first]
+def _age(people: pd.DataFrame, target: Target) -> Iterable[Notice]:
+    known = people["age"].notna().to_numpy()
+    ages, codes = people["age"].to_numpy()[known], target.values[known]
     if target.name == "age" or not len(ages):
         return
     explained, present = variance_explained(ages, codes), np.unique(codes).astype(int)
@@ -172,22 +172,13 @@ def _age(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
         yield Notice.of("imbalance", what="age", how=how, target=target.name)
 
 
-def _sex(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
-    first = _one_row_a_subject(table)
-    texts = np.array([text or "" for text in cell_texts(table["sex"].iloc[first])])
+def _sex(people: pd.DataFrame, target: Target) -> Iterable[Notice]:
+    texts = np.array([text or "" for text in cell_texts(people["sex"])])
     known = texts != ""
-    strength = cramers_v(target.values[first][known], texts[known]) if known.any() and target.name != "sex" else 0.0
+    strength = cramers_v(target.values[known], texts[known]) if known.any() and target.name != "sex" else 0.0
     if strength > SEX_ASSOCIATION:
         how = f"bias-corrected Cramér's V {strength:.2f} > {SEX_ASSOCIATION}"
         yield Notice.of("imbalance", what="sex", how=how, target=target.name)
-
-
-def _one_row_a_subject(table: pd.DataFrame) -> npt.NDArray[np.intp]:
-    return np.flatnonzero(~table["subject_id"].duplicated().to_numpy())
-
-
-def _listed(names: Sequence[str], n_shown: int = 8) -> str:
-    return ", ".join(names[:n_shown]) + (f" … and {len(names) - n_shown} more" if len(names) > n_shown else "")
 
 
 def cramers_v(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
@@ -225,12 +216,11 @@ def check_overlap(
     both = sorted(set(table["subject_id"][pretrained(table, info)]))
     if not both:
         return 0, notices
-    shown = ", ".join(both[:5]) + (" …" if len(both) > 5 else "")
     text = f"{len(both)} of {table['subject_id'].nunique()} subjects were in the pretraining cohort"
     if not allow_overlap:
         raise LeakageError(
-            f"{text} ({shown}): the encoder has seen them, and their scores would flatter it. Embed other people, keep "
-            "only others with where, or set allow_overlap=True, which the report then says."
+            f"{text} ({listed(both)}): the encoder has seen them, and their scores would flatter it. Embed other "
+            "people, keep only others with where, or set allow_overlap=True, which the report then says."
         )
     return len(both), [*notices, Notice.of("pretraining_overlap", text=text)]
 
@@ -251,11 +241,8 @@ def check_duplicates(
     shared = n_subjects.index[n_subjects > 1]
     if not len(shared):
         return []
-    pairs = [" = ".join(sorted(set(subjects[codes == code]))[:3]) for code in shared[:5]]
-    text = (
-        f"{len(shared)} images have the names of several subjects (features equal to the last bit): "
-        f"{', '.join(pairs)}{' …' if len(shared) > 5 else ''}"
-    )
+    pairs = [" = ".join(sorted(set(subjects[codes == code]))[:3]) for code in shared]
+    text = f"{len(shared)} images have the names of several subjects (features equal to the last bit): {listed(pairs)}"
     if not allow_overlap:
         raise LeakageError(
             f"{text}. They could be on both sides of a fold. Give them one subject_id or leave one out; to evaluate "

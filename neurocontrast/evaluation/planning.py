@@ -171,14 +171,9 @@ def _check_one_design(settings: EvaluationSettings, cv: Any) -> None:
 def _plan(
     scans: _Scans, settings: EvaluationSettings, info: Mapping[str, Any], split_rows: pd.DataFrame | None, cv: Any
 ) -> Study:
-    table, target, fixed, allowed = scans.table, scans.target, settings.split_column is not None, settings.allow_overlap
-    n_overlap, notices = 0, list[Notice]()
-    if not fixed:
-        n_overlap, notices = check_overlap(table, info, allow_overlap=allowed)
-        notices += check_duplicates(table, scans.features, allow_overlap=allowed)
+    table, target, allowed = scans.table, scans.target, settings.allow_overlap
     splits = _make_splits(scans, settings, split_rows, cv)
     check_adjustment(table, settings, splits, target=target.name)
-    leaving = any(split.held_out_site is not None for split in splits)
     subjects = table["subject_id"].to_numpy(dtype=object)
     excluded = {reason: int(part.sum()) for reason, part in scans.left_out.items()}
     n_missing = excluded.get(f"{target.name} missing", 0)
@@ -190,33 +185,39 @@ def _plan(
         *look_at_size(splits, settings),
         *units.notices,
     ]
-    facts: dict[str, Any] = {} if cv is None else {"splitter": describe_splitter(cv)}
-    how_split: str = settings.splits if cv is None else "leave-site-out" if leaving else "custom"
-    how_split = "file" if split_rows is not None else "fixed" if fixed else how_split
-    why_untested = f"never tested, by the {'split file' if cv is None else 'splitter'}"
-    if fixed:  # natural images have neither site nor age, and the columns say so
-        found = [*(each for each in found if each.code not in _OF_FOLDS), *look_at_fixed(splits[0], target)]
-        n_overlap, notices = check_overlap(table.iloc[splits[0].test], info, allow_overlap=allowed)
+    facts: dict[str, Any] = {"excluded": excluded}
+    if settings.split_column is not None:  # natural images have neither site nor age, and the columns say so
+        n_overlap, leaks = check_overlap(table.iloc[splits[0].test], info, allow_overlap=allowed)
         n_twins, twins = look_at_twins(scans.features, splits[0])
-        notices, why_untested = [*notices, *twins], "fitted on (train and validation)"
-        seen = None if info.get("pretraining_subjects") is None else pretrained(table, info)
-        facts["split"] = _describe_fixed(settings, splits[0], seen, n_twins)
-    facts |= {"splits": how_split, "excluded": excluded, "n_overlap": n_overlap}
+        found = [*(each for each in found if each.code not in _OF_FOLDS), *look_at_fixed(splits[0], target)]
+        how_split, why_untested = "fixed", "fitted on (train and validation)"
+        facts["split"] = _describe_fixed(settings.split_column, splits[0], table, info, n_twins)
+    else:
+        n_overlap, leaks = check_overlap(table, info, allow_overlap=allowed)
+        twins = check_duplicates(table, scans.features, allow_overlap=allowed)
+        how_split, why_untested = settings.splits, f"never tested, by the {'split file' if cv is None else 'splitter'}"
+        if split_rows is not None:
+            how_split = "file"
+        elif cv is not None:
+            how_split = "custom" if splits[0].held_out_site is None else "leave-site-out"
+            facts["splitter"] = describe_splitter(cv)
     return Study(
         settings, table, scans.features, target, splits, units,
         blocks_of(info, scans.features.shape[1]),
-        flow=_flow(scans, splits, info, why_untested=why_untested), notices=[*notices, *found], facts=facts,
+        flow=_flow(scans, splits, info, why_untested=why_untested),
+        notices=[*leaks, *twins, *found], facts=facts | {"splits": how_split, "n_overlap": n_overlap},
     )  # fmt: skip
 
 
 def _describe_fixed(
-    settings: EvaluationSettings, split: Split, seen: npt.NDArray[np.bool_] | None, n_twins: int
+    column: str, split: Split, table: pd.DataFrame, info: Mapping[str, Any], n_twins: int
 ) -> dict[str, Any]:
-    """Return ``split`` of evaluation.json: the parts of the fixed design, and what was done with each."""
+    """Return the parts of the fixed design, and what was done with each."""
     parts = parts_of(split)
     validated = len(parts["validation"]) > 0
+    seen = None if info.get("pretraining_subjects") is None else pretrained(table, info)
     return {
-        "column": settings.split_column,
+        "column": column,
         "n": {name: len(rows) for name, rows in parts.items()},
         "chosen_on": "validation" if validated else "a fifth of train",
         "refit_on": ["train", "validation"] if validated else ["train"],

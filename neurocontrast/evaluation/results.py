@@ -45,27 +45,18 @@ FEW_MOVED = 0.1
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What the models of a study predicted, and the figures of it.
-
-    Parameters
-    ----------
-    evaluation : Evaluation
-        Content of ``evaluation.json``.
-    tables : dict of str to DataFrame
-        Tables by the name of their file.
-    models : dict of str to OutOfFold
-        Out-of-fold predictions of each model.
-    reference : Reference, str or None
-        Distribution of the scans that the probe was fitted on; the reason why there is none; None if not asked for.
-    probe : FittedProbe or None
-        The probe fitted on all scans, if it can be stored.
-    """
+    """What the models of a study predicted, and the figures of it."""
 
     evaluation: Evaluation
+    """Content of ``evaluation.json``."""
     tables: dict[str, pd.DataFrame]
-    models: dict[str, OutOfFold]
-    reference: Reference | str | None = None
-    probe: FittedProbe | None = None
+    """Tables by the name of their file."""
+    models: Models
+    """Out-of-fold predictions of each model."""
+    reference: Reference | str | None
+    """Distribution of the scans that the probe was fitted on; the reason why there is none; None if not asked for."""
+    probe: FittedProbe | None
+    """The probe fitted on all scans, if it can be stored."""
 
 
 def run_study(study: Study, *, encoder: str | None = None, progress: Progress = SILENT) -> StudyResult:

@@ -33,7 +33,7 @@ IDENTIFIERS = ("participant_id", "subject_id", "session", "path")
 def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with every identifier, ``age``, ``sex`` and ``site`` in one form, and ``tiv`` in lower case."""
     if "participant_id" not in table:
-        raise DataError(f"embeddings: column 'participant_id' is needed. Columns: {_shown(table.columns)}.")
+        raise DataError(f"embeddings: column 'participant_id' is needed. Columns: {one_of(table.columns)}.")
     tidy = table.reset_index(drop=True).copy()
     for name in IDENTIFIERS:
         fallback = tidy["participant_id"] if name == "subject_id" else pd.Series([""] * len(tidy), dtype=object)
@@ -68,7 +68,7 @@ def check_rows(table: pd.DataFrame, features: npt.NDArray[np.floating]) -> None:
     if not finite.all():
         raise DataError(
             f"embeddings: features must be finite, but {int((~finite).sum())} scans have NaN or infinity: "
-            f"{_names(table, np.flatnonzero(~finite))}. Embed these scans again, or leave them out."
+            f"{listed(row_names(table, np.flatnonzero(~finite)))}. Embed these scans again, or leave them out."
         )
     if len(features) > 1 and not np.ptp(features, axis=0).any():
         raise DataError(
@@ -79,7 +79,7 @@ def check_rows(table: pd.DataFrame, features: npt.NDArray[np.floating]) -> None:
     if twice.any():
         raise DataError(
             f"embeddings: {int(twice.sum())} rows share participant_id and session with another row: "
-            f"{_names(table, np.flatnonzero(twice))}. Keep one row a scan, or give the column 'session'."
+            f"{listed(row_names(table, np.flatnonzero(twice)))}. Keep one row a scan, or give the column 'session'."
         )
 
 
@@ -100,6 +100,12 @@ def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -
         f"{participant} session {session}" if session else str(participant)
         for participant, session in zip(chosen["participant_id"], chosen["session"], strict=True)
     ]
+
+
+def listed(names: Sequence[object], n_shown: int = 5) -> str:
+    """Return names as part of a message, and how many more there are than the first few."""
+    more = f" … and {len(names) - n_shown} more" if len(names) > n_shown else ""
+    return ", ".join(map(str, names[:n_shown])) + more
 
 
 def is_number(values: pd.Series) -> bool:
@@ -162,17 +168,6 @@ def _text(value: object) -> str | None:
         return str(int(value))
     text = str(value).strip()
     return None if text == "None" or text.lower() in _MISSING else text
-
-
-def _names(table: pd.DataFrame, rows: npt.NDArray[np.intp], n_shown: int = 5) -> str:
-    more = f" … and {len(rows) - n_shown} more" if len(rows) > n_shown else ""
-    return ", ".join(row_names(table, rows[:n_shown])) + more
-
-
-def _shown(names: Sequence[object] | pd.Index, n_shown: int = 30) -> str:
-    listed = [str(name) for name in names]
-    more = f" … and {len(listed) - n_shown} more" if len(listed) > n_shown else ""
-    return one_of(listed[:n_shown]) + more
 
 
 def choose_numbers(table: pd.DataFrame, names: Sequence[str], *, option: str, target: str) -> tuple[str, ...]:

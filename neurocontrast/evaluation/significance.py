@@ -8,7 +8,7 @@ Folds that were given stay, and labels then stay in their fold, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,16 +27,6 @@ from neurocontrast.parallel.workers import map_files
 from neurocontrast.seeds import derive_generator
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A difference with its standard error, statistic and two-sided p-value: NaN where it has no spread."""
-
-    difference: float
-    standard_error: float
-    statistic: float
-    p_value: float
-
-
 def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> float:
     """Return the p-value of two models being right about the same share of one test set (McNemar, 1947; exact).
 
@@ -53,26 +43,25 @@ def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> float:
     return float(stats.binomtest(only_a, only_a + only_b, 0.5).pvalue) if only_a + only_b else 1.0
 
 
-def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test: float) -> Difference:
-    """Test whether two models differ over (repeated) cross-validation (Nadeau and Bengio, 2003).
+def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test: float) -> float:
+    """Return the p-value of two models being equal over (repeated) cross-validation (Nadeau and Bengio, 2003).
 
-    Training folds overlap, so the variance is enlarged by the size of test folds relative to training folds.
+    Training folds overlap, so the variance is enlarged by the size of test folds relative to training folds. Equal
+    differences in every fold have no spread to be tested by: 1 where all are 0, else NaN.
 
     Examples
     --------
-    >>> round(corrected_resampled_t([0.02, 0.05, 0.01, 0.04, 0.03], n_train=80, n_test=20).p_value, 3)
+    >>> round(corrected_resampled_t([0.02, 0.05, 0.01, 0.04, 0.03], n_train=80, n_test=20), 3)
     0.047
     """
     values = np.asarray(differences, dtype=float)
     n = len(values)
     if n < 2:
         raise ValueError(f"differences: two folds or more are needed, got {n}")
-    mean = float(values.mean())
-    error = float(np.sqrt((1 / n + n_test / n_train) * values.var(ddof=1)))
-    if error > 1e-12 * abs(mean):
-        return Difference(mean, error, mean / error, float(2 * stats.t.sf(abs(mean / error), n - 1)))
-    statistic, p_value = (0.0, 1.0) if mean == 0 else (float("nan"), float("nan"))
-    return Difference(mean, 0.0, statistic, p_value)
+    mean, error = abs(values.mean()), np.sqrt((1 / n + n_test / n_train) * values.var(ddof=1))
+    if error > 1e-12 * mean:
+        return float(2 * stats.t.sf(mean / error, n - 1))
+    return 1.0 if mean == 0 else float("nan")
 
 
 def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
@@ -81,19 +70,15 @@ def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
     if len(known) < 2 or folds["held_out_site"].notna().any():
         return None
     sizes = folds.loc[known.index]
-    test = corrected_resampled_t(known, n_train=sizes["n_train"].mean(), n_test=sizes["n_test"].mean())
-    return finite_or_none(test.p_value)
+    n_train, n_test = sizes["n_train"].mean(), sizes["n_test"].mean()
+    return finite_or_none(corrected_resampled_t(known, n_train=n_train, n_test=n_test))
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Return p-values adjusted for how many there are (Holm, 1979); None stays None."""
-    known = sorted((value, place) for place, value in enumerate(p_values) if value is not None)
-    adjusted: list[float | None] = [None] * len(p_values)
-    highest = 0.0
-    for rank, (value, place) in enumerate(known):
-        highest = max(highest, min(1.0, value * (len(known) - rank)))
-        adjusted[place] = highest
-    return adjusted
+    known = pd.Series(np.array(p_values, dtype=float)).dropna().sort_values()
+    adjusted = (known * range(len(known), 0, -1)).clip(upper=1.0).cummax()
+    return [None if value is None else float(adjusted[place]) for place, value in enumerate(p_values)]
 
 
 class PermutationTest(NamedTuple):
@@ -129,11 +114,7 @@ def permutation_test(
         places = [f"{site}\x1f{fold}" for site, fold in zip(sites, folds, strict=True)]
     labels = permuted_labels(target, places, subjects, n_permutations=n, seed=settings.seed)
     targets = [replace(target, values=values) for values in labels.T]
-    given = {
-        "subjects": subjects,
-        "sites": sites,
-        "settings": settings.model_copy(update={"n_jobs": 1}),
-    }
+    given = {"subjects": subjects, "sites": sites, "settings": settings.model_copy(update={"n_jobs": 1})}
     tasks = [
         (model, permuted, first if redeal is None else redeal(permuted, number), given)
         for number, permuted in enumerate(targets)
@@ -169,14 +150,10 @@ def permuted_labels(
 
 def _strata(places: Sequence[str] | Texts, subjects: Texts) -> list[list[list[int]]]:
     """Return groups of subjects that can be exchanged: for each subject its rows, in order of place."""
-    rows_of: dict[str, list[int]] = {}
-    for row, subject in enumerate(subjects):
-        rows_of.setdefault(str(subject), []).append(row)
-    strata: dict[tuple[str, ...], list[list[int]]] = {}
-    for subject in sorted(rows_of):
-        rows = sorted(rows_of[subject], key=lambda row: str(places[row]))
-        strata.setdefault(tuple(str(places[row]) for row in rows), []).append(rows)
-    return [strata[key] for key in sorted(strata)]
+    rows = pd.DataFrame({"subject": subjects.astype(str), "place": np.asarray(places).astype(str)})
+    people = rows.reset_index().sort_values(["subject", "place"]).groupby("subject")
+    own = people.agg(rows=("index", list), places=("place", tuple))
+    return [alike.tolist() for _, alike in own["rows"].groupby(own["places"])]
 
 
 def _permuted_figures(model: Model, target: Target, splits: Sequence[Split], given: dict[str, Any]) -> dict[str, float]:

@@ -20,7 +20,6 @@ from scipy.special import expit, logit, softmax
 
 from neurocontrast.evaluation.designs import Block
 from neurocontrast.evaluation.distribution import TrainingDistribution
-from neurocontrast.evaluation.estimators import FittedModel
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.models import Prediction, fit_probe
 from neurocontrast.evaluation.record import FILE, read_evaluation
@@ -111,9 +110,8 @@ class FittedProbe(BaseModel):
 
     def decide(self, scores: Floats) -> npt.NDArray[np.int64]:
         """Return the class codes of scores that `predict` gave."""
-        if self.kind == "binary":
-            return (scores >= float(self.threshold)).astype(np.int64)
-        return decide(self.kind, scores, shares=self.shares if self.threshold == "prevalence" else None)
+        shares = self.shares if self.threshold == "prevalence" else None
+        return decide(self.kind, scores, threshold=self.threshold, shares=shares)
 
 
 def fit_on_all(
@@ -130,7 +128,8 @@ def fit_on_all(
     )  # fmt: skip
     if study.why_not_stored is not None or model is None:
         return predicted, None
-    n_classes = len(target.classes)
+    assert model.scaler is not None  # as that of every built-in probe
+    n_classes, coefficients = len(target.classes), np.atleast_2d(model.estimator.coef_).T
     probe = FittedProbe(
         name=study.probe["name"],
         target=target.name,
@@ -144,7 +143,10 @@ def fit_on_all(
         n_scans=len(rows),
         distribution=distribution,
         blocks=study.blocks,
-        **_arrays(model),
+        mean=model.scaler.mean_,
+        scale=model.scaler.scale_,
+        coefficients=coefficients if model.axes is None else model.axes @ coefficients,
+        intercept=np.atleast_1d(model.estimator.intercept_),
     )
     return predicted, probe
 
@@ -212,18 +214,6 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
     return probe
 
 
-def _arrays(model: FittedModel) -> dict[str, Floats]:
-    """Return the arrays of a built-in probe: scaling, and coefficients turned back from principal axes."""
-    assert model.scaler is not None  # as that of every built-in probe
-    coefficients = np.atleast_2d(model.estimator.coef_).T
-    return {
-        "mean": model.scaler.mean_,
-        "scale": model.scaler.scale_,
-        "coefficients": coefficients if model.axes is None else model.axes @ coefficients,
-        "intercept": np.atleast_1d(model.estimator.intercept_),
-    }
-
-
 def _find(path: Path) -> Path:
     for folder in (path, path / FOLDER):
         if (folder / _DESCRIPTION).is_file():
@@ -261,38 +251,23 @@ def _read_parts(description: Path, path: Path) -> tuple[dict[str, Any], dict[str
 
 @dataclass(frozen=True)
 class SiteShift:
-    """What is added to the predictions of a site.
-
-    Parameters
-    ----------
-    n_subjects : int
-        Labelled subjects of the site.
-    shift : float or None
-        In the units of the target, or in log-odds; None where the labelled subjects cannot tell it.
-    standard_error : float or None
-        Of the shift; None for log-odds.
-    """
+    """What is added to the predictions of a site."""
 
     n_subjects: int
+    """Number of labelled subjects of the site."""
     shift: float | None
+    """In the units of the target, or in log-odds; None where the labelled subjects cannot tell it."""
     standard_error: float | None = None
+    """Of the shift; None for log-odds."""
 
 
 def fit_shifts(
     scores: Floats, truths: Floats, sites: pd.Series, subjects: pd.Series, kind: str
 ) -> dict[str, SiteShift]:
-    """Return the shift of each site: an intercept alone, of scans with a known truth.
+    """Return the shift of each site, from scans with a known truth (1 for the positive class, 0 for the other).
 
-    Parameters
-    ----------
-    scores : ndarray (n,)
-        Predicted numbers, or probabilities of the positive class.
-    truths : ndarray (n,)
-        The numbers, or 1 for the positive class and 0 for the other.
-    sites, subjects : Series (n,)
-        Of each scan; several scans of a subject count as one.
-    kind : {"continuous", "binary"}
-        Whether the shift is a mean error, or the intercept of a logistic regression whose offset is the log-odds.
+    Of a continuous target it is the mean error, of two classes the intercept of a logistic regression whose offset is
+    the log-odds. Several scans of a subject count as one.
     """
     labelled = pd.DataFrame(
         {"site": sites.to_numpy(), "subject": subjects.to_numpy(), "score": scores, "truth": truths}

@@ -11,14 +11,14 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import is_string_dtype
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
 
-from neurocontrast.evaluation.rows import Floats, Texts, cell_texts, is_number
+from neurocontrast.evaluation.rows import Floats, Texts, cell_texts
 from neurocontrast.exceptions import suggestion
 
 Column = str | int
@@ -53,16 +53,9 @@ def covariate_encoder() -> ColumnTransformer:
                SimpleImputer(add_indicator=True, keep_empty_features=True)]  # fmt: skip
     texts = [FunctionTransformer(_as_text, feature_names_out="one-to-one"),
              OneHotEncoder(handle_unknown="ignore", sparse_output=False)]  # fmt: skip
-    parts = [("numbers", make_pipeline(*numbers), _numbers), ("texts", make_pipeline(*texts), _others)]
+    parts = [("numbers", make_pipeline(*numbers), make_column_selector(dtype_include="number")),
+             ("texts", make_pipeline(*texts), make_column_selector(dtype_exclude="number"))]  # fmt: skip
     return ColumnTransformer(parts, verbose_feature_names_out=False)
-
-
-def _numbers(table: pd.DataFrame) -> list[Any]:
-    return [name for name in table if is_number(table[name])]
-
-
-def _others(table: pd.DataFrame) -> list[Any]:
-    return [name for name in table if not is_number(table[name])]
 
 
 def _finite(table: pd.DataFrame) -> Floats:
@@ -112,25 +105,12 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         keys = pd.Index(names if hasattr(self, "feature_names_in_") else range(len(names)))
         return np.asarray(names[~keys.isin(self.side_columns())], dtype=object)
 
-    def learn_covariates(self, side: pd.DataFrame, columns: Sequence[Column]) -> Floats:
-        """Fit `encoder_` on some of the side columns, and return these as numbers."""
-        self.encoder_ = covariate_encoder().fit(side[list(map(str, columns))])
-        return self.encode_covariates(side, columns)
-
-    def encode_covariates(self, side: pd.DataFrame, columns: Sequence[Column]) -> Floats:
-        """Return some of the side columns as numbers, by the fitted `encoder_`."""
-        return self.encoder_.transform(side[list(map(str, columns))])
-
-    def name_groups(self, side: pd.DataFrame, column: Column) -> npt.NDArray[np.str_]:
-        """Return the site or subject of each row as text; a missing one is refused."""
-        values = side[str(column)]
-        missing = int(values.isna().sum())
-        if missing:
-            raise ValueError(
-                f"{type(self).__name__}: column {column!r} is missing in {missing} of {len(values)} rows, and each "
-                "row needs a value. Fill it in, or leave these rows out."
-            )
-        return values.to_numpy(dtype=object).astype(str)
+    def encode_covariates(self, side: pd.DataFrame, columns: Sequence[Column], *, fit: bool = False) -> Floats:
+        """Return some of the side columns as numbers, by `encoder_`; with `fit` it is fitted on them first."""
+        chosen = side[list(map(str, columns))]
+        if fit:
+            self.encoder_ = covariate_encoder().fit(chosen)
+        return self.encoder_.transform(chosen)
 
     def _read(self, X: Any, *, reset: bool) -> tuple[Floats, pd.DataFrame]:
         """Return the features, and the table of side columns under names that are text."""
@@ -199,7 +179,7 @@ class Residualiser(SideColumnTransformer):
         """Fit the features on the covariates by least squares."""
         if not len(self.covariates):
             return
-        covariates = self.learn_covariates(side, self.covariates)
+        covariates = self.encode_covariates(side, self.covariates, fit=True)
         self.centre_ = covariates.mean(axis=0)
         # LinearRegression gives the same up to its last bits, which differ from run to run.
         self.coef_ = np.linalg.lstsq(covariates - self.centre_, x - x.mean(axis=0), rcond=None)[0]
@@ -271,7 +251,7 @@ class ComBat(SideColumnTransformer):
         """Estimate shift and spread of each site in every feature, drawn towards the site's average over features."""
         if self.site is None:
             return
-        sites, covariates = self.name_groups(side, self.site), self.learn_covariates(side, self.preserve)
+        sites, covariates = self._names_of(side), self.encode_covariates(side, self.preserve, fit=True)
         places, counts = np.unique(sites, return_counts=True)
         self.sites_ = places[counts >= MIN_SITE_SCANS]
         self._check_known(sites)
@@ -299,7 +279,7 @@ class ComBat(SideColumnTransformer):
         """Return scans as if of the average site; those of a site that was not learned stay as they are."""
         if self.site is None:
             return x
-        sites, covariates = self.name_groups(side, self.site), self.encode_covariates(side, self.preserve)
+        sites, covariates = self._names_of(side), self.encode_covariates(side, self.preserve)
         self._check_known(sites)
         known, adjusted = np.isin(sites, self.sites_), x.copy()
         if not known.any():
@@ -308,6 +288,17 @@ class ComBat(SideColumnTransformer):
         standard = (x[known] - expected) / self.scale_ - self.shift_[places]
         adjusted[known] = standard / np.sqrt(self.spread_[places]) * self.scale_ + expected
         return adjusted
+
+    def _names_of(self, side: pd.DataFrame) -> npt.NDArray[np.str_]:
+        """Return the site of each row as text; a missing one is refused."""
+        values = side[str(self.site)]
+        missing = int(values.isna().sum())
+        if missing:
+            raise ValueError(
+                f"ComBat: column {self.site!r} is missing in {missing} of {len(values)} rows, and each row needs a "
+                "value. Fill it in, or leave these rows out."
+            )
+        return values.to_numpy(dtype=object).astype(str)
 
     def _check_known(self, sites: npt.NDArray[np.str_]) -> None:
         unknown = sorted(set(sites) - set(self.sites_))

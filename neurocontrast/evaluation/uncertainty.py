@@ -11,6 +11,7 @@ import pandas as pd
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import norm
+from sklearn.utils import gen_batches
 
 from neurocontrast.evaluation.metrics import RANKED, compute_metrics
 from neurocontrast.evaluation.models.model import OutOfFold
@@ -167,11 +168,9 @@ def count_resamples(n_bootstraps: int, n_rows: int) -> int:
 def leave_out(units: Labels) -> Iterator[Floats]:
     """Yield blocks of weights (groups, scans) that leave out each unit, or each of `MAX_LEFT_OUT` groups of units."""
     codes = np.unique(units, return_inverse=True)[1] % MAX_LEFT_OUT
-    n_groups = int(codes.max()) + 1
-    block = max(1, _CHUNK_VALUES // len(units))
-    for start in range(0, n_groups, block):
-        groups = np.arange(start, min(start + block, n_groups))
-        yield (codes != groups[:, None]).astype(float)
+    groups = np.unique(codes)[:, None]
+    for part in gen_batches(len(groups), max(1, _CHUNK_VALUES // len(units))):
+        yield (codes != groups[part]).astype(float)
 
 
 def resample_counts(units: Labels, *, n_bootstraps: int, seed: int) -> Iterator[Floats]:
@@ -179,9 +178,8 @@ def resample_counts(units: Labels, *, n_bootstraps: int, seed: int) -> Iterator[
     codes = np.unique(units, return_inverse=True)[1]
     n_units = int(codes.max()) + 1
     generator = derive_generator("bootstrap", seed)
-    block = max(1, _CHUNK_VALUES // len(units))
-    for start in range(0, n_bootstraps, block):
-        size = min(block, n_bootstraps - start)
+    for part in gen_batches(n_bootstraps, max(1, _CHUNK_VALUES // len(units))):
+        size = part.stop - part.start
         counts = generator.multinomial(n_units, np.full(n_units, 1 / n_units), size=size)
         yield counts[:, codes].astype(float)
 

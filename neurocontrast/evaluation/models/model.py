@@ -102,13 +102,13 @@ def decide_scores(
     scores: Floats, target: Target, train: Rows, settings: EvaluationSettings
 ) -> tuple[npt.NDArray[np.int64], float | None]:
     """Return the decisions, and of two classes the probability from which a scan is called positive."""
-    if target.kind == "continuous":
-        return np.zeros(len(scores), dtype=np.int64), None
-    shares, by_share = _shares(target, train), settings.threshold == "prevalence"
-    if target.kind == "multiclass":
-        return decide(target.kind, scores, shares=shares if by_share else None), None
-    cut = float(shares[1]) if by_share else 0.5 if settings.threshold == "half" else float(settings.threshold)
-    return (scores >= cut).astype(np.int64), cut
+    by_share = settings.threshold == "prevalence" and target.kind != "continuous"
+    shares = _shares(target, train) if by_share else None
+    if target.kind != "binary":
+        return decide(target.kind, scores, shares=shares), None
+    rule = 0.5 if settings.threshold == "half" else settings.threshold
+    cut = float(rule if shares is None else shares[1])
+    return decide("binary", scores, threshold=cut), cut
 
 
 def _shares(target: Target, train: Rows) -> Floats:
@@ -186,24 +186,16 @@ class Rival(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A model of an evaluation: whatever predicts the test scans of every split.
-
-    Attributes
-    ----------
-    name : str
-        Key in ``evaluation.json`` and beginning of its columns in the tables; the first model is ``embedding``.
-    rival : Rival or None
-        Set for a model that the embedding is tested against over the folds, and warned about where it does as well.
-    about : mapping
-        Further keys of ``evaluation.json``.
-    notices : tuple of Notice
-        Warnings about the model.
-    """
+    """A model of an evaluation: whatever predicts the test scans of every split."""
 
     name: str
+    """Key in ``evaluation.json`` and beginning of its columns in the tables; the first model is ``embedding``."""
     rival: Rival | None = field(default=None, kw_only=True)
+    """Set for a model that the embedding is tested against over the folds, and warned about where it does as well."""
     about: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    """Further keys of ``evaluation.json``."""
     notices: tuple[Notice, ...] = field(default=(), kw_only=True)
+    """Warnings about the model."""
 
     def predict(self, target: Target, split: Split, **given: Any) -> Prediction:
         """Return what the model says of the test rows of a split, having seen its training rows only.

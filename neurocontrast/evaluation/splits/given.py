@@ -19,7 +19,7 @@ from neurocontrast.data.listing import read_table
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation.notices import feature_codes
 from neurocontrast.evaluation.record import Notice
-from neurocontrast.evaluation.rows import NO_SITE, Rows, Texts, cell_texts, row_names, site_names
+from neurocontrast.evaluation.rows import NO_SITE, Rows, Texts, cell_texts, listed, row_names, site_names
 from neurocontrast.evaluation.splits.splitters import Split, parts_of
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of, suggestion
@@ -166,19 +166,16 @@ def _pairs(cv: Any, features: npt.NDArray[np.floating], target: Target, subjects
             )
         return list(cv)
     given = {"groups": subjects, "sites": sites.to_numpy(dtype=object)}
-    names = [name for name in given if _takes(cv, name)]
+    if hasattr(cv, "get_metadata_routing"):
+        taken = get_routing_for_object(cv).consumes("split", given)
+    else:
+        taken = set(inspect.signature(cv.split).parameters)
+    names = [name for name in given if name in taken]
     try:
         return list(cv.split(features, target.values, **{name: given[name] for name in names}))
     except (TypeError, ValueError) as error:
         passed = ", ".join(["X (features)", f"y ({target.name})", *names])
         raise DataError(f"cv: {describe_splitter(cv)} refused these scans; it was given {passed}: {error}") from error
-
-
-def _takes(cv: Any, name: str) -> bool:
-    """Return whether `split` takes an argument: by its metadata request, or else by the name of its parameters."""
-    if hasattr(cv, "get_metadata_routing"):
-        return name in get_routing_for_object(cv).consumes("split", [name])
-    return name in inspect.signature(cv.split).parameters
 
 
 def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
@@ -250,9 +247,8 @@ def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_])
         shared = sorted(map(str, set(subjects[parts[one]]) & set(subjects[parts[other]])))
         if shared:
             raise LeakageError(
-                f"split_column: {len(shared)} subjects are in {one} and in {other} ({', '.join(shared[:5])}"
-                f"{' …' if len(shared) > 5 else ''}). Put all rows of a subject_id into one part, or leave subject_id "
-                "out where every row is an image of its own."
+                f"split_column: {len(shared)} subjects are in {one} and in {other} ({listed(shared)}). Put all rows of "
+                "a subject_id into one part, or leave subject_id out where every row is an image of its own."
             )
     present = {name: set(target.values[rows].tolist()) for name, rows in parts.items()}
     for name in ("train", "test"):
@@ -266,9 +262,9 @@ def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_])
     unseen = sorted((present["validation"] | present["test"]) - present["train"])
     if unseen and target.kind != "continuous":
         raise DataError(
-            f"target '{target.name}': no row of train has {one_of(target.classes[int(code)] for code in unseen[:10])}"
-            f"{' …' if len(unseen) > 10 else ''}, which validation or test has: it could not be learned. Put some of "
-            f"its rows into train, or leave the class out with where={{'{target.name}': [...]}}."
+            f"target '{target.name}': no row of train has {one_of(target.classes[int(code)] for code in unseen)}, "
+            "which validation or test has: it could not be learned. Put some of its rows into train, or leave the "
+            f"class out with where={{'{target.name}': [...]}}."
         )
 
 
@@ -277,8 +273,7 @@ def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
     tested = set(target.values[split.test].tolist())
     lacking = [name for code, name in enumerate(target.classes) if code not in tested]
     if lacking:
-        names = one_of(lacking[:10]) + (" …" if len(lacking) > 10 else "")
-        yield Notice.of("class_untested", names=names)
+        yield Notice.of("class_untested", names=one_of(lacking))
     if split.validation is None or not len(split.validation):
         yield Notice.of("no_validation")
 

@@ -13,7 +13,7 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state, column_or_1d, indexable
 from sklearn.utils.multiclass import type_of_target
 
-from neurocontrast.evaluation.rows import NO_SITE, Floats, Labels, Rows, Texts, cell_texts, site_names
+from neurocontrast.evaluation.rows import NO_SITE, Floats, Labels, Rows, Texts, cell_texts, listed, site_names
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of
 from neurocontrast.seeds import derive_generator
@@ -194,10 +194,10 @@ def leave_site_out(sites: npt.ArrayLike, subjects: npt.ArrayLike, *, names: Sequ
     places = np.array(sites, dtype=object)
     unknown = np.flatnonzero(places == NO_SITE)
     if len(unknown):
-        shown = ", ".join(names[row] for row in unknown[:5]) + (" …" if len(unknown) > 5 else "")
+        unplaced = listed([names[row] for row in unknown.tolist()])
         raise DataError(
-            f"splits 'leave-site-out': site is missing for {len(unknown)} of {len(places)} scans ({shown}), and any of "
-            "them could belong to the site held out. Fill in their site, drop them with where, or use "
+            f"splits 'leave-site-out': site is missing for {len(unknown)} of {len(places)} scans ({unplaced}), and any "
+            "of them could belong to the site held out. Fill in their site, drop them with where, or use "
             "splits=stratified."
         )
     found = sorted(set(places), key=str)
@@ -313,10 +313,24 @@ def check_splits(splits: Sequence[Split], target: Target, subjects: npt.ArrayLik
                 f"repeat {split.repeat}, fold {split.fold}: {len(shared)} subjects are on both sides "
                 f"({', '.join(shared[:5])}). Put all scans of a subject into one fold."
             )
-        if target.kind == "continuous":
-            _check_values(split, target)
-        else:
-            _check_classes(split, target, owners)
+        what = _why_unteachable(split, target, owners)
+        if what is not None:
+            raise DataError(
+                f"target '{target.name}': when {split.named}, {what}. Use splits=stratified, or leave that site or "
+                "class out with where."
+            )
+
+
+def _why_unteachable(split: Split, target: Target, owners: npt.NDArray[np.str_]) -> str | None:
+    people, values = owners[split.train], target.values[split.train]
+    if target.kind == "continuous":
+        varies = len(values) > 1 and np.ptp(values.astype(float)) > 0
+        return None if varies else f"it does not vary in the {len(values)} scans that remain"
+    counts = {name: len(set(people[values == code])) for code, name in enumerate(target.classes)}
+    present, single = ([name for name, n in counts.items() if found(n)] for found in (bool, (1).__eq__))
+    if len(present) < 2:
+        return f"the training scans have {one_of(present) or 'no class'} only, so target and site cannot be told apart"
+    return f"only one subject of {one_of(single)} is left to train on; two are needed" if single else None
 
 
 def check_class_sizes(target: Target, subjects: npt.ArrayLike, n_folds: int) -> None:
@@ -342,27 +356,3 @@ def check_class_sizes(target: Target, subjects: npt.ArrayLike, n_folds: int) -> 
             f"n_folds: every class of '{target.name}' needs at least as many subjects as the {n_folds} folds, and two "
             f"in every training fold; {few}. {hint}."
         )
-
-
-def _check_values(split: Split, target: Target) -> None:
-    if len(split.train) < 2 or np.ptp(target.values[split.train].astype(float)) == 0:
-        raise DataError(
-            f"target '{target.name}': does not vary in the {len(split.train)} scans that remain when {split.named}. "
-            f"{_OTHER_FOLDS}"
-        )
-
-
-def _check_classes(split: Split, target: Target, owners: npt.NDArray[np.str_]) -> None:
-    people, codes = owners[split.train], target.values[split.train]
-    counts = {name: len(set(people[codes == code])) for code, name in enumerate(target.classes)}
-    present, single = ([name for name, n in counts.items() if found(n)] for found in (bool, (1).__eq__))
-    what = None
-    if len(present) < 2:
-        what = f"the training scans have {one_of(present) or 'no class'} only, so target and site cannot be told apart"
-    elif single:
-        what = f"only one subject of {one_of(single)} is left to train on; two are needed"
-    if what is not None:
-        raise DataError(f"target '{target.name}': when {split.named} {what}. {_OTHER_FOLDS}")
-
-
-_OTHER_FOLDS = "Use splits=stratified, or leave that site or class out with where."

@@ -130,7 +130,7 @@ def test_a_training_fold_with_one_class_is_refused():
     sites = ["a", "a", "b", "b"]
     subjects = np.array(list("1234"), dtype=object)
     splits = leave_site_out(sites, subjects, names=list("1234"))
-    with pytest.raises(DataError, match="site 'a' is held out the training scans have 'control' only"):
+    with pytest.raises(DataError, match="site 'a' is held out, the training scans have 'control' only"):
         check_splits(splits, binary([1, 1, 0, 0]), subjects)
 
 
@@ -140,7 +140,7 @@ def test_two_training_scans_of_different_ages_can_teach_and_one_or_two_alike_can
 
     check([0, 1], np.array([30.0, 40.0, 50.0]))
     for train in ([0], [0, 1]):
-        with pytest.raises(DataError, match=f"'age': does not vary in the {len(train)} scans that remain"):
+        with pytest.raises(DataError, match=f"it does not vary in the {len(train)} scans that remain"):
             check(train, np.array([30.0, 30.0, 50.0]))
 
 

@@ -84,8 +84,12 @@ def extract_features(
     half = settings.precision == "bf16-mixed"
     encoder = encoder.to(device).eval()
     features = np.zeros((len(images), encoder.n_features), dtype=np.float32)
-    starts = _unfinished(features, settings.batch_size, finished, progress)
-    batches = [range(len(images))[start : start + settings.batch_size] for start in starts]
+    n, size = len(images), settings.batch_size
+    batches = [range(n)[start : start + size] for start in range(0, n, size)]
+    if finished is not None:
+        batches = [rows for rows in batches if not finished.read_into(features[rows.start : rows.stop], rows.start)]
+        if n_there := n - sum(map(len, batches)):
+            progress.message(f"{finished.target}: {n_there} of {n} scans are there already.")
     with (
         _quick_layout(encoder, device),  # before inference mode, in which weights would become untrainable
         torch.inference_mode(),
@@ -101,18 +105,6 @@ def extract_features(
                 finished.add(int(rows[0]), features[rows.numpy()])
             task.advance(len(rows))
     return features
-
-
-def _unfinished(features: np.ndarray, size: int, finished: FinishedBatches | None, progress: Progress) -> list[int]:
-    """Return the first row of every batch to be computed, and fill in the features of the others."""
-    starts = list(range(0, len(features), size))
-    if finished is None:
-        return starts
-    there = [start for start in starts if finished.read_into(features[start:][:size], start)]
-    if there:
-        n = sum(min(size, len(features) - start) for start in there)
-        progress.message(f"{finished.target}: {n} of {len(features)} scans are there already.")
-    return sorted(set(starts).difference(there))
 
 
 @contextmanager

@@ -86,13 +86,13 @@ class ColumnKernel(Configurable, Kernel):
             )
         dtype = dtype or (row_values.dtype if row_values.is_floating_point() else torch.float32)
         own = self.own(rows, len(row_values), dtype) if cols is rows else None
+        a, seen_a = self._features(row_values)
+        b, seen_b = (a, seen_a) if cols is rows else self._features(col_values)
+        block: Block = lambda i, j: self._exact(a[i], b[j], dtype)  # noqa: E731
         if self.missing == "marginal":
-            block, of_formula = self._bind_marginal(row_values, col_values, dtype)
-            own = of_formula if own is None else own
-        else:
-            a = self._complete(row_values)
-            b = a if cols is rows else self._complete(col_values)
-            block = lambda i, j: self._exact(a[i], b[j], dtype)  # noqa: E731
+            mean, of_formula = self._observed_means(a, seen_a, b, seen_b, dtype)
+            own, exact = of_formula if own is None else own, block
+            block = lambda i, j: torch.where(seen_a[i].unsqueeze(1) & seen_b[j], exact(i, j), mean)  # noqa: E731
         if own is None:
             return block
         scans = torch.arange(len(own), device=own.device)
@@ -107,30 +107,17 @@ class ColumnKernel(Configurable, Kernel):
         with torch.no_grad(), torch.autocast(a.device.type, enabled=False):
             return self.weights(a, b, dtype)
 
-    def _complete(self, values: Tensor) -> Tensor:
-        """Features of values of which none is missing; a missing one is an error, on accelerators NaN weights."""
-        if values.device.type == "cpu" and not torch.compiler.is_compiling() and not self.observed(values).all():
-            raise DataError(self._missing_message((~self.observed(values)).nonzero()[:, 0].tolist(), None))
-        return self.scaled(values)
+    def _features(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the features of values, and which rows are observed; of missing ones, see `missing`, those of 0.
 
-    def _bind_marginal(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> tuple[Block, Tensor | None]:
-        """Return blocks in which pairs with a missing side have the mean weight, and weights of scans with themselves.
-
-        The latter are None where rows and columns are different scans.
+        Where a missing value is an error, on an accelerator it makes the weights NaN.
         """
-        a, seen_a = self._observed_features(rows)
-        b, seen_b = (a, seen_a) if cols is rows else self._observed_features(cols)
-        mean, own = self._observed_means(a, seen_a, b, seen_b, dtype)
-
-        def block(i: slice, j: slice) -> Tensor:
-            both = seen_a[i].unsqueeze(1) & seen_b[j]
-            return torch.where(both, self._exact(a[i], b[j], dtype), mean)
-
-        return block, own
-
-    def _observed_features(self, values: Tensor) -> tuple[Tensor, Tensor]:
         seen = self.observed(values)
-        return self.scaled(values.masked_fill(~seen.unsqueeze(1), 0)), seen
+        if self.missing == "marginal":
+            return self.scaled(values.masked_fill(~seen.unsqueeze(1), 0)), seen
+        if values.device.type == "cpu" and not torch.compiler.is_compiling() and not seen.all():
+            raise DataError(self._missing_message((~seen).nonzero()[:, 0].tolist(), None))
+        return self.scaled(values), seen
 
     def _observed_means(
         self, a: Tensor, seen_a: Tensor, b: Tensor, seen_b: Tensor, dtype: torch.dtype

@@ -75,7 +75,7 @@ def build_objective(settings: Any) -> Any:
     return loss_class(settings.loss)(**keys)
 
 
-def describe_objective(settings: Any, vectors: Mapping[str, Sequence[str]] | None = None) -> dict[str, Any]:
+def describe_objective(settings: Any, vectors: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Return the section ``objective`` with the title and the citation of each loss, for who reads the encoder.
 
     A kernel on one of the `vectors` says the columns it compares.
@@ -85,7 +85,7 @@ def describe_objective(settings: Any, vectors: Mapping[str, Sequence[str]] | Non
         parts = {name: describe_objective(each, vectors) for name, each in settings.objectives.items()}
         return {**described, "objectives": parts}
     for factor in [*(described.get("kernel") or ()), *(described.get("negatives") or ())]:
-        if factor["column"] in (vectors or {}):
-            factor["columns"] = list((vectors or {})[factor["column"]])
+        if factor["column"] in vectors:
+            factor["columns"] = list(vectors[factor["column"]])
     found = loss_class(settings.loss)
     return {**described, "title": found.title, "citation": found.citation}

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -47,8 +47,7 @@ def gather_sizes(n: int, device: torch.device) -> list[int]:
 
 def gather_samples(samples: Tensor, sizes: list[int]) -> Tensor:
     """Concatenate (n, …) tensors of all processes, whose n may differ; differentiable."""
-    gathered: Tensor = _Gather.apply(samples, sizes)
-    return gathered
+    return cast(Tensor, _Gather.apply(samples, sizes))
 
 
 def of_all_processes(samples: Tensor) -> Tensor:
@@ -58,8 +57,7 @@ def of_all_processes(samples: Tensor) -> Tensor:
 
 def sum_over_processes(values: Tensor) -> Tensor:
     """Sum a tensor over processes; differentiable."""
-    total: Tensor = _Sum.apply(values)
-    return total
+    return cast(Tensor, _Sum.apply(values))
 
 
 def average_over_processes(gradients: Sequence[Tensor | None]) -> None:

@@ -111,8 +111,12 @@ def keeping_freed_memory() -> Iterator[None]:
     glibc gives every large array back to the kernel, which clears its pages for the next one: up to a quarter of the
     time of a training step on a CPU (``benchmarks/training.py``). ``MALLOC_…`` and ``GLIBC_TUNABLES`` go before this.
     """
-    libc = _glibc()
-    if libc is None:
+    is_set = any(name.startswith("MALLOC_") for name in os.environ)
+    libc: Any = None
+    if not is_set and "malloc" not in os.environ.get("GLIBC_TUNABLES", ""):
+        with contextlib.suppress(OSError):
+            libc = ctypes.CDLL(None)
+    if not hasattr(libc, "gnu_get_libc_version"):
         yield
         return
     libc.mallopt(_MMAP_THRESHOLD, 2**31 - 1)
@@ -124,13 +128,3 @@ def keeping_freed_memory() -> Iterator[None]:
         libc.mallopt(_MMAP_THRESHOLD, _LARGEST_OF_GLIBC)
         libc.mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_OF_GLIBC)
         libc.malloc_trim(0)
-
-
-def _glibc() -> Any:
-    if any(name.startswith("MALLOC_") for name in os.environ) or "malloc" in os.environ.get("GLIBC_TUNABLES", ""):
-        return None
-    try:
-        libc = ctypes.CDLL(None)
-    except OSError:
-        return None
-    return libc if hasattr(libc, "gnu_get_libc_version") else None

@@ -82,13 +82,17 @@ def launch(*, accelerator: str, devices: int, num_nodes: int, precision: Any) ->
             f"{'Start them with torchrun or srun, or set' if num_nodes > 1 else 'Set'} both to that."
         )
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it names each process on standard error
+    # Buffers are the same everywhere already, or meant to differ; PyTorch has renamed the option since 2.6.
+    options = inspect.signature(DistributedDataParallel).parameters
+    syncing = "forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers"
+    unsynchronised: dict[str, Any] = {syncing: False}
     try:
         fabric = Fabric(
             accelerator=chosen,
             devices=devices,
             num_nodes=num_nodes,
             precision=precision,
-            strategy=_replicas() if devices * num_nodes > 1 else "auto",
+            strategy=DDPStrategy(**unsynchronised) if devices * num_nodes > 1 else "auto",
             plugins=[_environment_of(place.by)],
         )
         fabric.launch()
@@ -126,14 +130,6 @@ def after_first(processes: Processes, first: Callable[[], tuple[Made, Any]], fol
         raise
     processes.from_first({"known": known})
     return made
-
-
-def _replicas() -> DDPStrategy:
-    # Buffers are the same everywhere already, or meant to differ; PyTorch has renamed the option since 2.6.
-    options = inspect.signature(DistributedDataParallel).parameters
-    name = "forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers"
-    unsynchronised: dict[str, Any] = {name: False}
-    return DDPStrategy(**unsynchronised)
 
 
 def _environment_of(launcher: str | None) -> ClusterEnvironment:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.ndimage
 from monai.config import KeysCollection
-from monai.transforms import MapTransform
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.transforms.images import affine_of, image_like, name_of, spacing_of, times, voxels_of
+from neurocontrast.transforms.images import EachImage, affine_of, image_like, name_of, spacing_of, times, voxels_of
 from neurocontrast.transforms.preprocessing import check_erosion
 
 N_BRAIN_VOXELS_MIN = 500  # a scan with fewer is refused by what is computed inside the brain
@@ -23,7 +22,7 @@ _BRAIN_LITRES_MAX = 3.0
 Mask = npt.NDArray[np.bool_]
 
 
-class MarkBraind(MapTransform):
+class MarkBraind(EachImage):
     """Add a mask of the voxels that are not 0, which is resampled together with the image.
 
     Where more than 3 litres are not 0, a whole head, a DataError names the image.
@@ -50,25 +49,22 @@ class MarkBraind(MapTransform):
         _check_one(self, mask_key)
         self.mask_key = mask_key
 
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the item with the mask."""
-        item = dict(data)
-        for key in self.key_iterator(item):
-            affine = affine_of(item[key])
-            present = (voxels_of(item[key]) != 0).any(axis=0, keepdims=True)
-            litres = np.count_nonzero(present) * float(np.prod(spacing_of(affine))) / 1e6
-            if litres > _BRAIN_LITRES_MAX:
-                raise DataError(
-                    f"{name_of(item[key])}: {litres:.1f} litres of it are not 0, and a brain has less than "
-                    f"{_BRAIN_LITRES_MAX:g}: this is a whole head, or its background is not 0. What was chosen in "
-                    "data.normalise or data.erode_mm works inside the brain: strip the skulls first (SynthStrip, "
-                    "HD-BET), or use zscore and no erosion."
-                )
-            item[self.mask_key] = image_like(item[key], present.astype(np.float32), affine)
-        return item
+    def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
+        """Add the mask."""
+        affine = affine_of(item[key])
+        present = (voxels_of(item[key]) != 0).any(axis=0, keepdims=True)
+        litres = np.count_nonzero(present) * float(np.prod(spacing_of(affine))) / 1e6
+        if litres > _BRAIN_LITRES_MAX:
+            raise DataError(
+                f"{name_of(item[key])}: {litres:.1f} litres of it are not 0, and a brain has less than "
+                f"{_BRAIN_LITRES_MAX:g}: this is a whole head, or its background is not 0. What was chosen in "
+                "data.normalise or data.erode_mm works inside the brain: strip the skulls first (SynthStrip, HD-BET), "
+                "or use zscore and no erosion."
+            )
+        item[self.mask_key] = image_like(item[key], present.astype(np.float32), affine)
 
 
-class KeepBraind(MapTransform):
+class KeepBraind(EachImage):
     """Keep the brain, less its edge; all else becomes 0.
 
     The brain is the largest piece of the mask, its holes filled. After resampling a voxel is brain when half of it is,
@@ -104,35 +100,27 @@ class KeepBraind(MapTransform):
             raise ConfigError(f"KeepBraind: erode_mm must be between 0 and 30, got {erode_mm!r}.")
         self.mask_key, self.erode_mm = mask_key, erode_mm
 
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the item with the image and the mask of what is kept."""
-        item = dict(data)
-        for key in self.key_iterator(item):
-            voxels, affine = voxels_of(item[key]), affine_of(item[key])
-            brain = fill_largest(voxels_of(item[self.mask_key])[0] >= _HALF_COVERED)
-            inside = self._kept(brain, spacing_of(affine), name_of(item[key]))
-            item[key] = image_like(item[key], np.where(inside, voxels, np.float32(0)), affine)
-            item[self.mask_key] = image_like(item[key], inside[np.newaxis].astype(np.uint8), affine)
-        return item
-
-    def _kept(self, brain: Mask, spacing: tuple[float, ...], name: str) -> Mask:
-        inside = brain
+    def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
+        """Put the image and the mask of what is kept in their places."""
+        voxels, affine, name = voxels_of(item[key]), affine_of(item[key]), name_of(item[key])
+        inside = brain = fill_largest(voxels_of(item[self.mask_key])[0] >= _HALF_COVERED)
         if self.erode_mm:
             try:
-                check_erosion(self.erode_mm, min(spacing))
+                check_erosion(self.erode_mm, min(spacing_of(affine)))
             except ValueError as error:  # of a scan that keeps its own spacing
                 raise DataError(f"{name}: {error}.") from error
-            inside = erode(brain, self.erode_mm, spacing)
+            inside = erode(brain, self.erode_mm, spacing_of(affine))
         if np.count_nonzero(inside) < N_BRAIN_VOXELS_MIN:
             lost = f" {np.count_nonzero(brain)} before data.erode_mm: {self.erode_mm:g}," if self.erode_mm else ""
             raise DataError(
                 f"{name}: {np.count_nonzero(inside)} voxels of its brain are in the {times(brain.shape)} box,{lost} "
                 f"and at least {N_BRAIN_VOXELS_MIN} are needed. Is it skull-stripped and whole?"
             )
-        return inside
+        item[key] = image_like(item[key], np.where(inside, voxels, np.float32(0)), affine)
+        item[self.mask_key] = image_like(item[key], inside[np.newaxis].astype(np.uint8), affine)
 
 
-def _check_one(transform: MapTransform, mask_key: str) -> None:
+def _check_one(transform: EachImage, mask_key: str) -> None:
     if len(transform.keys) != 1 or mask_key in transform.keys:
         raise ConfigError(
             f"{type(transform).__name__}: keys must be one image, and mask_key another item; "

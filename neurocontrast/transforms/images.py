@@ -19,14 +19,18 @@ _NAME = "filename_or_obj"
 
 
 class EachImage(MapTransform):
-    """Base of transforms that make something of each image of a dictionary by itself."""
+    """Base of transforms that change a dictionary image by image: a subclass has `made_of` or `change_item`."""
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the item with what is made of its images."""
+        """Return a copy of the dictionary with what is made of its images."""
         item = dict(data)
         for key in self.key_iterator(item):
-            item[key] = self.made_of(item[key])
+            self.change_item(item, key)
         return item
+
+    def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
+        """Put what is made of an image in its place."""
+        item[key] = self.made_of(item[key])
 
     def made_of(self, image: Any) -> Any:
         """Return what takes the place of an image."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 import scipy.ndimage
 from monai.config import KeysCollection
-from monai.transforms import MapTransform
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.transforms.images import EachImage, affine_of, image_like, name_of, spacing_of, times, voxels_of
@@ -63,7 +62,7 @@ def _nothing_varies(image: Any) -> DataError:
     return DataError(f"{name_of(image)}: nothing varies in the {shape} box around the scan's centre.")
 
 
-class ScaleByBrainPercentilesd(MapTransform):
+class ScaleByBrainPercentilesd(EachImage):
     """Map the brain's lower percentile to 0 and the upper one to 1 in each channel, and clip beyond.
 
     `monai.transforms.ScaleIntensityRangePercentilesd` takes percentiles of the background too.
@@ -101,21 +100,18 @@ class ScaleByBrainPercentilesd(MapTransform):
             )
         self.percentiles, self.mask_key = (float(percentiles[0]), float(percentiles[1])), mask_key
 
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the item with its images scaled."""
-        item = dict(data)
-        for key in self.key_iterator(item):
-            voxels = np.array(voxels_of(item[key]), dtype=np.float32)
-            for channel in voxels:
-                inside = channel != 0 if self.mask_key is None else voxels_of(item[self.mask_key])[0] != 0
-                values = channel[inside]
-                low, high = np.percentile(values, self.percentiles) if values.size else (0.0, 0.0)
-                if not high > low:
-                    raise _nothing_varies(item[key])
-                scaled = (values - np.float32(low)) * np.float32(1 / (high - low))
-                channel[inside] = np.clip(scaled, 0, 1)
-            item[key] = image_like(item[key], voxels, affine_of(item[key]))
-        return item
+    def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
+        """Put the scaled image in its place."""
+        voxels = np.array(voxels_of(item[key]), dtype=np.float32)
+        for channel in voxels:
+            inside = channel != 0 if self.mask_key is None else voxels_of(item[self.mask_key])[0] != 0
+            values = channel[inside]
+            low, high = np.percentile(values, self.percentiles) if values.size else (0.0, 0.0)
+            if not high > low:
+                raise _nothing_varies(item[key])
+            scaled = (values - np.float32(low)) * np.float32(1 / (high - low))
+            channel[inside] = np.clip(scaled, 0, 1)
+        item[key] = image_like(item[key], voxels, affine_of(item[key]))
 
 
 class SmoothByFwhmd(EachImage):

@@ -166,9 +166,9 @@ class RandResizedCropd(_RandBoxd):
         resized: Tensor = Resize(shape, mode="trilinear")(box)
         return resized
 
-    def change_item(self, d: dict[Any, Any], key: Any) -> None:
+    def change_item(self, item: dict[Any, Any], key: Any) -> None:
         """Put the crop in the place of the volume, with the affine of the crop."""
-        d[key] = self.change(d[key], **self.drawn)
+        item[key] = self.change(item[key], **self.drawn)
 
 
 def box_of(shape: Sequence[int], *, fraction: float, place: Sequence[float]) -> tuple[slice, ...]:

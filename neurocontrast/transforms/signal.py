@@ -18,24 +18,16 @@ from torch import Tensor
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.transforms.augment import Operation
+from neurocontrast.transforms.images import EachImage
 
 Random = np.random.RandomState
 
 
-class RandVolumed(RandomizableTransform, MapTransform):
+class RandVolumed(RandomizableTransform, EachImage):
     """Apply a random operation to volumes (channels, D, H, W): a subclass has `Settings`, `change` and perhaps `draw`.
 
-    All volumes of a dictionary are changed alike and become float32; none is changed in place. After a call, `drawn`
-    holds the arguments that `change` was given.
-
-    Parameters
-    ----------
-    keys, allow_missing_keys : see `monai.transforms.MapTransform`
-        The volumes.
-    prob : float, optional
-        How often the operation is applied.
-    **ranges
-        The other fields of `Settings`.
+    `prob` says how often, `ranges` are the other fields of `Settings`. All volumes of a dictionary are changed alike
+    and become float32; none is changed in place. After a call, `drawn` holds the arguments that `change` was given.
     """
 
     Settings: ClassVar[type[Operation]]
@@ -66,16 +58,12 @@ class RandVolumed(RandomizableTransform, MapTransform):
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """Return the dictionary with changed volumes."""
-        d = dict(data)
         self.randomize()
-        if self._do_transform:
-            for key in self.key_iterator(d):
-                self.change_item(d, key)
-        return d
+        return super().__call__(data) if self._do_transform else dict(data)
 
-    def change_item(self, d: dict[Hashable, Any], key: Hashable) -> None:
+    def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
         """Put the changed volume in the place of the volume."""
-        d[key] = like(self.change(plain_volume(d[key], key), **self.drawn), d[key])
+        item[key] = like(self.change(plain_volume(item[key], key), **self.drawn), item[key])
 
 
 def plain_volume(x: Any, key: Hashable, *, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -147,7 +135,7 @@ def from_signal(signal: Signal) -> Tensor:
     return x_CDHW.mul_(brain_CDHW) if scale.standardised == "brain" else x_CDHW
 
 
-class ToSignald(MapTransform):
+class ToSignald(EachImage):
     """Replace volumes by their signal, for transforms that work on a scanner's intensities or move brain and image.
 
     The transforms of this package that need the signal find it by themselves. Between `ToSignald` and `FromSignald`
@@ -170,17 +158,14 @@ class ToSignald(MapTransform):
     ['image']
     """
 
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the dictionary with signals in the volumes' places."""
-        d = dict(data)
-        for key in self.key_iterator(d):
-            signal = to_signal(plain_volume(d[key], key))
-            d[key] = like(signal.signal_CDHW, d[key])
-            d[brain_key(key)], d[_scale_key(key)] = signal.brain_CDHW, signal.scale
-        return d
+    def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
+        """Put the signal in the volume's place, and add its mask and scale."""
+        signal = to_signal(plain_volume(item[key], key))
+        item[key] = like(signal.signal_CDHW, item[key])
+        item[brain_key(key)], item[_scale_key(key)] = signal.brain_CDHW, signal.scale
 
 
-class FromSignald(MapTransform):
+class FromSignald(EachImage):
     """Return from the signals that `ToSignald` made to volumes, normalised as scans with these signals would be.
 
     Examples
@@ -193,19 +178,16 @@ class FromSignald(MapTransform):
     True
     """
 
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the dictionary with volumes in the signals' places, and without masks and scales."""
-        d = dict(data)
-        for key in self.key_iterator(d):
-            if _scale_key(key) not in d:
-                raise DataError(
-                    f"FromSignald needs the signal that ToSignald made of '{key}', and there is none: put ToSignald "
-                    "before it."
-                )
-            brain_CDHW = plain_volume(d.pop(brain_key(key)), key, dtype=torch.bool)
-            signal = Signal(plain_volume(d[key], key), brain_CDHW, d.pop(_scale_key(key)))
-            d[key] = like(from_signal(signal), d[key])
-        return d
+    def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
+        """Put the volume in the signal's place, and remove its mask and scale."""
+        if _scale_key(key) not in item:
+            raise DataError(
+                f"FromSignald needs the signal that ToSignald made of '{key}', and there is none: put ToSignald "
+                "before it."
+            )
+        brain_CDHW = plain_volume(item.pop(brain_key(key)), key, dtype=torch.bool)
+        signal = Signal(plain_volume(item[key], key), brain_CDHW, item.pop(_scale_key(key)))
+        item[key] = like(from_signal(signal), item[key])
 
 
 class RandSignald(RandVolumed):
@@ -219,17 +201,16 @@ class RandSignald(RandVolumed):
         """Return signal and brain; by default `change` is applied to the signal, and the brain stays where it is."""
         return self.change(s_CDHW, **drawn), brain_CDHW
 
-    def change_item(self, d: dict[Hashable, Any], key: Hashable) -> None:
+    def change_item(self, item: dict[Hashable, Any], key: Hashable) -> None:
         """Put the changed signal in the place of the signal, or the changed volume in that of the volume."""
-        is_alone = _scale_key(key) not in d
+        is_alone = _scale_key(key) not in item
         if is_alone:
-            d.update(ToSignald(key)(d))
-        brain_CDHW = plain_volume(d[brain_key(key)], key, dtype=torch.bool)
-        s_CDHW, d[brain_key(key)] = self.change_brain(plain_volume(d[key], key), brain_CDHW, **self.drawn)
-        d[key] = like(s_CDHW, d[key])
+            ToSignald(key).change_item(item, key)
+        brain_CDHW = plain_volume(item[brain_key(key)], key, dtype=torch.bool)
+        s_CDHW, item[brain_key(key)] = self.change_brain(plain_volume(item[key], key), brain_CDHW, **self.drawn)
+        item[key] = like(s_CDHW, item[key])
         if is_alone:
-            d[key] = FromSignald(key)(d)[key]
-            del d[brain_key(key)], d[_scale_key(key)]
+            FromSignald(key).change_item(item, key)
 
 
 def brain_key(key: Hashable) -> str:

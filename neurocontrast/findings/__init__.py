@@ -23,7 +23,7 @@ from neurocontrast.findings.methods import METHODS, PROVENANCE, SILENCES
 from neurocontrast.findings.new_site.show import NEW_SITE
 from neurocontrast.findings.outside import OUTSIDE
 from neurocontrast.findings.predictions import CALIBRATION, CURVES, ERRORS, WORST
-from neurocontrast.findings.prose import head_facts, naming
+from neurocontrast.findings.prose import naming, write
 from neurocontrast.findings.result import RESULT, WARNINGS, say_result
 from neurocontrast.findings.sites import FOLDS, GROUPS, SITES
 from neurocontrast.page.blocks import Section, render
@@ -132,7 +132,12 @@ def render_report(files: EvaluationFolder, sections: Sequence[Section]) -> str:
         kicker="neurocontrast evaluation report",
         title=naming("target", files),
         summary=say_result(files, "sentence"),
-        facts=head_facts(files),
+        facts=[
+            ("Encoder", naming("encoder", files)),
+            ("Pretraining", naming("pretraining", files.run, files.summary.objective)),
+            ("Evaluation", naming("splits", files)),
+            ("Data", write("result.j2", files, what="data") or "not recorded"),
+        ],
         simulated=files.summary.simulated,
         environment=files.summary.environment,
     )

@@ -163,9 +163,8 @@ def _is_number(study: Study, column: str) -> bool:
 
 def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
     """Return which scans have a value of enough subjects to be in every fold."""
-    values = pd.Series(np.asarray(labels, dtype=object))
-    counts = pd.Series(subjects).groupby(values).nunique()
-    return values.isin(counts.index[counts >= N_FOLDS]).to_numpy()
+    owners = pd.Series(subjects).groupby(np.asarray(labels, dtype=object))
+    return (owners.transform("nunique") >= N_FOLDS).to_numpy()
 
 
 def _fit(study: Study, target: Target, rows: Rows, splits: list[Split]) -> Reading:

@@ -39,12 +39,7 @@ def write_methods(files: EvaluationFolder, cite: Citations) -> list[tuple[str, s
 
 def show_silences(files: EvaluationFolder) -> Section:
     """Return what a reader must not read into the report."""
-    return Section("silences", "What this report does not say", [Items(list_silences(files))])
-
-
-def list_silences(files: EvaluationFolder) -> list[tuple[str, str]]:
-    """Return what this report leaves unsaid."""
-    return write_paragraphs("silences.j2", files)
+    return Section("silences", "What this report does not say", [Items(write_paragraphs("silences.j2", files))])
 
 
 _RECORDED = (

@@ -17,16 +17,6 @@ from neurocontrast.page.wording import join_words, value_text
 _SECTIONS: dict[str, dict[str, str]] = yaml.safe_load((TEMPLATES / "sections.yaml").read_text("utf-8"))
 
 
-def head_facts(files: EvaluationFolder) -> list[tuple[str, str]]:
-    """Return what a reader wants to know first: encoder, objective, folds and data."""
-    return [
-        ("Encoder", naming("encoder", files)),
-        ("Pretraining", naming("pretraining", files.run, files.summary.objective)),
-        ("Evaluation", naming("splits", files)),
-        ("Data", write("result.j2", files, what="data") or "not recorded"),
-    ]
-
-
 def count_texts(n: Any) -> list[str]:
     """Write how many scans, subjects and sites there are, those that are recorded: "120 scans"."""
     counts = {"scans": n.scans, "subjects": n.subjects, "sites": n.sites}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from contourpy import contour_generator
 from neurocontrast.files import digest_of
 from neurocontrast.findings.prose import section, write_paragraphs
 from neurocontrast.page.blocks import Gallery, Items, Paragraph, Pictures, Section, render
-from neurocontrast.page.style import BASELINE, MAIN, MUTED, Picture, blank_figure, distinct_labels, styled
+from neurocontrast.page.style import BASELINE, MAIN, MUTED, Picture, distinct_labels, new_figure, styled
 from neurocontrast.page.wording import capitalise
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, bounds_of
 
@@ -54,14 +55,17 @@ def render_quality(
         That of the package.
     """
     names = [name for name in RULES if name in table and table[name].notna().any()]
-    by_site = {name: _bounds(table, name) for name in names}
+    raised = pd.DataFrame({name: [name in {flag.measure for flag in each} for each in flags] for name in names})
     n_flagged = sum(map(bool, flags))
     shown = f" The {N_SHOWN} worst of {len(table):,} are shown; qc.tsv has all." if len(table) > N_SHOWN else ""
     sections = [
-        section("gallery", _gallery(table, flags, thumbnails, template, names), shown=shown),
-        section("distributions", [Pictures(_strips(table, flags, by_site))], n_site=N_SITE, n_deviations=N_DEVIATIONS),
+        section("gallery", _gallery(table, flags, raised, thumbnails, template), shown=shown),
+        section(
+            "distributions", [Pictures([_draw_by_site(table, name, raised[name].to_numpy()) for name in names])],
+            n_site=N_SITE, n_deviations=N_DEVIATIONS,
+        ),
         Section("limits", "What cannot be told", [Items(write_paragraphs("quality.j2", None, n_site=N_SITE))]),
-    ]
+    ]  # fmt: skip
     facts = [("Scans", f"{len(table):,}"), ("Sites", f"{table['site'].nunique():,}"), ("Flagged", f"{n_flagged:,}")]
     return render(
         sections,
@@ -74,43 +78,34 @@ def render_quality(
     )
 
 
-def _bounds(table: pd.DataFrame, name: str) -> dict[str, tuple[float, float]]:
-    groups = table.groupby("site", sort=True)[name]
-    pairs = {str(site): bounds_of(name, values.to_numpy(dtype=float)) for site, values in groups}
-    return {site: (low.value, high.value) for site, (low, high) in pairs.items()}
-
-
 def _gallery(
     table: pd.DataFrame,
     flags: Sequence[Sequence[Flag]],
+    raised: pd.DataFrame,
     thumbnails: Mapping[int, bytes],
     template: npt.NDArray[np.bool_],
-    names: Sequence[str],
 ) -> list[Gallery | Paragraph]:
+    """Return the scans as cards; `raised` says which measures (columns) are flagged in which scans (rows)."""
     if not len(table):
         return [Paragraph("No scan.", role="note")]
-    sites = list(table["site"].value_counts(sort=False).sort_index().items())
-    found = [{flag.measure for flag in each} for each in flags]
-    kinds = ["any flag", *(RULES[name].title for name in names if any(name in each for each in found)), "no flag"]
-    by_title = {RULES[name].title: name for name in names}
-    matches = {
-        kind: [bool(each) == (kind == "any flag") if kind not in by_title else by_title[kind] in each for each in found]
-        for kind in kinds
-    }
-    ranks = table.groupby("site")[list(names)].rank(method="min")
-    sizes = table.groupby("site")[list(names)].transform("count")
-    of_site = {site: place for place, (site, _) in enumerate(sites)}
+    names, flagged = list(map(str, raised)), np.array([bool(each) for each in flags])
+    matches = {"any flag": flagged, **{RULES[name].title: raised[name] for name in names if raised[name].any()}}
+    kinds = pd.DataFrame(matches | {"no flag": ~flagged})
+    sites = table["site"].value_counts(sort=False).sort_index()
+    by_site = table.groupby("site")[names]
+    ranks, sizes = by_site.rank(method="min"), by_site.transform("count")
     scans = []
     for row, content in thumbnails.items():
-        site, texts = table["site"].iloc[row], [flag.text for flag in flags[row]]
-        classes = [f"of-site-{of_site[site]}", *(f"of-flag-{n}" for n, kind in enumerate(kinds) if matches[kind][row])]
-        measured = [name for name in names if np.isfinite(table[name].iloc[row])]
-        title = f"{table['name'].iloc[row]}, {site}"
+        scan: Any = table.iloc[row]
+        texts = [flag.text for flag in flags[row]]
+        classes = [f"of-site-{sites.index.get_loc(scan['site'])}"]
+        classes += [f"of-flag-{place}" for place in np.flatnonzero(kinds.iloc[row])]
+        title = f"{scan['name']}, {scan['site']}"
         scans.append({
             "name": title,
-            "participant": table["participant_id"].iloc[row],
-            "session": table["session"].iloc[row],
-            "rating": table["qc_rating"].iloc[row] if "qc_rating" in table else "",
+            "participant": scan["participant_id"],
+            "session": scan["session"],
+            "rating": scan.get("qc_rating", ""),
             "classes": " ".join([*classes, *(["flagged"] if texts else [])]),
             "uri": f"data:image/jpeg;base64,{base64.b64encode(content).decode('ascii')}",
             "alt": f"Three slices of {title} with the template's outline; {'; '.join(texts) or 'no flag'}.",
@@ -118,17 +113,18 @@ def _gallery(
             "rows": [
                 {
                     "title": RULES[name].title,
-                    "value": f"{table[name].iloc[row]:.4g}",
+                    "value": f"{scan[name]:.4g}",
                     "rank": f"{ranks[name].iloc[row]:.0f} of {sizes[name].iloc[row]}",
-                    "beyond": name in found[row],
+                    "beyond": raised[name].iloc[row],
                 }
-                for name in measured
+                for name in names
+                if np.isfinite(scan[name])
             ],
         })  # fmt: skip
-    counted = [(kind, sum(matches[kind])) for kind in kinds]
+    counted = [(str(kind), int(count)) for kind, count in kinds.sum().items()]
+    listed = [(str(site), int(count)) for site, count in sites.items()]
     height, width = template.shape
     key = digest_of(*table["name"], *map(digest_of, thumbnails.values()))
-    listed = [(str(site), int(count)) for site, count in sites]
     return [Gallery(scans, listed, counted, _outline(template), width, height, RATINGS, key)]
 
 
@@ -138,40 +134,26 @@ def _outline(mask: npt.NDArray[np.bool_]) -> str:
     return "".join(f"M{'L'.join(f'{x - 0.5:.1f} {y - 0.5:.1f}' for x, y in np.asarray(line))}z" for line in lines)
 
 
-def _strips(
-    table: pd.DataFrame, flags: Sequence[Sequence[Flag]], by_site: Mapping[str, Mapping[str, tuple[float, float]]]
-) -> list[Picture]:
-    measures = [{flag.measure for flag in each} for each in flags]
-    return [
-        _draw_by_site(
-            table, name, RULES[name].title, bounds, pd.Series([name in each for each in measures], table.index)
-        )
-        for name, bounds in by_site.items()
-    ]
-
-
 @styled
-def _draw_by_site(
-    table: pd.DataFrame, name: str, title: str, bounds: Mapping[str, tuple[float, float]], flagged: pd.Series
-) -> Picture:
-    """Draw a column of `table` by its column ``site``, with the bounds of each site and the flagged scans."""
-    sites = list(bounds)
-    figure = blank_figure(height=1.1 + 0.34 * len(sites))
-    axes = figure.add_subplot()
+def _draw_by_site(table: pd.DataFrame, name: str, flagged: npt.NDArray[np.bool_]) -> Picture:
+    """Draw a measure by its site, with the bounds of each site and the flagged scans."""
+    sites = sorted(map(str, table["site"].unique()))
+    figure, axes = new_figure(height=1.1 + 0.34 * len(sites))
     told = []
     for place, site in enumerate(sites):
-        here = (table["site"] == site) & table[name].notna()
-        heights = place + np.random.default_rng(0).uniform(-0.3, 0.3, int(here.sum()))
-        bad = flagged[here].to_numpy()
-        values = table.loc[here, name].to_numpy(dtype=float)
+        of_site = (table["site"] == site).to_numpy()
+        here = of_site & table[name].notna().to_numpy()
+        values, bad = table[name].to_numpy(dtype=float)[here], flagged[here]
+        heights = place + np.random.default_rng(0).uniform(-0.3, 0.3, len(values))
         axes.scatter(values[~bad], heights[~bad], s=9, color=MAIN, alpha=0.6, linewidth=0)
         axes.scatter(values[bad], heights[bad], s=36, color=BASELINE, marker="x", linewidth=1.4)
-        for bound in bounds[site]:
-            if np.isfinite(bound):
-                axes.plot([bound, bound], [place - 0.42, place + 0.42], color=MUTED, linewidth=1.2)
+        for bound in bounds_of(name, table[name].to_numpy(dtype=float)[of_site]):
+            if np.isfinite(bound.value):
+                axes.plot([bound.value] * 2, [place - 0.42, place + 0.42], color=MUTED, linewidth=1.2)
         if len(values):
             low, middle, high = np.quantile(values, (0, 0.5, 1))
             told.append(f"{site}: median {middle:.3g}, {low:.3g} to {high:.3g}, {int(bad.sum())} flagged")
+    title = RULES[name].title
     axes.set_yticks(range(len(sites)), distinct_labels(sites, length=20))
     axes.set_ylim(len(sites) - 0.4, -0.6)
     axes.set_title(title)

@@ -136,10 +136,7 @@ def _picture(path: str) -> str:
         across, up = (each for each in range(3) if each != axis)
         width = _HEIGHT * plane.shape[1] * steps[across] / (plane.shape[0] * steps[up])
         grey = np.clip((plane - low) / max(high - low, 1e-12) * 255, 0, 255).astype(np.uint8)
-        shown.append(Image.fromarray(grey).resize((max(1, round(width)), _HEIGHT)))
-    strip = Image.new("L", (sum(each.width for each in shown), _HEIGHT))
-    for place, each in enumerate(shown):
-        strip.paste(each, (sum(other.width for other in shown[:place]), 0))
+        shown.append(np.asarray(Image.fromarray(grey).resize((max(1, round(width)), _HEIGHT))))
     buffer = io.BytesIO()
-    strip.save(buffer, format="JPEG", quality=75)
+    Image.fromarray(np.hstack(shown)).save(buffer, format="JPEG", quality=75)
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -5,26 +5,22 @@ from __future__ import annotations
 import base64
 import io
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from neurocontrast.files import atomic_path, write_table
 from neurocontrast.page.wording import DASH, interval_text, number_text, point_estimate
 from neurocontrast.progress import Progress
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 # Okabe and Ito's palette without its yellow, which is too light for points on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195")
@@ -78,22 +74,13 @@ class Picture:
         return "data:image/svg+xml;base64," + base64.b64encode(self._svg).decode("ascii")
 
 
-def styled(draw: Callable[P, R]) -> Callable[P, R]:
-    """Run a drawing function under the report's look, and leave matplotlib's settings as they were."""
-
-    @wraps(draw)
-    def with_look(*args: P.args, **kwargs: P.kwargs) -> R:
-        with matplotlib.rc_context(_LOOK):
-            return draw(*args, **kwargs)
-
-    return with_look
+styled = matplotlib.rc_context(_LOOK)
+"""Decorator of a drawing function: it runs under the report's look, and leaves matplotlib's settings as they were."""
 
 
 def blank_figure(*, height: float, width: float = WIDTH, layout: Any = "constrained") -> Figure:
     """Return an empty figure of the given inches, outside pyplot."""
-    figure = Figure(figsize=(width, height), layout=layout)
-    FigureCanvasAgg(figure)
-    return figure
+    return Figure(figsize=(width, height), layout=layout)
 
 
 def new_figure(*, height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
@@ -303,10 +290,8 @@ def _list_values(series: Sequence[Series], labels: Sequence[str]) -> str:
 
 def thin_rows(table: pd.DataFrame) -> pd.DataFrame:
     """Return as many rows as a reader can tell apart as points: chosen at random, the same every time."""
-    if len(table) <= _MAX_POINTS:
-        return table.reset_index(drop=True)
-    chosen = np.random.default_rng(0).choice(len(table), _MAX_POINTS, replace=False)
-    return table.iloc[np.sort(chosen)].reset_index(drop=True)
+    few = table if len(table) <= _MAX_POINTS else table.sample(_MAX_POINTS, random_state=0).sort_index()
+    return few.reset_index(drop=True)
 
 
 def about_thinning(n_shown: int, n_all: int, items: str) -> str:

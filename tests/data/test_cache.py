@@ -39,6 +39,15 @@ def count_loads(monkeypatch):
     return loads
 
 
+def failing_with(number):
+    """Return what a disk does that is full or may not be written."""
+
+    def fail(*given, **named):
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
 def entries_of(cache):
     return sorted(cache.folder.glob("*.safetensors"))
 
@@ -147,11 +156,7 @@ def test_a_folder_that_may_not_be_written_is_read_and_what_it_lacks_is_made_each
     scans, cache, monkeypatch, refused
 ):
     cache.prepare(scans[:2], n_workers=0)
-    before, warned = entries_of(cache), Warnings()
-
-    def refuse(*given, **named):
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
+    before, warned, refuse = entries_of(cache), Warnings(), failing_with(errno.EROFS)
     target = (cache_module.tempfile, "TemporaryFile") if refused == "the folder" else (cache_module, "atomic_path")
     monkeypatch.setattr(*target, refuse)
     loads = count_loads(monkeypatch)
@@ -172,11 +177,7 @@ def test_scans_that_cannot_be_read_are_not_counted_as_lacking_an_entry(scans, ca
     failures, warned = {}, Warnings()
     assert cache.prepare([scans[0], damaged], n_workers=0, progress=warned, failures=failures) == 1
     assert (len(failures), warned.told) == (1, [])
-
-    def refuse(*given, **named):
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    monkeypatch.setattr(cache_module, "atomic_path", refuse)
+    monkeypatch.setattr(cache_module, "atomic_path", failing_with(errno.EROFS))
     assert cache.prepare([*scans[:3], damaged], n_workers=0, progress=warned, failures=failures) == 0
     assert len(warned.told) == 1
     assert "cannot be written: 2 scans have" in warned.told[0]
@@ -258,10 +259,7 @@ def test_a_killed_preparation_leaves_no_half_entry_and_continues(scans, cache):
 
 
 def test_a_full_disk_ends_a_preparation(scans, cache, monkeypatch):
-    def no_space(*given, **named):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(cache_module, "atomic_path", no_space)
+    monkeypatch.setattr(cache_module, "atomic_path", failing_with(errno.ENOSPC))
     with pytest.raises(DataError, match="is full; what is finished is kept"):
         cache.prepare(scans, n_workers=0)
 

@@ -192,7 +192,7 @@ def test_tables_that_both_do_not_know_their_encoder_are_warned_about(make_cohort
 
 
 def test_perfect_separation_is_no_certainty(make_cohort):
-    """An AUC of 1 has neither a spread nor an interval of no width;"""
+    """An AUC of 1 has neither a spread nor an interval."""
     training, test = pair(make_cohort)
     for table, features in (training, test):
         features[:, 0] = 100.0 * (table["diagnosis"] == "patient")

@@ -53,6 +53,13 @@ def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def folder(request, tmp_path) -> Path:
+    """Copy the evaluation that a module names as EVALUATION, or that of two classes, for a test to change."""
+    source = request.getfixturevalue(getattr(request.module, "EVALUATION", "binary_folder"))
+    return shutil.copytree(source, tmp_path / "e")
+
+
+@pytest.fixture
 def changing(tmp_path):
     """Make a function that opens a copy of an evaluation folder with other keys of evaluation.json."""
 

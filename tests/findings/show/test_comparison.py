@@ -76,8 +76,9 @@ def test_the_page(files, sections):
     assert "untrained cannot be told apart from it by these data" in page.text
     assert "By AUC, and next to ntxent: <b>yaware is better; untrained cannot" in page.text
     assert "All models: x" in page.text
-    for image in page.all("img"):
-        assert "0." in image["alt"]
+    alts = [image["alt"] for image in page.all("img")]
+    assert len(alts) > 2
+    assert all("0." in alt for alt in alts)
 
 
 def test_a_verdict_needs_the_test_too(files):

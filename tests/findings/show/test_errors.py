@@ -11,11 +11,6 @@ from neurocontrast.findings.predictions import list_errors, name_scans
 from tests.findings.show.folders import edit
 
 
-@pytest.fixture
-def folder(binary_folder, tmp_path):
-    return shutil.copytree(binary_folder, tmp_path / "e")
-
-
 def test_the_most_confident_mistakes_come_first(binary_folder):
     files = open_folder(binary_folder, show_ids=True)
     table = files.predictions

@@ -1,17 +1,10 @@
 """Reading of an evaluation folder, and what is said of a file that is missing, damaged or of another format."""
 
-import shutil
-
 import pytest
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.findings import open_folder
 from tests.findings.show.folders import edit, rewrite
-
-
-@pytest.fixture
-def folder(binary_folder, tmp_path):
-    return shutil.copytree(binary_folder, tmp_path / "evaluation")
 
 
 def test_text_stays_text(folder):

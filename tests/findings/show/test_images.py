@@ -32,6 +32,7 @@ def page(image_folder, render) -> Page:
 def test_an_image_is_never_called_a_scan_and_a_class_never_a_diagnosis(page):
     assert "Other cameras, styles" in page.text
     assert of_brains(page) == []
+    assert of_brains(Page("<p>Scans of patients</p>")) == ["Scans", "patients"]
 
 
 def test_it_has_no_section_that_only_brains_have(page):

@@ -1,7 +1,5 @@
 """Each kind of target gets its own figures and sentences."""
 
-import shutil
-
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
@@ -55,15 +53,14 @@ def test_leave_site_out(evaluated, shown):
     assert "Site left out" in page.text
 
 
-def test_confusion_counts_agree_with_the_metrics(binary_folder, repeated_folder, tmp_path):
+def test_confusion_counts_agree_with_the_metrics(binary_folder, repeated_folder, folder):
     files = open_folder(binary_folder)
     counts = count_confusion(files)
     recalls = counts.diagonal() / counts.sum(axis=1)
     assert recalls.mean() == pytest.approx(files.metrics["balanced_accuracy"].pooled)
     assert counts.sum() == files.summary.n.scans
     assert count_confusion(open_folder(repeated_folder)).sum() == pytest.approx(files.summary.n.scans)
-    copied = shutil.copytree(binary_folder, tmp_path / "e")
-    decided = open_folder(edit(copied, "predictions", lambda table: table.assign(y_pred="patient")))
+    decided = open_folder(edit(folder, "predictions", lambda table: table.assign(y_pred="patient")))
     assert count_confusion(decided)[:, 0].sum() == 0
 
 
@@ -78,16 +75,8 @@ def test_each_repeat_has_its_curve(repeated_folder, build):
     assert "a line for each repeat" in roc.caption
 
 
-def test_a_report_without_a_single_metric_still_says_what_it_can(binary_folder, tmp_path, shown):
-    folder = shutil.copytree(binary_folder, tmp_path / "e")
-    absent = {
-        "mean": None,
-        "sd": None,
-        "pooled": None,
-        "interval": None,
-        "n_folds_defined": 0,
-        "reason": "single class",
-    }
+def test_a_report_without_a_single_metric_still_says_what_it_can(folder, shown):
+    absent = dict.fromkeys(("mean", "sd", "pooled", "interval")) | {"n_folds_defined": 0, "reason": "single class"}
     rewrite(folder, metrics={"auc": absent}, baseline={}, increment={}, n={"scans": 120}, run=None, objective=None,
             environment={}, bootstrap={"n": 0})  # fmt: skip
     edit(folder, "predictions", lambda table: table.assign(y_true="control"))

@@ -13,10 +13,7 @@ from neurocontrast.page.blocks import Citations, Paragraph, Table, list_pictures
 from tests.findings.show.folders import edit, rewrite
 from tests.findings.show.page import Page
 
-
-@pytest.fixture
-def folder(age_folder, tmp_path):
-    return shutil.copytree(age_folder, tmp_path / "e", ignore=shutil.ignore_patterns("explanation"))
+EVALUATION = "age_folder"
 
 
 def change(folder, **keys):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import nibabel
 import numpy as np
@@ -13,10 +12,14 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.findings import build_sections, open_folder, render_report
 from neurocontrast.findings.brain import read_map, share_outside
 from neurocontrast.findings.cohort import list_steps
+from neurocontrast.findings.external import external_part
 from neurocontrast.findings.prose import naming
+from neurocontrast.findings.result import list_warnings
 from neurocontrast.page.blocks import list_pictures
 from tests.findings.show.folders import edit, rewrite
 from tests.findings.show.page import Page
+
+EVALUATION = "full_folder"
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +30,6 @@ def sections(full_folder):
 @pytest.fixture(scope="module")
 def html(full_folder, sections) -> str:
     return render_report(open_folder(full_folder), sections)
-
-
-@pytest.fixture
-def folder(full_folder, tmp_path):
-    return shutil.copytree(full_folder, tmp_path / "evaluation")
 
 
 def test_every_part_is_there(sections, html):
@@ -53,6 +51,7 @@ def test_the_page_is_sound(html):
     assert len(ids) == len(set(ids))
     assert all(a["href"][1:] in ids for a in page.all("a"))
     alts = [image["alt"] for image in page.all("img")]
+    assert len(alts) > 10
     assert len(set(alts)) == len(alts)
     assert all(re.search(r"\d", alt) for alt in alts), "an alternative text tells numbers"
     assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text + " ".join(alts))
@@ -128,3 +127,45 @@ def test_what_lies_outside_the_brain_is_told(full_folder):
     data = np.zeros(image.shape, dtype=np.float32)
     data[:2] = 1.0
     assert share_outside(nibabel.Nifti1Image(data, image.affine)) == pytest.approx(1.0)
+
+
+# --- scans outside the distribution that a model learned from -------------------------------------------------------
+def test_counts_are_those_of_the_files(folder, build):
+    table = pd.read_csv(
+        folder / "outlyingness.tsv", sep="\t", dtype={"outside": str, "session": str}, keep_default_na=False
+    )
+    table["outside"] = (table["site"] == "site-04").astype(str)
+    by_site = [
+        {"site": site, "n": len(part), "n_outside": len(part) * (site == "site-04"), "median_percentile": 7.0}
+        for site, part in table.groupby("site")
+    ]
+    n_outside = sum(each["n_outside"] for each in by_site)
+    about = {"n": 120, "n_outside": n_outside, "by_site": by_site, "note": "10 scans have no score"}
+    files = open_folder(rewrite(edit(folder, "outlyingness", lambda _: table), outlyingness=about))
+    page = Page(render_report(files, [build("outlyingness", files)]))
+    assert f"{n_outside} of 120 scans" in page.text
+    assert about["note"] in page.text
+    rows = {row[0]: row for row in page.rows if row}
+    for each in by_site:
+        share = each["n_outside"] / each["n"]
+        assert rows[each["site"]][2:4] == [f"{share:.0%}{each['n_outside']} of {each['n']}", "7"]
+
+
+def test_external_people_are_counted_and_not_named(folder, build):
+    names = [f"patient{number}" for number in range(60)]
+    edit(folder, "external_outlyingness", lambda table: table.assign(participant_id=names))
+    rewrite(folder, warnings=[{"code": "external_outside_distribution", "message": "Look at patient7."}])
+    files = open_folder(folder)
+    assert list_warnings(files)[0][0] == "Look at [id]."
+    html = render_report(files, [build("external", files)])
+    assert not re.search(r"patient\d", html)
+    counted = external_part(files).summary.outlyingness
+    assert f"{counted.n_outside} of {counted.n} scans" in Page(html).text
+
+
+def test_a_scan_without_a_score_is_neither_inside_nor_outside(folder, build):
+    def change(table):
+        table.loc[:9, ["mahalanobis", "mahalanobis_percentile", "outside"]] = ""
+
+    files = open_folder(edit(folder, "outlyingness", change))
+    assert not re.search(r"\b(nan|NaN|None|inf)\b", Page(render_report(files, [build("outlyingness", files)])).text)

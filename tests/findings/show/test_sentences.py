@@ -27,24 +27,19 @@ def changed(binary_folder, changing):
 
 
 @pytest.mark.parametrize(
-    ("interval", "says"),
+    ("metric", "interval", "says"),
     [
-        ([0.02, 0.2], "holds information beyond age, sex and site"),
-        ([-0.1, 0.2], "not settled by these data"),
-        ([-0.2, -0.1], "does worse than age, sex and site alone"),
-        (None, "stays open"),
+        ("auc", [0.02, 0.2], "holds information beyond age, sex and site"),
+        ("auc", [-0.1, 0.2], "not settled by these data"),
+        ("auc", [-0.2, -0.1], "does worse than age, sex and site alone"),
+        ("auc", None, "stays open"),
+        ("mae", [-3.0, -1.0], "holds information"),
+        ("mae", [1.0, 3.0], "does worse"),
     ],
 )
-def test_the_increment_is_read_by_its_interval(changed, interval, says):
-    files = changed(increment={"auc": {"difference": 0.1, "interval": interval}})
-    assert says in say_result(files, "increment", "auc")
-
-
-def test_for_errors_less_is_better(changed):
-    files = changed(increment={"mae": {"difference": -2.0, "interval": [-3.0, -1.0]}})
-    assert "holds information" in say_result(files, "increment", "mae")
-    files = changed(increment={"mae": {"difference": 2.0, "interval": [1.0, 3.0]}})
-    assert "does worse" in say_result(files, "increment", "mae")
+def test_the_increment_is_read_by_its_interval_and_of_errors_less_is_better(changed, metric, interval, says):
+    increment = {"difference": sum(interval or [0.2]) / 2, "interval": interval}
+    assert says in say_result(changed(increment={metric: increment}), "increment", metric)
 
 
 def test_pairs_for_a_clinician(changed):
@@ -73,22 +68,20 @@ def test_what_was_done_to_volumes_is_told(changed):
     assert f"Preprocessing: {told}" in text
 
 
-def test_a_bare_warning_is_not_lost(changed):
-    assert list_warnings(changed(warnings=["something"]))[0][0] == "something"
-
-
-def test_warnings_come_with_their_explanation(changed):
-    warned = {"code": "few_subjects", "message": "Only 9.", "explanation": "Read the interval."}
-    assert list_warnings(changed(warnings=[warned, {"code": "old", "message": "Alone."}])) == [
-        ("Only 9.", "Read the interval."),
-        ("Alone.", ""),
-    ]
-
-
-def test_digits_are_hidden_only_where_people_are_listed(changed):
-    message = "Images of sub-0001 and sub-0002 are the same; 12 of 120 scans."
-    files = changed(warnings=[{"code": "duplicate_overlap", "message": message}])
-    assert list_warnings(files)[0][0] == "Images of [id] and [id] are the same; 12 of 120 scans."
+@pytest.mark.parametrize(
+    ("warnings", "shown"),
+    [
+        (["a bare one"], [("a bare one", "")]),
+        ([{"code": "few_subjects", "message": "Only 9.", "explanation": "Beware."}], [("Only 9.", "Beware.")]),
+        # Digits are hidden only where people are listed.
+        (
+            [{"code": "duplicate_overlap", "message": "sub-0001 and sub-0002 are the same; 12 of 120 scans."}],
+            [("[id] and [id] are the same; 12 of 120 scans.", "")],
+        ),
+    ],
+)
+def test_warnings_come_with_their_explanation_and_without_names(changed, warnings, shown):
+    assert list_warnings(changed(warnings=warnings)) == shown
 
 
 def test_methods_claim_no_check_that_was_not_made(changed):

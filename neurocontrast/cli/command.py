@@ -156,7 +156,7 @@ def in_flags(message: str, parameters: Mapping[str, inspect.Parameter], section:
         flag = [*(options[0].param_decls or () if options else ()), f"--{name.replace('_', '-')}"][0].partition("/")[0]
         if options and flag not in message:
             # Without a file and --set, a value of the configuration was given by its flag.
-            message = re.sub(rf"^(configuration: \w+\.)?{name}(?=: | must )", flag, message, flags=re.MULTILINE)
+            message = re.sub(rf"^(configuration: \w+\.)?{name}(\.\d+)?(?=: | must )", flag, message, flags=re.MULTILINE)
             message = re.sub(rf"(?<![\w.]){name}=[Tt]rue\b", flag, message)
             message = re.sub(rf"(?<![\w.]){name}=[Ff]alse\b", f"--no-{flag[2:]}", message)
             message = re.sub(rf"(?<![\w.]){name}=(?=\w)", f"{flag} ", message)

@@ -20,7 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
-from neurocontrast.evaluation.designs import Design, FeatureDesign, Matrices, scaler_of, standardised
+from neurocontrast.evaluation.designs import Design, FeatureDesign, Matrices, standardised
 from neurocontrast.evaluation.metrics import LOG_FLOOR
 from neurocontrast.evaluation.probes import Probe
 from neurocontrast.evaluation.rows import Floats, Labels, Rows, Texts
@@ -47,15 +47,6 @@ class FittedModel(NamedTuple):
     strength: float = float("nan")
     scaler: StandardScaler | None = None
     axes: Floats | None = None
-
-
-def describe_built_in(
-    probe: Probe, design: Design, *, continuous: bool, settings: EvaluationSettings, n_train: int = 0
-) -> str:
-    """Return a built-in probe as the scikit-learn expression it amounts to."""
-    model = probe.make(continuous, n_train > settings.large_table)
-    grid = {probe.parameter: probe.strengths(settings)}
-    return " ".join(f"GridSearchCV(make_pipeline({scaler_of(design)!r}, {model!r}), {grid})".split())
 
 
 def fit_built_in(

@@ -257,10 +257,8 @@ def _ranks(values: Floats, weights: Floats) -> Floats:
     order, starts = _ties(values)
     sizes = np.add.reduceat(weights[:, order], starts, axis=1)
     middle = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
-    group = np.zeros(len(values), dtype=np.intp)
-    group[starts[1:]] = 1
     ranks = np.empty_like(weights)
-    ranks[:, order] = middle[:, np.cumsum(group)]
+    ranks[:, order] = np.repeat(middle, np.diff(starts, append=len(values)), axis=1)
     return ranks
 
 

@@ -261,7 +261,7 @@ def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: 
             "n": count_resamples(settings.n_bootstraps, len(embedding.tested)),
             "method": "BCa",
             "unit": study.units.name,
-            "n_units": len(set(study.units.labels[study.splits[0].test])) if study.fixed else study.units.n,
+            "n_units": len(set(study.units.labels[embedding.tested])),
             "level": settings.confidence_level,
         },
         "allow_overlap": settings.allow_overlap,

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_validator
 
 from neurocontrast.data.columns import Where
 from neurocontrast.evaluation.probes import PROBES
@@ -34,13 +34,8 @@ def _parse_threshold(given: float | str) -> float | str:
     )
 
 
-def _check_grid(grid: tuple[float, ...]) -> tuple[float, ...]:
-    if not grid or any(not 0.0 < value < float("inf") for value in grid):
-        raise ValueError("must be a list of positive, finite numbers")
-    return tuple(sorted(set(grid)))
-
-
-Grid = Annotated[tuple[float, ...], AfterValidator(_check_grid)]
+_ASCENDING = AfterValidator(lambda values: tuple(sorted(set(values))))
+Grid = Annotated[tuple[Annotated[float, Field(gt=0.0, allow_inf_nan=False)], ...], Field(min_length=1), _ASCENDING]
 
 
 class EvaluationSettings(Settings):
@@ -86,7 +81,7 @@ class EvaluationSettings(Settings):
     threshold: Annotated[float | str, AfterValidator(_parse_threshold)] = "half"
     """Probability from which a scan is positive: ``half``, ``prevalence`` (the share in training), or a number. Of
     several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest relative to its share."""
-    train_sizes: tuple[int, ...] = ()
+    train_sizes: Annotated[tuple[PositiveInt, ...], _ASCENDING] = ()
     """Numbers of training subjects of a learning curve."""
     n_draws: int = Field(5, ge=1)
     """Number of times that the subjects of each size are drawn in a fold."""
@@ -147,13 +142,6 @@ class EvaluationSettings(Settings):
     @classmethod
     def _check_voxels(cls, voxels: object) -> object:
         return {True: "on", False: "off"}.get(voxels, voxels) if isinstance(voxels, bool) else voxels  # YAML's on, off
-
-    @field_validator("train_sizes")
-    @classmethod
-    def _check_counts(cls, counts: tuple[int, ...]) -> tuple[int, ...]:
-        if any(count < 1 for count in counts):
-            raise ValueError("must be a list of whole numbers from 1 on")
-        return tuple(sorted(set(counts)))
 
     @model_validator(mode="after")
     def _check_design(self) -> EvaluationSettings:

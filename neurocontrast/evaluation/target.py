@@ -62,21 +62,21 @@ def read_target(
     table: pd.DataFrame, name: str, *, kind: str = "auto", positive: str | None = None, max_classes: int = MAX_CLASSES
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
     """Return the target of the rows that have one, and which rows these are."""
-    _check_column(table, name)
-    texts, present, kept = _present(table[name])
-    if not kept:
+    choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
+    if name not in choices or _FEATURE.fullmatch(name):
+        what = (
+            "identifies scans, or is a feature of the embedding itself" if name in table else "there is no such column"
+        )
+        raise ConfigError(f"target '{name}': {what}.{suggestion(name, choices)} Choose of {one_of(choices)}.")
+    texts = pd.Series(cell_texts(table[name]), dtype=object)
+    present = texts.notna().to_numpy()
+    if not present.any():
         raise DataError(f"target '{name}': missing in all {len(table)} scans. Choose another column.")
-    numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(dtype=float)
+    numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=float)
     numeric = is_number(table[name]) and len(np.unique(numbers[present])) != 2
     if kind == "continuous" or (kind == "auto" and numeric):
         return _continuous(table, name, numbers, present, positive), present
-    return _categorical(table.loc[present, "subject_id"], name, kept, positive, max_classes), present
-
-
-def _present(column: pd.Series) -> tuple[list[str | None], npt.NDArray[np.bool_], list[str]]:
-    texts = cell_texts(column)
-    kept = [text for text in texts if text is not None]
-    return texts, np.array([text is not None for text in texts], dtype=bool), kept
+    return _categorical(table.loc[present, "subject_id"], name, texts[present], positive, max_classes), present
 
 
 def encode_target(table: pd.DataFrame, like: Target, *, parameter: str) -> tuple[Target, npt.NDArray[np.bool_]]:
@@ -85,23 +85,26 @@ def encode_target(table: pd.DataFrame, like: Target, *, parameter: str) -> tuple
         raise DataError(
             f"{parameter}: the table has no column '{like.name}', the target.{suggestion(like.name, table.columns)}"
         )
-    _, present, kept = _present(table[like.name])
-    if not kept:
+    texts = pd.Series(cell_texts(table[like.name]), dtype=object)
+    present, kept = texts.notna().to_numpy(), texts.dropna()
+    if kept.empty:
         raise DataError(f"{parameter}: '{like.name}' is missing in all {len(table)} scans: there is nothing to test.")
     if like.kind == "continuous":
-        numbers = pd.to_numeric(pd.Series(kept, dtype=object), errors="coerce").to_numpy(dtype=float)
-        wrong = sorted({text for text, number in zip(kept, numbers, strict=True) if not np.isfinite(number)})
-        if wrong:
-            raise DataError(f"{parameter}: '{like.name}' must be finite numbers, found {one_of(wrong[:5])}.")
+        numbers = pd.to_numeric(kept, errors="coerce").to_numpy(dtype=float)
+        wrong = kept[~np.isfinite(numbers)]
+        if len(wrong):
+            raise DataError(
+                f"{parameter}: '{like.name}' must be finite numbers, found {one_of(sorted(set(wrong))[:5])}."
+            )
         return Target(like.name, like.kind, numbers), present
-    unknown = pd.Series([text for text in kept if text not in like.classes], dtype=object).value_counts()
+    unknown = kept[~kept.isin(like.classes)].value_counts()
     if len(unknown):
         found = ", ".join(f"'{name}' in {n} scans" for name, n in unknown.items())
         raise DataError(
             f"{parameter}: '{like.name}' has classes that were not trained on ({found}); the probe knows "
             f"{one_of(like.classes)}. Write them alike, or leave these scans out with evaluation.test_where."
         )
-    codes = np.array([like.classes.index(text) for text in kept], dtype=np.int64)
+    codes = pd.Categorical(kept, categories=like.classes).codes.astype(np.int64)
     return Target(like.name, like.kind, codes, like.classes, like.positive), present
 
 
@@ -113,15 +116,6 @@ def choose_positive(classes: tuple[str, ...] | list[str]) -> str:
 
 def _is_control(label: str) -> bool:
     return label.lower().replace("_", " ").replace("-", " ") in CONTROL_NAMES
-
-
-def _check_column(table: pd.DataFrame, name: str) -> None:
-    choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
-    if name not in choices or _FEATURE.fullmatch(name):
-        what = (
-            "identifies scans, or is a feature of the embedding itself" if name in table else "there is no such column"
-        )
-        raise ConfigError(f"target '{name}': {what}.{suggestion(name, choices)} Choose of {one_of(choices)}.")
 
 
 def _continuous(
@@ -148,9 +142,8 @@ def _continuous(
     return Target(name, "continuous", values)
 
 
-def _categorical(subjects: pd.Series, name: str, texts: list[str], positive: str | None, max_classes: int) -> Target:
-    counts = pd.Series(texts).value_counts()
-    classes = sorted(counts.index)
+def _categorical(subjects: pd.Series, name: str, texts: pd.Series, positive: str | None, max_classes: int) -> Target:
+    classes = sorted(set(texts))
     taken = sorted(set(classes) & _COLUMNS)
     if taken:
         raise DataError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -186,41 +186,47 @@ def resample_counts(units: Labels, *, n_bootstraps: int, seed: int) -> Iterator[
 
 @dataclass(frozen=True)
 class Units:
-    """The clusters of scans that are drawn together: ``subject`` or ``site``, its label of each scan, how many."""
+    """The clusters of scans that are drawn together: ``subject`` or ``site``, and its label of each scan."""
 
     name: str
     labels: Texts
-    n: int
     notices: tuple[Notice, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """Number of units."""
+        return len(set(self.labels))
 
 
 def choose_units(asked: str, sites: Texts, subjects: Texts, *, target: str) -> Units:
     """Return the units that were asked for, or, for ``auto``, those that the cohort allows; linked sites form one."""
-    by_subject = Units("subject", subjects, len(set(subjects)))
+    by_subject, by_site = Units("subject", subjects), Units("site", _linked_sites(sites, subjects))
+    n, n_missing = by_site.n, int((sites == NO_SITE).sum())
     if asked == "subject":
         return by_subject
-    n_missing = int((sites == NO_SITE).sum())
-    labels, n = _linked_sites(sites, subjects)
     if asked == "auto":
-        usable = not n_missing and target != "site" and n >= ENOUGH_SITES
-        return Units("site", labels, n) if usable else by_subject
+        return by_site if not n_missing and target != "site" and n >= ENOUGH_SITES else by_subject
+    remedy = "Use bootstrap_unit=subject"
     if target == "site":
-        raise ConfigError("bootstrap_unit: sites cannot be resampled to predict the site. Use bootstrap_unit=subject.")
-    why = (
-        f"needs a site of each scan, and {n_missing} of {len(sites)} scans have no site"
-        if n_missing
-        else (f"needs at least {MIN_SITES} sites that share no subject, found {n}: an interval would be far too short")
-    )
-    if n_missing or n < MIN_SITES:
-        raise ConfigError(f"bootstrap_unit: 'site' {why}. Use bootstrap_unit=subject, or choose scans with where.")
-    few = (Notice.of("few_sites_resampled", n=n, enough=ENOUGH_SITES),) if n < ENOUGH_SITES else ()
-    return Units("site", labels, n, few)
+        raise ConfigError(f"bootstrap_unit: sites cannot be resampled to predict the site. {remedy}.")
+    if n_missing:
+        raise ConfigError(
+            f"bootstrap_unit: 'site' needs a site of each scan, and {n_missing} of {len(sites)} scans have no site. "
+            f"{remedy}, or choose scans with where."
+        )
+    if n < MIN_SITES:
+        raise ConfigError(
+            f"bootstrap_unit: 'site' needs at least {MIN_SITES} sites that share no subject, found {n}: an interval "
+            f"would be far too short. {remedy}, or choose scans with where."
+        )
+    few = [Notice.of("few_sites_resampled", n=n, enough=ENOUGH_SITES)] if n < ENOUGH_SITES else []
+    return replace(by_site, notices=tuple(few))
 
 
-def _linked_sites(sites: Texts, subjects: Texts) -> tuple[Texts, int]:
+def _linked_sites(sites: Texts, subjects: Texts) -> Texts:
+    """Return a number for each scan, the same for scans of sites that share a subject."""
     places, owners = pd.factorize(sites)[0], pd.factorize(subjects)[0]
     n = int(places.max()) + 1
     shape = (n + int(owners.max()) + 1,) * 2
     links = sparse.coo_matrix((np.ones(len(places)), (places, n + owners)), shape=shape)
-    n_units, component = connected_components(links, directed=False)
-    return component[places].astype(object), int(n_units)
+    return connected_components(links, directed=False)[1][places].astype(object)

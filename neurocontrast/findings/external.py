@@ -180,7 +180,7 @@ def _join(study: Study, chosen: pd.DataFrame, features: npt.NDArray[np.floating]
     joined = replace(study.target, values=np.concatenate([study.target.values, target.values]))
     split = Split(0, 0, study.fitted_rows, np.arange(n, n + n_test), validation=study.splits[0].validation)
     people = both["subject_id"].to_numpy(dtype=object)
-    units = Units("subject", people, len(set(people)))
+    units = Units("subject", people)
     together = np.concatenate([study.features, features])
     return replace(study, table=both, features=together, target=joined, splits=[split], units=units)
 

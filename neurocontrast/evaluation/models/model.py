@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.designs import Design, one_thread
+from neurocontrast.evaluation.designs import Design, one_thread, scaler_of
 from neurocontrast.evaluation.estimators import (
     EstimatorError,
     FittedModel,
-    describe_built_in,
     describe_own,
     fit_built_in,
     fit_own,
@@ -234,11 +233,12 @@ class ProbeModel(Model):
         if self.estimator is not None and not isinstance(self.estimator, Probe):
             name, text = describe_own(self.estimator)
             return {"name": name, "own": True, "estimator": text, "strength_name": None}
-        name, probe = probe_name(settings, target.kind), self._probe(target, settings)
-        continuous = target.kind == "continuous"
-        text = describe_built_in(probe, self.design, continuous=continuous, settings=settings, n_train=n_train)
+        probe = self._probe(target, settings)
+        fitted = probe.make(target.kind == "continuous", n_train > settings.large_table)
+        grid = {probe.parameter: probe.strengths(settings)}
+        text = " ".join(f"GridSearchCV(make_pipeline({scaler_of(self.design)!r}, {fitted!r}), {grid})".split())
         about = {"estimator": text, "title": probe.title, "citation": probe.citation}
-        return {"name": name, "own": False, **about, "strength_name": probe.strength}
+        return {"name": probe_name(settings, target.kind), "own": False, **about, "strength_name": probe.strength}
 
     def why_not_stored(self, target: Target, settings: EvaluationSettings) -> str | None:
         """Return why the fitted estimator is not written; None for a linear probe."""

@@ -179,6 +179,8 @@ def test_scans_that_no_split_tests_are_said(cohort):
     assert "fold_untested" in warnings(study)
     assert study.facts["splitter"] == "pairs of training and test rows"
     assert "never tested, by the splitter" in set(study.flow["reason"])
+    tested = np.unique(np.concatenate([split.test for split in study.splits]))
+    assert run_study(study).evaluation.bootstrap.n_units == len(tested) < 60
 
 
 def test_a_splitter_that_parts_the_sessions_of_a_subject_is_refused(sessions):

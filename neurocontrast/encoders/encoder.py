@@ -69,10 +69,6 @@ class FeatureMaps(nn.Module):
                 found.append([])
         return [block for block in found if block]
 
-    def n_maps(self, numbers: tuple[int, ...] | None) -> int:
-        """Return how many feature maps the last layer has, or the blocks together."""
-        return self.n_features if numbers is None else sum(list(self.blocks.values())[number - 1] for number in numbers)
-
 
 class LinearComponents(nn.Module):
     """Project volumes onto linear components of their voxels: principal components, or discriminants of subjects.
@@ -169,7 +165,9 @@ class Encoder(nn.Module):
         """Let features be read out of other blocks, or over another grid, than the network was trained with."""
         read_out.check(self.settings.name)
         self.read_out = read_out
-        self.n_features = self.features.n_maps(read_out.blocks) * read_out.n_cells
+        of_blocks = list(self.features.blocks.values())
+        n_maps = [self.features.n_features] if read_out.blocks is None else [of_blocks[n - 1] for n in read_out.blocks]
+        self.n_features = sum(n_maps) * read_out.n_cells
 
     def set_standardisation(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> None:
         """Standardise each colour by these numbers, of the training images' values between 0 and 1."""

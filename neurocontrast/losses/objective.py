@@ -281,11 +281,8 @@ def _weights(given: Any, view: Tensor) -> Tensor:
 
 
 def _views(z1: Views, z2: Tensor | None) -> list[Tensor]:
-    views: dict[str, Any] = (
-        {"z1": z1}
-        if isinstance(z1, Tensor | np.ndarray) and z1.ndim != 3
-        else {f"z1[{k}]": z for k, z in enumerate(z1)}
-    )
+    is_one = isinstance(z1, Tensor | np.ndarray) and z1.ndim != 3
+    views: dict[str, Any] = {"z1": z1} if is_one else {f"z1[{k}]": z for k, z in enumerate(z1)}
     if z2 is not None:
         views["z2"] = z2
     views = {name: torch.as_tensor(z) if isinstance(z, np.ndarray) else z for name, z in views.items()}

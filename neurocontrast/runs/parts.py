@@ -92,8 +92,7 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     if objective is not None:
         check_vectors(vectors, objective, cohort, training_rows.tolist())
         objective.check(metadata, names=cohort.names())
-        sides = training_rows.tolist(), validation_rows.tolist()
-        check_split(*sides, settings.training, n_encoders=len(settings.encoders))
+        check_split(training_rows.tolist(), validation_rows.tolist())
         # Fitted again in training; here, so that a rule that cannot be used is an error first.
         in_training = {name: column[training_rows] for name, column in metadata.items()}
         objective.fit(in_training)
@@ -123,7 +122,8 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
         n_readers=settings.data.n_workers,
     )
     if objective is not None:
-        _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
+        # Refused here, before an image is read.
+        _ = data.sampler(settings.training, settings.seed, n_encoders=len(settings.encoders))
     columns_of = {name: list(map(str, values.columns)) for name, values in vectors.items()}
     return Parts(cohort, model, objective, data, categories, source, columns_of, target, start)
 

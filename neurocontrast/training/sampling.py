@@ -107,9 +107,8 @@ def _groups_of(rows: Sequence[int], table: pd.DataFrame) -> list[list[int]]:
 
 def _check_known(table: pd.DataFrame, how: str, names: Sequence[str]) -> None:
     """Refuse scans that belong to no stratum or site, all at once."""
-    unknown = {column: [name for name, is_missing in zip(names, table[column].isna(), strict=True) if is_missing]
-               for column in table}  # fmt: skip
-    problems = [f"'{column}' is missing for {one_of(missing)}" for column, missing in unknown.items() if missing]
+    unknown = {column: np.array(names)[table[column].isna()] for column in table}
+    problems = [f"'{column}' is missing for {one_of(missing)}" for column, missing in unknown.items() if len(missing)]
     if problems:
         raise DataError(
             f"training.sampling: {how} needs {' and '.join(table.columns)} of every training scan. "

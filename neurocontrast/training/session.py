@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 
-from neurocontrast.data.batches import Batches, Images, even_batches, read_batches
+from neurocontrast.data.batches import Batches, Images, read_batches
 from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.losses.objective import Objective
@@ -51,9 +51,21 @@ class TrainingData:
     n_readers: int = 1
     """Threads that read batches."""
 
-    def sampler(self, settings: TrainingSettings, seed: int) -> Sampler:
-        """Return the sampler of the training rows."""
-        return build_sampler(self.training_rows, self.traits, settings=settings, seed=seed, names=self.names)
+    def sampler(self, settings: TrainingSettings, seed: int, *, n_encoders: int = 1) -> Sampler:
+        """Return the sampler of the training rows; refuse batches too small for the processes.
+
+        Each of two encoders sees a sample once, and needs two samples for statistics of its own.
+        """
+        made = build_sampler(self.training_rows, self.traits, settings=settings, seed=seed, names=self.names)
+        n_processes = settings.devices * settings.num_nodes
+        smallest = min(map(len, made.batches(0)), default=n_processes)  # those of every epoch have these sizes
+        if n_processes > 1 and smallest < n_processes * n_encoders:
+            raise ConfigError(
+                f"training.batch_size: the {len(self.training_rows)} training samples are divided into batches of "
+                f"{smallest} or more, and each of the {n_processes} processes needs {n_encoders} of every batch. Raise "
+                "training.batch_size, or use fewer devices."
+            )
+        return made
 
 
 @dataclass
@@ -120,7 +132,7 @@ class BaseSession:
         parameters = model.parameters() if groups is None else groups
         self.optimizer: Any = fabric.setup_optimizers(build_optimizer(parameters, settings))
         self.model, self.data, self.settings, self.seed = model, data, settings, seed
-        self.sampler = data.sampler(settings, seed)
+        self.sampler = data.sampler(settings, seed, n_encoders=len(model.halves))
 
     def train(self) -> None:
         """Put the model in training mode."""
@@ -193,7 +205,7 @@ class Session(BaseSession):
         seed: int,
         engine: tuple[Fabric, Processes] | None = None,
     ) -> None:
-        check_split(data.training_rows, data.validation_rows, settings, n_encoders=len(model.halves))
+        check_split(data.training_rows, data.validation_rows)
         objective.check(data.metadata, names=data.names)
         training = torch.as_tensor(data.training_rows)
         objective.fit({name: column[training] for name, column in data.metadata.items()})
@@ -241,27 +253,14 @@ class Session(BaseSession):
         return {**super()._parts(), "objective": self.objective}
 
 
-def check_split(
-    training_rows: Sequence[int], validation_rows: Sequence[int], settings: TrainingSettings, *, n_encoders: int = 1
-) -> None:
-    """Refuse a side of the split on which there is nothing to contrast, and batches too small for the processes.
-
-    Each of two encoders sees a sample once, and needs two samples for statistics of its own.
-    """
+def check_split(training_rows: Sequence[int], validation_rows: Sequence[int]) -> None:
+    """Refuse a side of the split on which there is nothing to contrast."""
     if len(training_rows) < 2:
         raise DataError(f"a contrastive loss needs at least two training samples, found {len(training_rows)}.")
     if len(validation_rows) == 1:
         raise ConfigError(
             "data.val_fraction leaves a single validation sample, and a contrastive loss needs two. "
             "Raise it, or set it to 0 for no validation."
-        )
-    smallest = min(map(len, even_batches(training_rows, settings.batch_size)))
-    n_processes = settings.devices * settings.num_nodes
-    if smallest < n_processes * (n_encoders if n_processes > 1 else 1):
-        raise ConfigError(
-            f"training.batch_size: the {len(training_rows)} training samples are divided into batches of {smallest} or "
-            f"more, and each of the {n_processes} processes needs {n_encoders} of every batch. Raise "
-            "training.batch_size, or use fewer devices."
         )
 
 

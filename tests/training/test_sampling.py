@@ -11,7 +11,7 @@ from tiny import SITES, assert_resumes, data, rows_of, run, settings, views
 from neurocontrast.data.batches import even_batches
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.seeds import derive_generator
-from neurocontrast.training import TrainingSettings
+from neurocontrast.training import TrainingData, TrainingSettings
 from neurocontrast.training.sampling import Sampler, bins_for, build_sampler, deal, strata_of
 
 
@@ -170,6 +170,13 @@ class TestWhatCannotBeBalanced:
             sampler_of(traits, "one-group", sampling_columns=("age",), batch_size=2)
         with pytest.raises(DataError, match=r"'scanner' is missing for 'sub-1'\."):
             sampler_of(traits, "one-group", sampling_columns=("scanner",), batch_size=2)
+
+    def test_batches_that_are_too_small_for_the_processes(self):
+        traits, names = {"sex": text(["F"] * 9 + ["M"] * 2)}, [f"sub-{row}" for row in range(11)]
+        given, four = TrainingData([], names, {}, range(11), traits=traits), {"batch_size": 8, "devices": 4}
+        assert len(given.sampler(TrainingSettings(**four), 0).batches(0)) == 2
+        with pytest.raises(ConfigError, match="batches of 2 or more, and each of the 4 processes needs 1"):
+            given.sampler(TrainingSettings(**four, sampling="one-group", sampling_columns=("sex",)), 0)
 
     def test_one_site_is_not_balanced(self):
         with pytest.raises(

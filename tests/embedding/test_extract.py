@@ -2,21 +2,16 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cosine_similarity
+from torch.utils.data import Subset
 
 from neurocontrast.embedding import EmbeddingSettings, extract_features
 from neurocontrast.encoders import EncoderSettings, build_encoder, build_model
 from neurocontrast.exceptions import ConfigError
+from tests.training.tiny import Images, Pictures
 
 
-class Images:
-    def __init__(self, n, side):
-        self.volumes = torch.randn(n, 1, side, side, side, generator=torch.Generator().manual_seed(0))
-
-    def __len__(self):
-        return len(self.volumes)
-
-    def __getitem__(self, index):
-        return {"image": self.volumes[index], "index": index}
+def samples_of(images):
+    return torch.stack([images[row]["image"] for row in range(len(images))])
 
 
 @pytest.fixture
@@ -25,33 +20,33 @@ def encoder():
 
 
 def test_features_are_the_encoder_s_in_the_order_of_the_scans(encoder):
-    images = Images(7, 8)
+    images = Images()
     features = extract_features(encoder, images, settings=EmbeddingSettings(batch_size=3), n_readers=2)
-    assert features.shape == (7, 32)
+    assert features.shape == (len(images), 32)
     assert features.dtype == np.float32
     with torch.no_grad():
-        expected = encoder.eval()(images.volumes).numpy()
+        expected = encoder.eval()(samples_of(images)).numpy()
     np.testing.assert_allclose(features, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_features_do_not_depend_on_the_batch(encoder):
-    images = Images(7, 8)
+    images = Images()
     alone = extract_features(encoder.train(), images, settings=EmbeddingSettings(batch_size=1))
-    together = extract_features(encoder.train(), images, settings=EmbeddingSettings(batch_size=7))
+    together = extract_features(encoder.train(), images, settings=EmbeddingSettings(batch_size=len(images)))
     np.testing.assert_allclose(alone, together, rtol=1e-5, atol=1e-6)
 
 
 def test_weights_lie_as_before_afterwards(encoder):
     before = {name: (value.clone(), value.stride()) for name, value in encoder.state_dict().items()}
-    extract_features(encoder, Images(2, 8))
+    extract_features(encoder, Images())
     for name, value in encoder.state_dict().items():
         assert torch.equal(value, before[name][0])
         assert value.stride() == before[name][1]
-    encoder(Images(2, 8).volumes).sum().backward()  # and can be trained on
+    encoder(samples_of(Images())).sum().backward()  # and can be trained on
 
 
 def test_bfloat16_is_an_option_and_not_the_default():
-    encoder, images = build_encoder(EncoderSettings(name="densenet_small")), Images(2, 32)
+    encoder, images = build_encoder(EncoderSettings(name="densenet_small")), Subset(Images(side=32), range(2))
     exact, default, half = (
         torch.from_numpy(extract_features(encoder, images, settings=EmbeddingSettings(**how)))
         for how in ({"precision": "32-true"}, {}, {"precision": "bf16-mixed"})
@@ -64,42 +59,24 @@ def test_bfloat16_is_an_option_and_not_the_default():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_absent_gpu_is_refused(encoder):
     with pytest.raises(ConfigError, match=r"embedding\.accelerator: 'cuda' asked for"):
-        extract_features(encoder, Images(2, 8), settings=EmbeddingSettings(accelerator="cuda"))
-
-
-class Pictures:
-    image_shape, image_dtype = (3, 16, 20), np.dtype(np.uint8)
-
-    def __init__(self, n):
-        generator = torch.Generator().manual_seed(0)
-        self.colours = torch.randint(0, 256, (n, *self.image_shape), generator=generator, dtype=torch.uint8)
-
-    def __len__(self):
-        return len(self.colours)
-
-    def __getitem__(self, index):
-        return {"image": self.colours[index], "index": index}
-
-    def read_into(self, out, index):
-        out[:] = self.colours[index].numpy()
+        extract_features(encoder, Images(), settings=EmbeddingSettings(accelerator="cuda"))
 
 
 @pytest.mark.parametrize("name", ["resnet_small", "lenet5"])
 def test_pictures_in_bytes_are_embedded_as_volumes_are(name):
-    encoder, images = build_encoder(EncoderSettings(name=name)), Pictures(5)
+    encoder, images = build_encoder(EncoderSettings(name=name)), Pictures()
     encoder.set_standardisation([0.5, 0.4, 0.3], [0.2, 0.3, 0.4])
     strides = {key: value.stride() for key, value in encoder.state_dict().items()}
     features = extract_features(encoder, images, settings=EmbeddingSettings(batch_size=2), n_readers=2)
     assert {key: value.stride() for key, value in encoder.state_dict().items()} == strides
     with torch.no_grad():
-        np.testing.assert_allclose(features, encoder(images.colours).numpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(features, encoder(samples_of(images)).numpy(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("name", "images"), [("lenet", Images(5, 8)), ("lenet5", Pictures(5))])
+@pytest.mark.parametrize(("name", "images"), [("lenet", Images()), ("lenet5", Pictures())])
 def test_embeddings_after_the_head_are_what_the_loss_saw(name, images):
     model = build_model(EncoderSettings(name=name, projection=(16, 6)))
     made = extract_features(model, images, settings=EmbeddingSettings(batch_size=2))
-    assert made.shape == (5, 6)
-    samples = torch.stack([images[row]["image"] for row in range(5)])
+    assert made.shape == (len(images), 6)
     with torch.no_grad():
-        np.testing.assert_allclose(made, model(samples).numpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(made, model(samples_of(images)).numpy(), rtol=1e-4, atol=1e-5)

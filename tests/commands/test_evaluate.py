@@ -50,12 +50,6 @@ def test_a_frame_is_evaluated_as_its_file_is(tmp_path):
     pd.testing.assert_frame_equal(found.table, evaluate(file, out=tmp_path / "file", **FAST).table)
     with pytest.raises(DataError, match="the DataFrame lacks participant_id, feature_0000"):
         evaluate(frame[["age", "sex"]], out=tmp_path / "none")
-    with pytest.raises(DataError, match="feature columns must hold numbers"):
-        evaluate(frame.assign(feature_0001="a"), out=tmp_path / "none")
-    (tmp_path / "text.parquet").write_text("hello")
-    for name, message in (("none.parquet", "Give an embeddings table"), ("text.parquet", r"text\.parquet")):
-        with pytest.raises(DataError, match=message):
-            evaluate(tmp_path / name, out=tmp_path / "none")
 
 
 def test_an_evaluation_is_one_folder_of_tables_and_a_summary(embeddings, tmp_path):
@@ -127,7 +121,6 @@ def test_wrong_choices_end_with_exit_code_2_and_nothing_written(embeddings, tmp_
         ({"target": "diagnose"}, "emb.parquet has no column 'diagnose'. Did you mean 'diagnosis'"),
         ({"n_repeats": 2, "splits": "leave-site-out"}, "n_repeats"),
         ({"probe": "logistic", "target": "age"}, "Use 'auto', 'ridge'"),
-        ({"threshold": 0.4, "target": "age"}, r"is continuous\. Leave threshold out"),
         ({"threshold": "sensitivity=0.9"}, "threshold: must be half"),
         ({"train_sizes": [0]}, "train_sizes.0: must be greater than 0, found 0"),
         ({"test_where": {"site": ["oslo"]}}, "test_where: .*--test|test_where: .*test"),

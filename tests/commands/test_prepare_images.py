@@ -68,9 +68,6 @@ def test_all_pictures_that_cannot_be_used_are_told_and_nothing_is_left(tmp_path,
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["pets"]
 
 
-# The command line
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

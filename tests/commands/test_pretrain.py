@@ -82,6 +82,9 @@ def test_other_objectives_train_and_log_their_terms(settings, tmp_path, objectiv
         (["training.precision=bf16-mixed"], ConfigError, r"training\.precision: 'bf16-mixed' is for GPUs"),
         (["data.val_fraction=0.05"], ConfigError, r"leaves a single validation sample"),
         (["training.probe_every=1", "training.probe_columns=[ages]"], DataError, "probe_columns: .* mean 'age'"),
+        (["encoder={name: lenet, n_components: 3}"], ConfigError, "n_components belongs to pca"),
+        (["encoder={name: pca, n_components: 10}"], ConfigError, "below the number of training scans, 10, found 10"),
+        (["encoder={name: pca}", "training.devices=2"], ConfigError, "'pca' is fitted by one process"),
     ],
 )
 def test_wrong_input_is_named_before_anything_is_written(settings, tmp_path, overrides, error, message):

@@ -31,9 +31,6 @@ def test_a_table_gets_its_attributes_and_clusters(tmp_path):
         add_columns(path, clusters={"columns": ["cluster"], "n_clusters": 3})
 
 
-# Clusters
-
-
 def test_clusters_are_fitted_on_training_images_alone():
     values = np.array([[0.0], [0.1], [5.0], [5.1], [100.0]])
     training = np.array([True, True, True, True, False])
@@ -50,8 +47,6 @@ def test_groups_are_equal_in_the_attributes_of_highest_entropy_among_training_im
     with pytest.raises(DataError, match=r"3 clusters need as many different values\. Found 2"):
         cluster(np.array([[0.0], [0.0], [1.0]]), np.ones(3, bool), n_clusters=3, seed=0)
 
-
-# Attributes
 
 FILES = ["cat/1.png", "cat/2.png", "dog/3.png"]
 

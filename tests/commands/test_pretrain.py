@@ -73,11 +73,7 @@ def test_other_objectives_train_and_log_their_terms(settings, tmp_path, objectiv
         (["data.participants=absent.tsv"], DataError, r"absent\.tsv: there is no such"),
         (["objective={loss: supcon, label: sites}"], DataError, r"no column 'sites'\. Did you mean 'site'\?"),
         (["objective={loss: supervised, column: sex}"], DataError, r"'sex' holds text"),
-        (
-            [f"{CLASSES_OF}: diagnosis}}", "data.where.diagnosis=[control]"],
-            DataError,
-            "'diagnosis' is the same",
-        ),
+        ([f"{CLASSES_OF}: diagnosis}}", "data.where.diagnosis=[control]"], DataError, "'diagnosis' is the same"),
         ([f"{CLASSES_OF}: participant_id}}"], DataError, "only validation"),
         (["training.precision=bf16-mixed"], ConfigError, r"training\.precision: 'bf16-mixed' is for GPUs"),
         (["data.val_fraction=0.05"], ConfigError, r"leaves a single validation sample"),

@@ -10,29 +10,20 @@ from neurocontrast.exceptions import DataError
 INFO = {"pretraining_subjects": ["ab"], "simulated": True, "training_metrics": [{"epoch": 1, "val_loss": None}]}
 
 
-def table():
-    return pd.DataFrame(
-        {
-            "participant_id": ["001", "002", "003"],
-            "subject_id": ["1", "2", "2"],
-            "session": ["", "1", "2"],
-            "path": ["/a", "/b", "/c"],
-            "age": [20.5, np.nan, 71.0],
-            "sex": pd.Series(["F", None, "M"], dtype=object),
-        }
-    )
-
-
+TABLE = pd.DataFrame({
+    "participant_id": ["001", "002", "003"], "subject_id": ["1", "2", "2"], "session": ["", "1", "2"],
+    "path": ["/a", "/b", "/c"], "age": [20.5, np.nan, 71.0], "sex": pd.Series(["F", None, "M"], dtype=object),
+})  # fmt: skip
 FEATURES = np.arange(12, dtype=np.float32).reshape(3, 4) / 7
 
 
 def test_table_features_and_description_survive(tmp_path):
-    write_embeddings(tmp_path / "e.parquet", table(), FEATURES, INFO)
+    write_embeddings(tmp_path / "e.parquet", TABLE, FEATURES, INFO)
     read = read_embeddings(tmp_path / "e.parquet")
     assert read.features.dtype == np.float32
     np.testing.assert_array_equal(read.features, FEATURES)
     assert read.info == {"format": 1, **INFO}
-    assert list(read.table.columns) == list(table().columns)
+    assert list(read.table.columns) == list(TABLE.columns)
     assert read.table["participant_id"].tolist() == ["001", "002", "003"]
     np.testing.assert_array_equal(read.table["age"], [20.5, np.nan, 71.0])
     assert read.table["sex"].isna().tolist() == [False, True, False]
@@ -59,12 +50,12 @@ def test_features_that_are_not_finite_are_refused_by_name(tmp_path):
     features = FEATURES.copy()
     features[1, 2] = np.nan
     with pytest.raises(DataError, match="not finite for 002"):
-        write_embeddings(tmp_path / "e.parquet", table(), features, INFO)
+        write_embeddings(tmp_path / "e.parquet", TABLE, features, INFO)
     assert not list(tmp_path.iterdir())
 
 
 def test_other_format_and_damaged_description_are_refused(tmp_path):
-    write_embeddings(tmp_path / "e.parquet", table(), FEATURES, INFO)
+    write_embeddings(tmp_path / "e.parquet", TABLE, FEATURES, INFO)
     written = pyarrow.parquet.read_table(tmp_path / "e.parquet")
     for text, message in ((b'{"format": 2}', "format 2 is not known"), (b"{", "its description: not readable as JSON")):
         changed = written.replace_schema_metadata({b"neurocontrast": text})

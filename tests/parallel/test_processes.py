@@ -27,13 +27,9 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def overrides(folder, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    paths = f"participants: {folder / 'cohort/participants.tsv'}, cache_dir: {folder / 'cache'}"
     return [
-        f"data.participants={folder / 'cohort/participants.tsv'}",
-        f"data.cache_dir={folder / 'cache'}",
-        "data.spacing_mm=10",
-        "data.shape=[16,20,16]",
-        "data.val_fraction=0",
-        "data.n_workers=1",
+        f"data={{{paths}, spacing_mm: 10, shape: [16, 20, 16], val_fraction: 0, n_workers: 1}}",
         "encoder={name: lenet, projection: [8, 4]}",
         "training={epochs: 2, batch_size: 4, devices: 2, accelerator: cpu}",
     ]

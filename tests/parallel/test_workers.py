@@ -2,7 +2,6 @@ import os
 
 import pytest
 
-from neurocontrast.exceptions import ConfigError
 from neurocontrast.parallel.workers import WorkerError, _unless_left, map_files
 
 
@@ -44,8 +43,3 @@ def test_a_worker_whose_parent_was_killed_begins_nothing():
 def test_an_error_in_a_worker_comes_back():
     with pytest.raises(ValueError, match="no "):
         list(map_files(refuse, [(i,) for i in range(12)], n_workers=2))
-
-
-def test_a_negative_number_of_workers_is_refused():
-    with pytest.raises(ConfigError, match="n_workers must be 0 or more"):
-        list(map_files(describe, [(1,)], n_workers=-1))

@@ -56,16 +56,10 @@ def one_node_slurm(folder):
     """Run a cluster within the block, and give the environment in which its commands find it."""
     for name in ("state", "spool"):
         (folder / name).mkdir(parents=True)
-    (folder / "slurm.conf").write_text(
-        SLURM_CONF.format(
-            folder=folder,
-            host=socket.gethostname().split(".")[0],
-            user=getpass.getuser(),
-            ports=_free_ports(2),
-            # The processes of a run meet at a port that is made of the job's number.
-            first_job=random.SystemRandom().randrange(10_000, 19_000),
-        )
-    )
+    # The processes of a run meet at a port that is made of the job's number.
+    own = {"ports": _free_ports(2), "first_job": random.SystemRandom().randrange(10_000, 19_000)}
+    host, user = socket.gethostname().split(".")[0], getpass.getuser()
+    (folder / "slurm.conf").write_text(SLURM_CONF.format(folder=folder, host=host, user=user, **own))
     # No cgroup is used, but older versions want a place for them, and newer ones must be told that there is none.
     newer = _version() >= (23, 2)
     cgroup = "CgroupPlugin=disabled" if newer else f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={folder / 'cgroup'}"

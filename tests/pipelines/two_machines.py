@@ -1,6 +1,6 @@
 """Two machines on one: network namespaces with names and addresses of their own, joined by a cable.
 
-Where these cannot be made, the machines are two process groups that meet at a loopback address.
+These are for root to make, with `ip` and `unshare`.
 """
 
 import os
@@ -18,39 +18,28 @@ PORT = 29511
 class Machine:
     """One of the machines: `start` runs a command there, `lose` ends all its processes at once, as a power cut does."""
 
-    def __init__(self, name: str, space: str | None) -> None:
+    def __init__(self, name: str, space: str) -> None:
         self.name, self.space = name, space
         self.running: list[subprocess.Popen] = []
 
     def start(self, command: list[object], **options: object) -> subprocess.Popen:
-        words = list(map(str, command))
-        if self.space is not None:
-            named = f'echo {self.name} > /proc/sys/kernel/hostname; exec "$@"'
-            words = ["ip", "netns", "exec", self.space, "unshare", "--uts", "sh", "-c", named, "sh", *words]
-        process = subprocess.Popen(words, text=True, start_new_session=True, **options)
+        named = f'echo {self.name} > /proc/sys/kernel/hostname; exec "$@"'
+        there = ["ip", "netns", "exec", self.space, "unshare", "--uts", "sh", "-c", named, "sh", *map(str, command)]
+        process = subprocess.Popen(there, text=True, start_new_session=True, **options)
         self.running.append(process)
         return process
 
     def torchrun(self, run_id: str, *, max_restarts: int = 0) -> list[object]:
         """Return the beginning of the line that a user types on every machine."""
-        where = ["--rdzv-endpoint", f"machine-a:{PORT}"]
-        if self.space is None:
-            is_host = int(self.name == "machine-a")
-            where = ["--rdzv-endpoint", f"127.0.0.1:{PORT}", "--rdzv-conf", f"is_host={is_host}"]
-            where += ["--local-addr", "127.0.0.1"]
         return [
             sys.executable, "-m", "torch.distributed.run", "--nnodes", 2, "--nproc-per-node", 1, "--rdzv-backend",
-            "c10d", *where, "--rdzv-id", run_id, "--max-restarts", max_restarts, "-m", "neurocontrast",
+            "c10d", "--rdzv-endpoint", f"machine-a:{PORT}", "--rdzv-id", run_id, "--max-restarts", max_restarts,
+            "-m", "neurocontrast",
         ]  # fmt: skip
 
     def processes(self) -> list[int]:
-        """Return the processes of this machine; torchrun's workers are in sessions of their own."""
-        if self.space is not None:
-            found = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True, check=True)
-            return list(map(int, found.stdout.split()))
-        return [
-            pid for process in self.running for pid in (process.pid, *_below(process.pid)) if process.poll() is None
-        ]
+        found = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True, check=True)
+        return list(map(int, found.stdout.split()))
 
     def worker(self) -> int:
         """Return the process of the training itself, which torchrun has started."""
@@ -61,12 +50,6 @@ class Machine:
             os.kill(pid, signal.SIGKILL)
         for process in self.running:
             process.wait()
-
-
-def _below(pid: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    children = list(map(int, found.stdout.split()))
-    return [each for child in children for each in (child, *_below(child))]
 
 
 def _environment_of(pid: int) -> bytes:
@@ -80,45 +63,34 @@ def _environment_of(pid: int) -> bytes:
 def two_machines():
     """Give two machines, and end all that runs on them."""
     spaces = {name: f"{name}-{os.getpid()}" for name in NAMES}
-    joined = _join(spaces)
-    machines = [Machine(name, space if joined else None) for name, space in spaces.items()]
+    machines = [Machine(name, space) for name, space in spaces.items()]
     try:
+        _join(spaces)
         yield machines
     finally:
         for machine in machines:
-            machine.lose()
-        if joined:
-            _part(spaces)
+            if Path("/run/netns", machine.space).exists():
+                machine.lose()
+                _ip("netns", "delete", machine.space)
+            shutil.rmtree(Path("/etc/netns") / machine.space, ignore_errors=True)
 
 
-def _join(spaces: dict[str, str]) -> bool:
-    """Make the namespaces, with a cable between them and each other's names; say whether that can be done here."""
+def _join(spaces: dict[str, str]) -> None:
+    """Make the namespaces, with a cable between them and each other's names."""
     ends = dict(zip(NAMES, (f"nca{os.getpid()}", f"ncb{os.getpid()}"), strict=True))
     name, other = NAMES
     hosts = "127.0.0.1 localhost\n" + "".join(f"{address} {each}\n" for each, address in NAMES.items())
-    try:
-        for space in spaces.values():
-            folder = Path("/etc/netns") / space
-            folder.mkdir(parents=True)
-            (folder / "hosts").write_text(hosts)
-            _ip("netns", "add", space)
-        cable = ["type", "veth", "peer", "name", ends[other], "netns", spaces[other]]
-        _ip("link", "add", ends[name], "netns", spaces[name], *cable)
-        for each, space in spaces.items():
-            _ip("-n", space, "addr", "add", f"{NAMES[each]}/24", "dev", ends[each])
-            _ip("-n", space, "link", "set", "lo", "up")
-            _ip("-n", space, "link", "set", ends[each], "up")
-    except (OSError, subprocess.CalledProcessError):
-        _part(spaces)
-        return False
-    return True
-
-
-def _part(spaces: dict[str, str]) -> None:
     for space in spaces.values():
-        if Path("/run/netns", space).exists():
-            _ip("netns", "delete", space)
-        shutil.rmtree(Path("/etc/netns") / space, ignore_errors=True)
+        folder = Path("/etc/netns") / space
+        folder.mkdir(parents=True)
+        (folder / "hosts").write_text(hosts)
+        _ip("netns", "add", space)
+    cable = ["type", "veth", "peer", "name", ends[other], "netns", spaces[other]]
+    _ip("link", "add", ends[name], "netns", spaces[name], *cable)
+    for each, space in spaces.items():
+        _ip("-n", space, "addr", "add", f"{NAMES[each]}/24", "dev", ends[each])
+        _ip("-n", space, "link", "set", "lo", "up")
+        _ip("-n", space, "link", "set", ends[each], "up")
 
 
 def _ip(*arguments: str) -> None:

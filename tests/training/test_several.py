@@ -41,6 +41,8 @@ def test_two_processes_with_uneven_shares_are_one(one, two):
 
 
 GROUP = {"name": "lenet", "norm": "group", "projection": [8, 4]}
+DENSENET = GROUP | {"name": "densenet121"}
+FIVE_SCANS = {"training_rows": [0, 1, 2, 3, 4], "validation_rows": []}
 SMALL_RESNET = {"name": "resnet_small", "projection": [16, 8], "projection_norm": "layers"}
 # Adam turns a gradient that is zero but for rounding into a whole step, of any sign.
 DESCENT = {"optimizer": "sgd", "learning_rate": 1e-3}
@@ -55,17 +57,7 @@ DESCENT = {"optimizer": "sgd", "learning_rate": 1e-3}
         (2, {"micro_batch_size": 1, "encoder": GROUP, **DESCENT, "learning_rate": 3e-4}),
         (2, {"clip_norm": 0.1, "data": {"validation_rows": []}, **DESCENT}),
         # The gradient of few scans holds rounding of 5e-5, all from the encoder.
-        (
-            2,
-            {
-                "encoder": GROUP | {"name": "densenet121"},
-                "side": 32,
-                "epochs": 2,
-                **DESCENT,
-                "learning_rate": 1e-6,
-                "data": {"training_rows": [0, 1, 2, 3, 4], "validation_rows": []},
-            },
-        ),
+        (2, {"encoder": DENSENET, "side": 32, "epochs": 2, **DESCENT, "learning_rate": 1e-6, "data": FIVE_SCANS}),
         # Its steep loss makes rounding a hundred times larger in the gradient; faster, the two runs part from there.
         (2, {"encoder": SMALL_RESNET, "optimizer": "sgd", "learning_rate": 1e-6}),
     ],

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import neurocontrast
+from neurocontrast.config import write_config
 from neurocontrast.embedding import read_embeddings
 from tests.fuzz import kills
 
@@ -18,7 +19,6 @@ pytestmark = pytest.mark.slow
 
 N_KILLS = 5
 """Of each kind: 20 in all."""
-SMALL = {"channels": ["t1"], "spacing_mm": 10, "shape": [16, 20, 16], "n_workers": 1}
 TIMES = {"environment", "seconds", "created", "samples_per_second", "training_metrics", "provenance"}
 """Keys of times and machines, and of a digest of the file that holds them."""
 EVALUATED = {"n_folds": 2, "n_bootstraps": 0, "voxels": "off", "allow_overlap": True}
@@ -75,56 +75,28 @@ def killed_and_called_again(name, places, options_in, tmp_path):
     assert len(places_of_kills) == N_KILLS
 
 
-@pytest.fixture(scope="module")
-def cohort(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cohort") / "simulated"
-    return neurocontrast.simulate(folder, n_subjects=14, n_sites=2, spacing_mm=8.0, seed=5)
-
-
-@pytest.fixture(scope="module")
-def config(cohort, tmp_path_factory):
-    cache = tmp_path_factory.mktemp("cache")
-    return {
-        "data": {**SMALL, "participants": str(cohort), "cache_dir": str(cache), "val_fraction": 0.3},
-        "encoder": {"name": "lenet", "projection": [8, 4]},
-        "training": {"epochs": 1, "batch_size": 4, "accelerator": "cpu"},
-    }
-
-
-@pytest.fixture(scope="module")
-def run(config, tmp_path_factory):
-    return neurocontrast.pretrain(config, out=tmp_path_factory.mktemp("run") / "run")
-
-
-def test_pretrain_killed_at_any_file(config, tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(config))
+def test_pretrain_killed_at_any_file(settings, tmp_path):
+    path = tmp_path / "config.yaml"
+    write_config(path, settings("training.epochs=1"))
     killed_and_called_again("pretrain", (path,), lambda folder: {"out": str(folder / "run"), "resume": True}, tmp_path)
 
 
-@pytest.fixture(scope="module")
-def evaluation(run, cohort, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("evaluation")
-    table = neurocontrast.embed(run, participants=cohort, out=folder / "e.parquet")
-    options = {"confounds": False, "new_site": False, "C": (1e-2, 1.0), **EVALUATED}
-    return neurocontrast.evaluate(table, out=folder / "e", target="diagnosis", **options)
-
-
-def test_embed_killed_at_any_file(run, cohort, tmp_path):
+def test_embed_killed_at_any_file(whole, cohort, tmp_path):
     def options(folder):
         config = {"data": {"cache_dir": str(folder / "cache"), "n_workers": 1}, "embedding": {"batch_size": 3}}
         return {"participants": str(cohort), "out": str(folder / "e.parquet"), "config": config}
 
-    killed_and_called_again("embed", (run,), options, tmp_path)
+    killed_and_called_again("embed", (whole,), options, tmp_path)
 
 
-def test_predict_killed_at_any_file(run, cohort, evaluation, tmp_path):
-    killed_and_called_again(
-        "predict", (evaluation, cohort), lambda folder: {"run": str(run), "out": str(folder / "p.tsv")}, tmp_path
-    )
+def test_predict_killed_at_any_file(of_others, cohort, tmp_path):
+    def options(folder):
+        return {"run": str(of_others.run), "out": str(folder / "p.tsv")}
+
+    killed_and_called_again("predict", (of_others.evaluation, cohort), options, tmp_path)
 
 
-def test_finetune_killed_at_any_file(run, cohort, tmp_path):
+def test_finetune_killed_at_any_file(whole, cohort, tmp_path):
     trained = {"epochs": 2, "batch_size": 4, "learning_rate": 1e-2, "accelerator": "cpu"}
 
     def options(folder):
@@ -132,4 +104,4 @@ def test_finetune_killed_at_any_file(run, cohort, tmp_path):
         given = {"participants": str(cohort), "out": str(folder / "out"), "config": config}
         return {**given, "target": "diagnosis", **EVALUATED}
 
-    killed_and_called_again("finetune", (run,), options, tmp_path)
+    killed_and_called_again("finetune", (whole,), options, tmp_path)

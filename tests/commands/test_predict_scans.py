@@ -11,6 +11,7 @@ from small_run import changed_run, read_json
 import neurocontrast as nc
 from neurocontrast.cli.app import run as neurocontrast
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from tests.pipelines.snakemake_runs import link_repository, run_snakemake
 
 
 @pytest.fixture
@@ -127,3 +128,26 @@ def test_a_run_of_several_channels_needs_a_table(whole, evaluation, inbox, tmp_p
     two = changed_run(whole, tmp_path / "two", channels=["gm", "wm"])
     with pytest.raises(DataError, match=r"has 2 files \(gm, wm\), and their names do not say"):
         nc.predict(evaluation, inbox, run=two, out=tmp_path / "p.tsv")
+
+
+@pytest.mark.slow
+def test_the_workflow_predicts_every_scan_of_an_inbox_once(of_others, cohort, tmp_path):
+    link_repository(tmp_path)
+    given = (f"run={of_others.run}", f"evaluation={of_others.evaluation}", "out=predicted")
+    (tmp_path / "inbox").mkdir()
+    for number, path in enumerate(pd.read_csv(cohort, sep="\t")["path"].head(2)):
+        shutil.copy(cohort.parent / path, tmp_path / "inbox" / f"new{number}.nii.gz")
+    (tmp_path / "inbox" / "bad.nii.gz").write_bytes(b"no image")
+    done = run_snakemake(tmp_path, "new_scan.smk", "inbox=inbox", *given)
+    assert done.returncode == 1, done.stderr
+    assert sorted(path.name for path in (tmp_path / "predicted").glob("*.jsonl")) == ["new0.jsonl", "new1.jsonl"]
+    record = read_json(tmp_path / "predicted" / "new0.jsonl")
+    assert record["error"] is None
+    assert 0 <= record["y_score"] <= 1
+    assert "not a NIfTI image" in (tmp_path / "predicted" / "logs" / "bad.log").read_text()
+    (tmp_path / "inbox" / "bad.nii.gz").unlink()
+    done = run_snakemake(tmp_path, "new_scan.smk", "inbox=inbox", *given)
+    assert done.returncode == 0, done.stderr
+    assert "Nothing to be done" in done.stderr
+    (tmp_path / "empty").mkdir()
+    assert "no file that ends in" in run_snakemake(tmp_path, "new_scan.smk", "inbox=empty", *given).stderr

@@ -22,14 +22,6 @@ def commands_of(page):
     return [shlex.split(line, comments=True) for block in blocks for line in block.splitlines() if line.strip()]
 
 
-def test_the_page_goes_from_index_to_report():
-    commands = commands_of(PAGE)
-    assert {words[0] for words in commands} == {"neurocontrast"}
-    names = [words[1] for words in commands]
-    way = ["index", "prepare", "check", "pretrain", "embed", "evaluate", "report"]
-    assert [name for name in names if name in way] == way
-
-
 SMALLER = {"epochs: 50": "epochs: 2", "name: densenet121": "name: lenet", "batch_size: 32": "batch_size: 4",
            "val_fraction: 0.1": "val_fraction: 0"}  # fmt: skip
 

@@ -12,49 +12,43 @@ from neurocontrast.evaluation.stored_probe import fit_shifts, shift_scores
 from neurocontrast.exceptions import ConfigError, DataError
 
 
-def write(path, *, prefix, n, site, shift=0.0):
+def write(folder, name, *, n, site, shift=0.0):
     """Write embeddings whose first feature tells the age, and the second the class; `shift` moves both."""
-    generator = np.random.default_rng(len(prefix))
-    names = [f"{prefix}{row:03d}" for row in range(n)]
+    generator = np.random.default_rng(len(name))
+    names = [f"{name}{row:03d}" for row in range(n)]
     age, codes = generator.uniform(20, 80, n), generator.integers(2, size=n)
     features = generator.normal(size=(n, 6))
     features[:, 0] = age / 10 + shift + generator.normal(scale=0.3, size=n)
     features[:, 1] += 2.0 * codes + shift
     table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "1", "age": age, "site": site})
     table["diagnosis"] = np.array(["control", "patient"])[codes]
-    write_embeddings(path, table, features.astype(np.float32), INFO)
-    return table
+    write_embeddings(folder / f"{name}.parquet", table, features.astype(np.float32), INFO)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("calibrated")
+    """Embeddings of people of a known site, of others there, of a new site, and of one far away from both."""
+    folder = tmp_path_factory.mktemp("calibrated")
+    write(folder, "known", n=160, site="london")
+    write(folder, "home", n=200, site="london")
+    write(folder, "new", n=60, site="ucla", shift=1.5)
+    write(folder, "away", n=40, site="c", shift=10.0)
+    return folder
 
 
-@pytest.fixture(scope="module")
-def known(folder):
-    return write(folder / "known.parquet", prefix="known", n=160, site="london")
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def new(folder):
-    return write(folder / "new.parquet", prefix="new", n=60, site="ucla", shift=1.5)
+    return read_embeddings(folder / "new.parquet").table
 
 
 @pytest.fixture(scope="module")
-def away(folder):
-    write(folder / "away.parquet", prefix="far-away", n=40, site="c", shift=10.0)
-    return folder / "away.parquet"
-
-
-@pytest.fixture(scope="module")
-def of_age(folder, known, away):
-    options = FASTEST | {"outlyingness": True, "test": str(away)}
+def of_age(folder):
+    options = FASTEST | {"outlyingness": True, "test": str(folder / "away.parquet")}
     return nc.evaluate(folder / "known.parquet", out=folder / "age", target="age", **options)
 
 
 @pytest.fixture(scope="module")
-def of_diagnosis(folder, known):
+def of_diagnosis(folder):
     return nc.evaluate(folder / "known.parquet", out=folder / "diagnosis", target="diagnosis", **FASTEST)
 
 
@@ -63,8 +57,7 @@ def labels(new, path, rows, *columns):
     return path
 
 
-def test_scans_from_elsewhere_are_called_outside_and_those_from_home_are_not(of_age, folder, away, tmp_path):
-    write(folder / "home.parquet", prefix="home", n=200, site="london")
+def test_scans_from_elsewhere_are_called_outside_and_those_from_home_are_not(of_age, folder, tmp_path):
     found, heard = {}, {}
     for name in ("away", "home"):
         heard[name] = Listening()
@@ -130,8 +123,9 @@ def test_a_site_with_few_labels_keeps_its_predictions_and_says_so(of_age, folder
     assert any("ucla (4)" in message for message in heard.warned)
 
 
-def test_wrong_labels_are_named_and_nothing_is_written(of_age, folder, known, new, tmp_path):
-    table, given = new.iloc[:6][["participant_id", "age"]].astype(str), tmp_path / "labels.tsv"
+def test_wrong_labels_are_named_and_nothing_is_written(of_age, folder, new, tmp_path):
+    known, given = read_embeddings(folder / "known.parquet").table, tmp_path / "labels.tsv"
+    table = new.iloc[:6][["participant_id", "age"]].astype(str)
     nobody, word = table.copy(), table.copy()
     nobody.loc[1, "participant_id"], word.loc[1, "age"] = "nobody", "old"
     for wrong, scans, said in (

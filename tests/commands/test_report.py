@@ -60,12 +60,8 @@ def test_wrong_places_are_refused_before_any_work(folder, tmp_path):
     assert not (folder / "report.html").exists()
 
 
-@pytest.fixture
-def embeddings(tmp_path):
-    return embedded_people(tmp_path / "embeddings.parquet")
-
-
-def test_a_path_is_imported_by_evaluate_and_by_nothing_else(embeddings, tmp_path, monkeypatch):
+def test_a_path_is_imported_by_evaluate_and_by_nothing_else(tmp_path, monkeypatch):
+    embeddings = embedded_people(tmp_path / "embeddings.parquet")
     (tmp_path / "probe_of_mine.py").write_text(
         "from sklearn.svm import SVC\nfrom sklearn.pipeline import make_pipeline\n"
         "from sklearn.decomposition import PCA\nestimator = make_pipeline(PCA(4), SVC())\n"

@@ -21,22 +21,14 @@ def volumes(cohort):
 
 
 @pytest.fixture
-def table(cohort, volumes):
-    """Write the cohort's table with given columns of volumes beside it, and return its path."""
+def chosen(settings, cohort, volumes):
+    """``chosen(*overrides, **columns)``: the configuration of a run on the cohort with its volumes, or others."""
 
-    def write(**changes):
-        path = cohort.parent / "with_volumes.tsv"
-        columns = pd.concat([pd.read_csv(cohort, sep="\t", dtype=str, keep_default_na=False), volumes], axis=1)
-        columns.assign(**changes).to_csv(path, sep="\t", index=False, na_rep="n/a")
-        return path
-
-    return write
-
-
-@pytest.fixture
-def chosen(settings, table):
     def make(*overrides, vectors="{anatomy: ['vol_*']}", kernel=KERNEL, **changes):
-        of_table = [f"data.participants={table(**changes)}", f"data.vectors={vectors}"]
+        people = pd.read_csv(cohort, sep="\t", dtype=str, keep_default_na=False)
+        table = pd.concat([people, volumes], axis=1).assign(**changes)
+        table.to_csv(cohort.parent / "with_volumes.tsv", sep="\t", index=False, na_rep="n/a")
+        of_table = [f"data.participants={cohort.parent / 'with_volumes.tsv'}", f"data.vectors={vectors}"]
         return settings(*of_table, f"objective.kernel={kernel}", "training.epochs=1", *overrides)
 
     return make

@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isnan, nan
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -188,19 +187,11 @@ def _measures_below(
 
 def _measured(measures: MeasuresTable) -> list[FoundScan]:
     """Return the people of tables of measures as scans without image."""
-    lacking = [nan] * len(measures.values)
-    heads = measures.values[HEAD_SIZE].tolist() if HEAD_SIZE in measures.values else lacking
-    return [
-        FoundScan(
-            person.removeprefix("sub-"),
-            "",
-            session,
-            space="",
-            stage="",
-            facts={} if isnan(head) else {"tiv": f"{head / MM3_PER_ML:.1f}"},
-        )
-        for (person, session), head in zip(measures.values.index, heads, strict=True)
-    ]
+    found = []
+    for (person, session), values in zip(measures.values.index, measures.values.to_dict("records"), strict=True):
+        facts = {"tiv": f"{values[HEAD_SIZE] / MM3_PER_ML:.1f}"} if pd.notna(values.get(HEAD_SIZE)) else {}
+        found.append(FoundScan(person.removeprefix("sub-"), "", session, space="", stage="", facts=facts))
+    return found
 
 
 def _choose(scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems) -> list[FoundScan]:

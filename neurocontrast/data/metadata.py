@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import nn
@@ -40,45 +39,32 @@ def encode_metadata(
     found: dict[str, list[str]] = {}
     for column, kind in columns.items():
         if vectors and column not in table:
-            metadata[column] = _vector(table, column, kind, vectors, place)
-        elif kind == "continuous":
-            metadata[column] = torch.from_numpy(_numbers_of(table, column, place).astype(np.float32))
-        else:
-            texts = _column_of(table, column, place).map(text_of)
+            if column not in vectors:
+                others = [*vectors, *(str(name) for name in table.columns if name != "path")]
+                raise DataError(
+                    f"{place} has no column '{column}', and there is no vector of that name."
+                    f"{suggestion(column, others)} There are: {one_of(others[:30])}."
+                )
+            if kind == "categorical":
+                raise DataError(f"'{column}' is a vector and is used as categorical; use it as continuous.")
+            metadata[column] = torch.from_numpy(np.ascontiguousarray(vectors[column].to_numpy()))
+            continue
+        if column not in table or column == "path":
+            raise DataError(no_column(place, column, table.columns))
+        values = table[column]
+        if kind == "categorical":
+            texts = values.map(text_of)
             codes, known = pd.factorize(texts.mask(texts == "").astype(object), sort=True)
             metadata[column], found[column] = torch.from_numpy(codes), known.tolist()
+        elif pd.api.types.is_numeric_dtype(values) or values.isna().all():
+            numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+            metadata[column] = torch.from_numpy(numbers.astype(np.float32))
+        else:
+            raise DataError(
+                f"{place}: column '{column}' holds text ({shown(values.dropna().iloc[0])}, …) and is used as "
+                "continuous; use it as categorical, or name another column."
+            )
     return metadata, found
-
-
-def _vector(table: pd.DataFrame, column: str, kind: Kind, vectors: Vectors, place: str) -> torch.Tensor:
-    if column not in vectors:
-        others = [*vectors, *(str(name) for name in table.columns if name != "path")]
-        raise DataError(
-            f"{place} has no column '{column}', and there is no vector of that name.{suggestion(column, others)} "
-            f"There are: {one_of(others[:30])}."
-        )
-    if kind == "categorical":
-        raise DataError(f"'{column}' is a vector and is used as categorical; use it as continuous.")
-    return torch.from_numpy(np.ascontiguousarray(vectors[column].to_numpy()))
-
-
-def _numbers_of(table: pd.DataFrame, column: str, place: str) -> npt.NDArray[np.float64]:
-    """Return a continuous column; missing values are NaN."""
-    values = _column_of(table, column, place)
-    if pd.api.types.is_numeric_dtype(values):
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    if not values.isna().all():
-        raise DataError(
-            f"{place}: column '{column}' holds text ({shown(values.dropna().iloc[0])}, …) and is used as continuous; "
-            "use it as categorical, or name another column."
-        )
-    return np.full(len(table), np.nan)
-
-
-def _column_of(table: pd.DataFrame, column: str, place: str) -> pd.Series:
-    if column not in table or column == "path":
-        raise DataError(no_column(place, column, table.columns))
-    return table[column]
 
 
 def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort) -> Vectors:

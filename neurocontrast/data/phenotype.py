@@ -178,12 +178,7 @@ def read_phenotype(
     files. `descriptions` are JSON files with ``Levels`` and ``Units`` in addition to the table's own.
     """
     table, phenotype = read_sheet(path), Phenotype(source)
-    identifiers = [subject] * len(table)
-    if not subject:
-        column = identifier_column(list(table.columns), source=path.name, id_column=id_column)
-        identifiers = [cell.removeprefix("sub-") for cell in table[column]]
-        if column.lower() == "ixi_id":
-            identifiers = [f"IXI{cell.zfill(3)}" if cell.isdigit() else cell for cell in table[column]]
+    identifiers = [subject] * len(table) if subject else _identifiers(table, path, id_column)
     sessions = first_of(table, SESSIONS)
     described: dict[str, object] = {}
     for description in [*descriptions, path.with_suffix(".json")]:
@@ -201,8 +196,8 @@ def read_phenotype(
         for known, name in columns.items():
             decoded = _decode(known, name, row[name], described.get(name))
             if isinstance(decoded, Refusal):
-                where = f"{source}, sub-{person}, column '{name}'"
-                problems.add(f"{where}: found {shown(row[name])}; {decoded.rule}", line=line)
+                text = f"{source}, sub-{person}, column '{name}': found {shown(row[name])}; {decoded.rule}"
+                problems.add(text, line=line)
                 problems.hint(decoded.hint)
                 problems.hint(_other_ages(table, name, source) if known == "age" else "")
             elif decoded:
@@ -226,6 +221,13 @@ def _other_ages(table: pd.DataFrame, column: str, source: str) -> str:
     named = (name for name in table.columns if name != column and "age" in re.split("[^a-z]+", name.lower()))
     found = next((name for name in named if is_numeric(table[name])), "")
     return f"{source}: '{found}' holds numbers; name that column 'age' to use it." if found else ""
+
+
+def _identifiers(table: pd.DataFrame, path: Path, id_column: str | None) -> list[str]:
+    column = identifier_column(list(table.columns), source=path.name, id_column=id_column)
+    if column.lower() == "ixi_id":
+        return [f"IXI{cell.zfill(3)}" if cell.isdigit() else cell for cell in table[column]]
+    return [cell.removeprefix("sub-") for cell in table[column]]
 
 
 def _ages_differ(first: str, second: str) -> bool:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort
@@ -48,17 +47,14 @@ def inspect_scan(
         image = LoadScand("image", spacing_mm=spacing_mm or 1.0)({"image": name})["image"]
         if preprocessing is not None:
             apply(preprocessing.compose(), {"image": image}, start=1)
-        doubts = tuple(filter(None, (_mask_doubt(channel) for channel in image.numpy())))
+        for voxels in image.numpy():
+            low, high = voxels.min(), voxels.max()
+            if bool(((voxels == low) | (voxels == high)).all()):
+                warnings += (f"it has only two intensities ({low:g} and {high:g}); is it a mask?",)
         digest = "-".join(digest_of_file(path) for path in files)
-        return Finding(name, warnings=warnings + doubts, header=headers[0], digest=digest)
+        return Finding(name, warnings=warnings, header=headers[0], digest=digest)
     except DataError as error:
         return Finding(name, problem=str(error))
-
-
-def _mask_doubt(voxels: npt.NDArray[Any]) -> str:
-    low, high = voxels.min(), voxels.max()
-    is_mask = bool(((voxels == low) | (voxels == high)).all())
-    return f"it has only two intensities ({low:g} and {high:g}); is it a mask?" if is_mask else ""
 
 
 def inspect_scans(

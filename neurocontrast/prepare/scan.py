@@ -146,16 +146,12 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
         "dice_template": round(dice, 4),
     }
     maps, means = _tissue(images["brain"], inside, options)
-    return images | maps, facts | _volumes(maps, registration, options) | means
-
-
-def _volumes(maps: dict[str, Floats], registration: Registration, options: PrepareOptions) -> dict[str, float]:
-    """Return native volumes in mL: the template's head, and the sums of the maps, times the map's change of volume."""
-    if not options.registration:  # the scan was registered by others, and its own size is not known
-        return {}
-    change = abs(float(np.linalg.det(registration.matrix[:3, :3])))
-    sums = {f"{name}_ml": float(voxels.sum()) * options.spacing_mm**3 / 1000 for name, voxels in maps.items()}
-    return {name: round(volume * change, 1) for name, volume in {"tiv": template_ml(), **sums}.items()}
+    if options.registration:  # otherwise others have registered the scan, and its own size is not known
+        # Native volumes in mL: the template's head, and the sums of the maps, times the change of volume.
+        change = abs(float(np.linalg.det(registration.matrix[:3, :3])))
+        sums = {f"{name}_ml": float(each.sum()) * options.spacing_mm**3 / 1000 for name, each in maps.items()}
+        facts |= {name: round(volume * change, 1) for name, volume in {"tiv": template_ml(), **sums}.items()}
+    return images | maps, facts | means
 
 
 def _canonical(path: str) -> tuple[Floats, npt.NDArray[np.float64]]:

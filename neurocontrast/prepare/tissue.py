@@ -61,7 +61,10 @@ def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) 
     """
     values = voxels[mask].astype(np.float64)
     values /= np.median(values)
-    basis = _polynomials(mask)
+    # Polynomials of the position (n_voxels, n_terms), without the constant.
+    x, y, z = (2 * np.nonzero(mask)[axis] / (mask.shape[axis] - 1) - 1 for axis in range(3))
+    orders = [each for each in itertools.product(range(BIAS_ORDER + 1), repeat=3) if 0 < sum(each) <= BIAS_ORDER]
+    basis = np.stack([x**a * y**b * z**c for a, b, c in orders], axis=1)
     prior = priors[:, mask].astype(np.float64)
     means = np.quantile(values, (0.1, 0.45, 0.85))
     sds = np.full(3, (means[2] - means[0]) / 6)
@@ -81,13 +84,6 @@ def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) 
     maps = np.zeros((3, *mask.shape), dtype=np.float32)
     maps[:, mask] = found
     return TissueMaps(maps[1], maps[2], maps[0], (float(means[0]), float(means[1]), float(means[2])))
-
-
-def _polynomials(mask: npt.NDArray[np.bool_]) -> Doubles:
-    """Return the polynomials of the position up to `BIAS_ORDER`, (n_voxels, n_terms), without the constant."""
-    axes = [2 * np.nonzero(mask)[axis] / (mask.shape[axis] - 1) - 1 for axis in range(3)]
-    orders = [each for each in itertools.product(range(BIAS_ORDER + 1), repeat=3) if 0 < sum(each) <= BIAS_ORDER]
-    return np.stack([axes[0] ** a * axes[1] ** b * axes[2] ** c for a, b, c in orders], axis=1)
 
 
 def _bias(values: Doubles, found: Doubles, means: Doubles, sds: Doubles, basis: Doubles) -> Doubles:

@@ -21,6 +21,7 @@ def bids(tmp_path):
             put(root, f"sub-{subject}{ses}/anat/sub-{subject}{name}_T2w.nii.gz")
     put(root, "T1w.json", {"Manufacturer": "Siemens", "MagneticFieldStrength": 3})
     put(root, "sub-02/anat/sub-02_T1w.json", {"ManufacturersModelName": "Prisma"})
+    put(root, "sub-01/ses-2/sub-01_ses-2_T1w.json", {"MagneticFieldStrength": 1.5})
     put(root, "participants.tsv", rows("participant_id age sex site\nsub-01 30.5 F london\nsub-02 89+ M paris"))
     put(root, "derivatives/x/sub-01/ses-1/anat/sub-01_ses-1_desc-preproc_T1w.nii.gz".replace("preproc", "other"))
     return root
@@ -34,6 +35,7 @@ def _folder(tmp_path):
 def test_bids_becomes_a_cohort(bids, tmp_path):
     found, record = made(bids, tmp_path)
     assert sorted(found) == [("sub-01", "1"), ("sub-01", "2"), ("sub-02", "")]
+    assert [found["sub-01", session]["field_strength"] for session in "12"] == [3, 1.5]
     last = found["sub-02", ""]
     assert (last["age"], last["sex"], last["site"]) == (89, "M", "paris")
     assert (last["scanner"], last["field_strength"], last["stage"]) == ("Siemens Prisma", 3, "raw")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 
@@ -18,14 +19,22 @@ _CLINICA_TISSUES = {"gm": "graymatter", "wm": "whitematter", "csf": "csf"}
 
 def bids(tree: Tree) -> Iterator[FoundScan]:
     """Give the T1-weighted images of a BIDS data set, or of several side by side, without those of derivatives."""
+    described = {
+        folder: [each for each in names if each.endswith("T1w.json")] for folder, names in tree.folders.items()
+    }
     for path, placed, _ in tree.matching(_BIDS, r"sub-.+_T1w\.nii(?:\.gz)?"):
         folder, _, name = path.rpartition("/")
         subject, session, entities = identity_of(name)
         if "desc" in entities or "space" in entities:
             continue
-        dataset, stem = placed[1] or "", name.removesuffix(".gz").removesuffix(".nii")
-        of_all = (joined_path(dataset, each) for each in ("T1w.json", f"sub-{subject}/sub-{subject}_T1w.json"))
-        sidecars = (each for each in (*of_all, joined_path(folder, f"{stem}.json")) if tree.has(each))
+        dataset, parts = placed[1] or "", {*name.removesuffix(".gz").removesuffix(".nii").split("_")}
+        # A JSON file holds for all images below it whose names have all parts of its own (BIDS: inheritance).
+        sidecars = [
+            joined_path(place, each)
+            for place in itertools.accumulate([dataset, *folder.removeprefix(f"{dataset}/").split("/")], joined_path)
+            for each in sorted(described.get(place, ()), key=lambda name: name.count("_"))
+            if parts.issuperset(each.removesuffix(".json").split("_"))
+        ]
         yield FoundScan(subject, path, session, dataset, entities, sidecars=tuple(sidecars))
 
 

@@ -70,7 +70,10 @@ def source_of(
 def source_of_run(
     run: Path, contract: Mapping[str, Any], data: AnyDataSettings, *, transforms: Compose | None = None
 ) -> AnySource:
-    """Return images by the section ``data``, preprocessed as those of a run; `contract` is its ``encoder.json``."""
+    """Return images by the section ``data``, preprocessed as those of a run; `contract` is its ``encoder.json``.
+
+    Settings of ``data`` that were given and say otherwise than the run, which they cannot change, are refused.
+    """
     trained = contract["preprocessing"].get("kind", "volumes")
     if trained not in ("volumes", "images", "measures"):
         raise CheckpointError(f"{_CONTRACT}: preprocessing.kind {trained!r} is not known. Upgrade neurocontrast.")
@@ -94,13 +97,7 @@ def source_of_run(
         source = source_of(data, transforms=transforms).as_in_run({"cache_dtype": "float32", **contract})
     except DataError as error:
         raise CheckpointError(f"{run / _CONTRACT}: {error}") from error
-    _check_as_in_run(data, source, contract["preprocessing"])
-    return source
-
-
-def _check_as_in_run(data: AnyDataSettings, source: AnySource, contract: Mapping[str, Any]) -> None:
-    """Refuse settings of ``data`` that were given and say otherwise than the run, which they cannot change."""
-    of_run, problems = source.in_run(contract), []
+    of_run, problems = source.in_run(contract["preprocessing"]), []
     for name in sorted(of_run.keys() & data.model_fields_set):
         asked, trained = getattr(data, name), of_run[name]
         asked = ("t1",) if name == "channels" and asked is None else asked
@@ -109,6 +106,7 @@ def _check_as_in_run(data: AnyDataSettings, source: AnySource, contract: Mapping
             problems.append(f"data.{name}: is {shown[0]}, and the run was trained with {shown[1]}")
     if problems:
         raise ConfigError("\n".join(problems) + "\nThe run decides how they are prepared: take this out.")
+    return source
 
 
 def brains_of_run(

@@ -107,11 +107,7 @@ def open_folder(
     folder: str | os.PathLike[str], *, show_ids: bool = False, findings: Sequence[Finding] = FINDINGS
 ) -> EvaluationFolder:
     """Read and check an evaluation folder for a report of some findings, whose records are checked too."""
-    files = replace(read_folder(folder, show_ids=show_ids), findings=tuple(findings))
-    for each in findings:
-        if each.record is not None:
-            files.summary.part(each.record)
-    return files
+    return read_folder(folder, show_ids=show_ids, findings=findings)
 
 
 def build_sections(files: EvaluationFolder, *, progress: Progress = SILENT) -> list[Section]:

@@ -47,7 +47,6 @@ from neurocontrast.findings.result import rivals, table_metrics
 from neurocontrast.findings.sites import resample, site_blocks, site_table
 from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
 from neurocontrast.page.style import Picture
-from neurocontrast.progress import Progress
 
 
 class ExternalMetric(record.Section):
@@ -78,9 +77,6 @@ class ExternalTest(Part):
     outlyingness: Outlyingness | None = None
 
 
-Models = dict[str, OutOfFold]
-
-
 @dataclass(frozen=True)
 class External:
     """Training scans and external scans together, as a study with one split that tests the external ones."""
@@ -91,11 +87,6 @@ class External:
     n_overlap: int
     """External subjects that were trained on, or were in pretraining."""
     notices: list[Notice]
-
-    @property
-    def split(self) -> Split:
-        """The one split."""
-        return self.study.splits[0]
 
 
 def plan_external(
@@ -225,8 +216,16 @@ def measure_external_test(inputs: Inputs) -> Found:
     """Apply the probe of all scans to the external test set, and measure how far its scans lie from those."""
     if inputs.external is None:
         return Found({"external": None})
-    external, study, split = inputs.external, inputs.external.study, inputs.external.split
-    models = _predict(study, split, inputs.progress)
+    external, study = inputs.external, inputs.external.study
+    split, models = study.splits[0], dict[str, OutOfFold]()
+    with inputs.progress.task("Testing on the external scans", len(study.models), "model") as task:
+        for model in study.models:
+            decided = model.predict(
+                study.target, split, subjects=study.subjects, settings=study.settings, seed=study.final_seed,
+                sites=study.sites,
+            )  # fmt: skip
+            models[model.name] = gather(study.target, [split], [decided])
+            task.advance()
     outlying = measure_rows(study, split.test, inputs.reference, "probe")
     notices = [Notice(f"external_{each.code}", f"test: {each.message}", each.explanation) for each in outlying.notices]
     tables = {
@@ -237,21 +236,9 @@ def measure_external_test(inputs: Inputs) -> Found:
     return Found({"external": _summary(external, models) | outlying.summary}, tables, notices)
 
 
-def _predict(study: Study, split: Split, progress: Progress) -> Models:
-    models = {}
-    with progress.task("Testing on the external scans", len(study.models), "model") as task:
-        for model in study.models:
-            decided = model.predict(
-                study.target, split, subjects=study.subjects, settings=study.settings, seed=study.final_seed,
-                sites=study.sites,
-            )  # fmt: skip
-            models[model.name] = gather(study.target, [split], [decided])
-            task.advance()
-    return models
-
-
-def _summary(external: External, models: Models) -> dict[str, Any]:
-    study, rows, level = external.study, external.split.test, external.study.settings.confidence_level
+def _summary(external: External, models: dict[str, OutOfFold]) -> dict[str, Any]:
+    study, split, level = external.study, external.study.splits[0], external.study.settings.confidence_level
+    rows = split.test
     names = [name for name in study.target.metric_names if name not in POOLED_ONLY]
     drawn = resample(study, models, rows, names, study.subjects, "external-intervals")
     drawn["increment"] = {name: drawn["embedding"][name] - drawn["baseline"][name] for name in names}
@@ -268,7 +255,7 @@ def _summary(external: External, models: Models) -> dict[str, Any]:
     return {
         "n": n_tested | {"excluded": external.excluded},
         "sites": sorted(tested["site"].dropna().unique()),
-        "n_train": len(external.split.train),
+        "n_train": len(split.train),
         "strength": finite_or_none(models["embedding"].strengths[0]),
         "threshold": models["embedding"].thresholds[0],
         "metrics": figures["embedding"],

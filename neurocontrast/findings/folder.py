@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ from neurocontrast.page.wording import SCANS, Words
 from neurocontrast.reading import read_json
 
 KINDS = ("binary", "multiclass", "continuous")
+_PREDICTED = ("repeat", "fold", "y_true", "y_score")
 _REQUIRED = {
-    "predictions": ("repeat", "fold", "y_true", "y_score"),
+    "predictions": _PREDICTED,
     "folds": ("repeat", "fold", "n_train", "n_test"),
     "sites": ("site", "n"),
 }
@@ -89,9 +91,8 @@ class Explanation:
 class EvaluationFolder(Results):
     """Content of an evaluation folder; tables of findings are read when they are asked for.
 
-    `summary` is ``evaluation.json``, `explanation` comes from the folder of that name,
-    `origin` is the ``images.json`` next to the evaluated images, `show_ids` allows identifiers in the report,
-    `findings` are those that the report is made of, and `tables` are those that were read, by name.
+    `summary` is ``evaluation.json``, `explanation` comes from the folder of that name, `show_ids` allows identifiers in
+    the report, `findings` are those that the report is made of, and `tables` are those that were read, by name.
     """
 
     folder: Path
@@ -101,31 +102,35 @@ class EvaluationFolder(Results):
     sites: pd.DataFrame
     explanation: Explanation | None = None
     config_text: str | None = None
-    origin: Mapping[str, Any] = field(default_factory=dict)
     show_ids: bool = False
     findings: tuple[Any, ...] = ()
     tables: dict[str, pd.DataFrame | None] = field(default_factory=dict)
 
     def table(self, name: str, *needed: str, text: Sequence[str] = ()) -> pd.DataFrame | None:
-        """Return a table of the folder by the name of its file; None if it is absent or empty.
+        """Return a table of the folder by the name of its file without ``.tsv``; None if it is absent or empty.
 
-        Parameters
-        ----------
-        name : str
-            Name of the file without ``.tsv``.
-        *needed : str
-            Columns without which the table means nothing.
-        text : sequence of str
-            Columns of text, besides those that are text in every table, such as ``site``.
-
-        Raises
-        ------
-        DataError
-            If a column is missing, or a cell is no number; the file, column and row are named.
+        DataError names a `needed` column that is missing, and a cell that is no number, unless its column is one of
+        `text` or text in every table, such as ``site``.
         """
-        if name not in self.tables:
+        known = self.tables.get(name)
+        if name not in self.tables or (known is not None and not set(needed) <= set(known)):
             self.tables[name] = _read(self.folder / f"{name}.tsv", needed, kind=self.kind, text=text)
         return self.tables[name]
+
+    @cached_property
+    def origin(self) -> Mapping[str, Any]:
+        """The ``images.json`` next to the store of the evaluated images; empty if it is absent or cannot be read.
+
+        A store like ``images.npy`` is looked for where it is named, and then in the evaluation folder.
+        """
+        tables = [table for table in (self.table("scans", "path"), self.predictions) if table is not None]
+        named = [path for table in tables if "path" in table for path in table["path"].dropna().head(1)]
+        stores = [split_image_path(path)[0] for path in named if is_image_path(path)][:1]
+        places = [place for store in stores for place in (store, self.folder / store) if place.is_file()]
+        try:
+            return read_json(places[0].with_name("images.json"), limit=_LARGEST) if places else {}
+        except DataError:
+            return {}
 
     @property
     def target(self) -> str:
@@ -206,22 +211,13 @@ class EvaluationFolder(Results):
         return digest_of_file(self.folder / "predictions.tsv")
 
 
-def read_folder(folder: str | os.PathLike[str], *, show_ids: bool = False) -> EvaluationFolder:
-    """Read and check an evaluation folder.
+def read_folder(
+    folder: str | os.PathLike[str], *, show_ids: bool = False, findings: Sequence[Any] = ()
+) -> EvaluationFolder:
+    """Read the folder that ``neurocontrast evaluate --out`` wrote, and check it, with the records of `findings`.
 
-    Parameters
-    ----------
-    folder : path
-        What ``neurocontrast evaluate --out`` wrote.
-    show_ids : bool, default=False
-        Whether identifiers of participants may appear in the report.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such folder, or it is not an evaluation folder.
-    DataError
-        If a file is missing, damaged or of another format; the file is named.
+    With `show_ids`, identifiers of participants may appear in the report. ConfigError says what else was given;
+    DataError names a file that is missing, damaged or of another format.
     """
     root = Path(folder)
     _check_is_evaluation(root)
@@ -232,22 +228,27 @@ def read_folder(folder: str | os.PathLike[str], *, show_ids: bool = False) -> Ev
             f"{root}: incomplete evaluation folder; missing: {one_of(missing)}. "
             "Run 'neurocontrast evaluate' again; its files belong together."
         )
+    required = _REQUIRED if summary.kind == "continuous" else _REQUIRED | {"predictions": (*_PREDICTED, "y_pred")}
     tables: dict[str, Any] = {
-        name: _read(root / f"{name}.tsv", needed, kind=summary.kind) for name, needed in _REQUIRED.items()
+        name: _read(root / f"{name}.tsv", needed, kind=summary.kind) for name, needed in required.items()
     }
     if tables["predictions"] is None:
         raise DataError(f"{root / 'predictions.tsv'}: no predictions in it. {_REMEDY}")
     tables |= {name: pd.DataFrame() for name in ("folds", "sites") if tables[name] is None}
     config = root / "config.yaml"
-    files = EvaluationFolder(
+    found = EvaluationFolder(
         folder=root,
         summary=summary,
         **tables,
         explanation=_read_explanation(root / "explanation"),
         config_text=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else None,
         show_ids=show_ids,
+        findings=tuple(findings),
     )
-    return replace(files, origin=_read_origin(files))
+    for each in findings:
+        if each.record is not None:
+            summary.part(each.record)
+    return found
 
 
 def _check_is_evaluation(root: Path) -> None:
@@ -287,22 +288,6 @@ def _convert(column: pd.Series, path: Path, required: Sequence[str]) -> pd.Serie
         return column
     found = ", ".join(f"row {row + 2}: {shown(column[row])}" for row in wrong[wrong].index[:5])
     raise DataError(f"{path}, column '{column.name}': must be numbers, found {found}.")
-
-
-def _read_origin(files: EvaluationFolder) -> Mapping[str, Any]:
-    """Return images.json from next to the store of the images; empty if it is absent or cannot be read.
-
-    A store like ``images.npy`` is looked for where it is named, and then in the evaluation folder.
-    """
-    scans = files.table("scans", "path")
-    tables = [table for table in (scans, files.predictions) if table is not None and "path" in table]
-    named = [path for table in tables for path in table["path"].dropna().head(1) if is_image_path(path)]
-    store = split_image_path(named[0])[0] if named else Path()
-    places = [place.with_name("images.json") for place in (store, files.folder / store) if place.is_file()]
-    try:
-        return read_json(places[0], limit=_LARGEST) if places else {}
-    except DataError:
-        return {}
 
 
 def _read_explanation(folder: Path) -> Explanation | None:

@@ -82,13 +82,12 @@ def _points(rows: pd.DataFrame, column: str, positive: str, curve: str) -> list[
     known = rows.dropna(subset=[column, "y_true"]) if column in rows else rows.iloc[:0]
     curves = []
     for _, part in known.groupby("repeat"):
-        truth = (part["y_true"] == positive).to_numpy()
-        if truth.any() and not truth.all():
+        truth = part["y_true"] == positive
+        if truth.nunique() > 1:
             if curve == "roc":
                 x, y, _ = roc_curve(truth, part[column])
             else:
-                precision, recall, _ = precision_recall_curve(truth, part[column], drop_intermediate=True)
-                x, y = recall[-2::-1], precision[-2::-1]
+                y, x, _ = (each[-2::-1] for each in precision_recall_curve(truth, part[column], drop_intermediate=True))
             curves.append(pd.DataFrame({"x": x, "y": y}))
     return curves
 
@@ -154,14 +153,6 @@ def _is_score(column: object) -> bool:
     return str(column).endswith("_score") or str(column).startswith("score_")
 
 
-def _decisions(files: EvaluationFolder, tested: pd.DataFrame) -> npt.NDArray[np.object_]:
-    """Return the class that each tested scan was given."""
-    if "y_pred" in tested:
-        return tested["y_pred"].to_numpy(dtype=object)
-    names = np.array(files.classes, dtype=object)
-    return names[np.nan_to_num(_class_scores(files, tested), nan=-1.0).argmax(axis=1)]
-
-
 def _class_scores(files: EvaluationFolder, rows: pd.DataFrame) -> npt.NDArray[np.float64]:
     """Return the probability of each class (columns) for each row."""
     if files.kind == "binary":
@@ -174,7 +165,7 @@ def _pool_repeats(files: EvaluationFolder) -> pd.DataFrame:
     """Return one row a scan: its scores averaged over repeats, and the class that it was given most often."""
     table = tested_rows(files)
     if files.kind != "continuous":
-        table["given"] = _decisions(files, table)
+        table["given"] = table["y_pred"]
     if "participant_id" not in table or table["repeat"].nunique() < 2:
         return table
     keys = [name for name in ("participant_id", "session") if name in table]
@@ -194,7 +185,7 @@ def show_errors(files: EvaluationFolder) -> Section:
 def count_confusion(files: EvaluationFolder) -> npt.NDArray[np.float64]:
     """Return the number of scans by true class (rows) and predicted class (columns), as means over repeats."""
     tested = tested_rows(files)
-    counts = pd.crosstab(tested["y_true"].to_numpy(dtype=object), _decisions(files, tested))
+    counts = pd.crosstab(tested["y_true"], tested["y_pred"])
     square = counts.reindex(index=files.classes, columns=files.classes, fill_value=0)
     return square.to_numpy(dtype=float) / max(tested["repeat"].nunique(), 1)
 

@@ -204,8 +204,7 @@ def show_warnings(files: EvaluationFolder) -> Section:
 def list_warnings(files: EvaluationFolder) -> list[tuple[str, str]]:
     """Return each warning with its explanation, in the order of the evaluation."""
     found = [each for each in files.summary.warnings if each.code not in files.words.unasked]
-    hidden = [_hide_ids(each.message or each.code, files, each.code) for each in found]
-    return [(message, each.explanation) for message, each in zip(hidden, found, strict=True)]
+    return [(_hide_ids(each.message or each.code, files, each.code), each.explanation) for each in found]
 
 
 _OF_PEOPLE = ("external_predictions", "outlyingness", "external_outlyingness")

@@ -34,25 +34,11 @@ def render_quality(
     simulated: bool,
     version: str,
 ) -> str:
-    """Return the page.
+    """Return the page of scans, a row of `table` each, the worst first, with the flags of each.
 
-    Parameters
-    ----------
-    table : DataFrame
-        One row a scan, the worst first: ``participant_id``, ``session``, ``name``, ``site`` and the measures; with a
-        column ``qc_rating``, ratings are shown as chosen.
-    flags : sequence of sequence of Flag
-        Those of each row.
-    thumbnails : mapping
-        JPEG files by row, of the rows that are shown.
-    template : ndarray (height, width) of bool
-        The template's brain on the same slices.
-    source : str
-        What the table of scans is called.
-    simulated : bool
-        Whether the scans are simulated.
-    version : str
-        That of the package.
+    `table` has ``participant_id``, ``session``, ``name``, ``site`` and the measures; with a column ``qc_rating``,
+    ratings are shown as chosen. `thumbnails` are JPEG files by the row that they show, `template` is the template's
+    brain (height, width) on the same slices, `source` what the table of scans is called.
     """
     names = [name for name in RULES if name in table and table[name].notna().any()]
     raised = pd.DataFrame({name: [name in {flag.measure for flag in each} for each in flags] for name in names})

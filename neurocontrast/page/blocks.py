@@ -223,18 +223,9 @@ def render(
 ) -> str:
     """Return one HTML page that loads nothing and, without `script`, runs nothing.
 
-    Parameters
-    ----------
-    sections : sequence of Section
-        Content; a section called ``warnings`` comes before the list of contents.
-    kicker, title, summary, facts
-        What the page is, its title, one sentence about its content, and terms with their values under it.
-    simulated : bool
-        Whether a banner says that the data are simulated.
-    environment : mapping, optional
-        Versions and date for the last line.
-    script : str, optional
-        Name of a script among the templates; the page allows no other.
+    `kicker` says what the page is, `facts` are terms with their values under its title. A section called ``warnings``
+    comes before the list of contents, `simulated` puts a banner above, `environment` gives version and date of the last
+    line, and `script` is the name of a script among the templates; the page allows no other.
     """
     templates = html_templates(
         "neurocontrast.page", finalize=lambda value: bare_text(value) if type(value) is str else value

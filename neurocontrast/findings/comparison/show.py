@@ -121,7 +121,9 @@ def build_comparison(files: Comparison) -> list[Section]:
     """Return the sections of a comparison that have something to say, in the order in which they are read."""
     built = (
         _build_warnings(files), _build_result(files), _build_new_sites(files),
-        _build_learning(files), _build_methods(files), _build_silences(files), _build_provenance(files),
+        _build_learning(files), _build_methods(files),
+        Section("silences", "What this page does not say", [Items(write_paragraphs(_TEXT, files))]),
+        _build_provenance(files),
     )  # fmt: skip
     return [section for section in built if section is not None]
 
@@ -252,10 +254,6 @@ def _build_methods(files: Comparison) -> Section:
     unseen = bool(files.tradeoff["unseen"].notna().any())
     (_, text), *_ = write_paragraphs(_TEXT, files, what="methods", cite=cite, tests=tests, unseen=unseen)
     return section("comparison_methods", [Paragraph(text), Numbered("References", cite.listed())], name="methods")
-
-
-def _build_silences(files: Comparison) -> Section:
-    return Section("silences", "What this page does not say", [Items(write_paragraphs(_TEXT, files))])
 
 
 def _build_provenance(files: Comparison) -> Section:

@@ -50,7 +50,7 @@ def test_another_format_and_parts_that_hold_something_else_are_named(folder, key
 
 
 def test_an_empty_table(folder):
-    (folder / "predictions.tsv").write_text("repeat\tfold\ty_true\ty_score\n")
+    (folder / "predictions.tsv").write_text("repeat\tfold\ty_true\ty_score\ty_pred\n")
     with pytest.raises(DataError, match="no predictions"):
         open_folder(folder)
     (folder / "predictions.tsv").write_bytes(b"\xff\xfe\x00")
@@ -79,9 +79,19 @@ def test_what_is_no_evaluation_is_told_apart(tmp_path, path, content, error, say
     ("change", "says"),
     [
         (lambda t: t.assign(y_score=["0.5"] * 3 + ["high"] * 117), "'y_score': must be numbers, found row 5: 'high'"),
-        (lambda t: t.drop(columns="y_score"), r"predictions\.tsv: missing columns: 'y_score'"),
+        *[
+            (lambda t, name=name: t.drop(columns=name), rf"predictions\.tsv: missing columns: '{name}'")
+            for name in ("y_score", "y_pred")
+        ],
     ],
 )
 def test_a_wrong_cell_and_a_missing_column_are_named(folder, change, says):
     with pytest.raises(DataError, match=says):
         open_folder(edit(folder, "predictions", change))
+
+
+def test_a_table_that_was_read_is_asked_for_further_columns(folder):
+    files = open_folder(folder)
+    assert files.table("cohort") is files.table("cohort", "site")
+    with pytest.raises(DataError, match=r"cohort\.tsv: missing columns: 'size'"):
+        files.table("cohort", "size")

@@ -314,17 +314,28 @@ def _compare_with_tables(
     index: Index,
     problems: Problems,
 ) -> None:
-    """Add problems for images without a row and sessions that differ only in zeros, and a note for absent people."""
-    if not any(each.in_any_table for each in known):
+    """Add problems for images without a row and sessions that differ only in zeros.
+
+    Notes name the tables that know a person in other sessions alone, and people without an image.
+    """
+    if not any(each.tables for each in known):
         index.notes.append("No table says anything of these people; --phenotype FILE joins one.")
+    elsewhere: dict[str, list[str]] = defaultdict(list)
     for scan, found in zip(scans, known, strict=True):
-        if people.general(scan.dataset) and not found.in_any_table:
+        for table in people.general(scan.dataset):
+            if scan.subject in table.rows and table.source not in found.tables:
+                elsewhere[table.source].append(scan.name)
+        if people.general(scan.dataset) and not found.tables:
             what = "is an image" if scan.path else "are measures"
             problems.add(f"there {what}, and no table has a row", name=scan.name)
         for session in sorted(people.sessions_of(scan)):
             alike = _without_zeros(session) == _without_zeros(scan.session)  # M48 is M048
             if scan.session and session != scan.session and alike:
                 problems.add(f"the image is of ses-{scan.session}, and a table has ses-{session}", name=scan.name)
+    for source, names in elsewhere.items():
+        index.notes.append(
+            f"{source}: of {len(names)} scans, such as {names[0]}, it has rows of other sessions alone; not joined."
+        )
     absent = {person: source for person, source in sorted(people.people().items()) if person not in with_image}
     if not absent:
         return
@@ -332,13 +343,12 @@ def _compare_with_tables(
     index.left_out += [
         (f"sub-{person}", f"{source} has a row, and there is {nothing}") for person, source in absent.items()
     ]
-    names = ", ".join(f"sub-{person}" for person in list(absent)[:_N_SHOWN])
+    first = ", ".join(f"sub-{person}" for person in list(absent)[:_N_SHOWN])
     more = f" and {len(absent) - _N_SHOWN} more" if len(absent) > _N_SHOWN else ""
-    index.notes.append(f"People in a table with {nothing}: {names}{more}.")
+    index.notes.append(f"People in a table with {nothing}: {first}{more}.")
     in_short = {_without_zeros(person): person for person in sorted(with_image)}
     for person, source in absent.items():
-        scan_of = in_short.get(_without_zeros(person))
-        if scan_of is not None:
+        if (scan_of := in_short.get(_without_zeros(person))) is not None:
             problems.hint(f"sub-{person} of {source} and sub-{scan_of} differ in zeros, which spreadsheets drop.")
 
 

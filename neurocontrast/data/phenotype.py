@@ -54,11 +54,11 @@ class Phenotype:
 
 
 class Known(NamedTuple):
-    """Cells of a scan by column, the table of each, and whether any table has a row for the scan."""
+    """Cells of a scan by column, the table of each, and all tables that have a row for the scan."""
 
     cells: dict[str, str]
     sources: dict[str, str]
-    in_any_table: bool
+    tables: set[str]
 
 
 @dataclass
@@ -80,7 +80,7 @@ class PeopleTables:
     def known_of(self, scan: FoundScan) -> Known:
         """Return what the tables say of a scan; contradictions in age or sex become problems."""
         rows = list(self._rows_of(scan))
-        known = Known({}, {}, bool(rows))
+        known = Known({}, {}, {source for source, _, _ in rows})
         is_specific: dict[str, bool] = {}
         for source, specific, cells in rows:
             for name, cell in cells.items():

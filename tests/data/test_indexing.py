@@ -75,6 +75,18 @@ def test_a_row_without_a_session_is_of_every_session_and_volumes_in_mm3_become_m
     assert (found["sub-01", "2"]["tiv"], found["sub-02", ""]["tiv"]) == (1512.3, 1498.7)
 
 
+def test_a_table_with_other_sessions_of_a_person_alone_is_named(bids, tmp_path):
+    table = "participant_id session_id diagnosis\nsub-01 1 AD\nsub-02 m00 CN\nsub-02 m12 AD"
+    put(bids, "phenotype/visits.tsv", rows(table))
+    found, record = made(bids, tmp_path)
+    assert found["sub-01", "1"]["diagnosis"] == "AD"
+    assert pd.isna(found["sub-01", "2"]["diagnosis"])
+    told = [note for note in record["notes"] if "visits.tsv" in note]
+    assert told == [
+        "phenotype/visits.tsv: of 2 scans, such as sub-01 ses-2, it has rows of other sessions alone; not joined."
+    ]
+
+
 def test_another_sex_is_kept_as_recorded(bids, tmp_path):
     put(bids, "participants.tsv", rows("participant_id age sex\nsub-01 30 other\nsub-02 40 F"))
     found, _ = made(bids, tmp_path)

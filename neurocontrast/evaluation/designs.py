@@ -173,15 +173,15 @@ class Matrices(NamedTuple):
     axes: Floats | None = None
 
 
-def standardised(design: Design, train: Rows, test: Rows, *, rotate: bool = False) -> Matrices:
+def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
     """Return standardised features of training and test rows; everything is estimated on the training rows.
 
-    With `rotate`, features that outnumber the training rows are turned to the principal axes of these.
+    Features that outnumber the training rows are turned to the principal axes of these.
     """
     x_train, x_test = design(train, test)
     scaler, axes = scaler_of(design).set_params(copy=False), None
     x_train, x_test = scaler.fit_transform(x_train), scaler.transform(x_test)
-    if rotate and x_train.shape[1] > x_train.shape[0]:
+    if x_train.shape[1] > x_train.shape[0]:
         axes, x_train = principal_axes(x_train)
         x_test = x_test @ axes
     return Matrices(x_train, x_test, scaler, axes)

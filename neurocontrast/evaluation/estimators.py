@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +46,8 @@ class FittedModel(NamedTuple):
     strength: float = float("nan")
     scaler: StandardScaler | None = None
     axes: Floats | None = None
+    chosen: bool = True
+    """False where the strength is the middle of the grid, since no inner fold can be made."""
 
 
 def fit_built_in(
@@ -57,26 +58,24 @@ def fit_built_in(
     values: Labels,
     pairs: Pairs,
     settings: EvaluationSettings,
-    *,
-    continuous: bool,
 ) -> FittedModel:
     """Choose the strength on inner folds, of equals the strongest penalty, and fit it to all training rows.
 
     This is scikit-learn's `GridSearchCV` of a pipeline, except that each inner fold is standardised and rotated once
     for the whole grid.
     """
-    model, grid = probe.make(continuous, len(rows) > settings.large_table), probe.strengths(settings)
+    large, grid = len(rows) > settings.large_table, probe.strengths(settings)
+    model, strength = probe.make(large), sorted(grid)[len(grid) // 2]
     if isinstance(design, FeatureDesign):
-        design = replace(design, single=len(rows) > settings.large_table)
-    prepare = partial(standardised, design, rotate=probe.rotates)
-    strength = sorted(grid)[len(grid) // 2]
+        design = replace(design, single=large)
     with _counting() as failed:
         if pairs and len(grid) > 1:
-            folds = [(prepare(*pair), values[pair[0]], values[pair[1]]) for pair in pairs]
+            folds = [(standardised(design, *pair), values[pair[0]], values[pair[1]]) for pair in pairs]
             strength = _best(model, probe, grid, folds)
-        x = prepare(rows, test)
-        fitted = clone(model).set_params(**{probe.parameter: strength}).fit(x.train, values[rows])
-    return FittedModel(fitted, x.test, len(failed), float(strength), x.scaler, x.axes)
+        x = standardised(design, rows, test)
+        fitted = clone(model).set_params(**{probe.strength: strength}).fit(x.train, values[rows])
+    chosen = bool(pairs) or len(grid) == 1
+    return FittedModel(fitted, x.test, len(failed), float(strength), x.scaler, x.axes, chosen)
 
 
 def _best(
@@ -88,7 +87,7 @@ def _best(
     """
     losses: list[float] = []
     for strength in grid:
-        set_up = clone(model).set_params(**{probe.parameter: strength})
+        set_up = clone(model).set_params(**{probe.strength: strength})
         losses.append(float(np.mean([_loss(set_up.fit(x.train, fit), x.test, tried) for x, fit, tried in folds])))
         if probe.gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
             break

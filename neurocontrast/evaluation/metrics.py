@@ -227,19 +227,16 @@ def _auc(truth: Floats, scores: Floats, weights: Floats, folds: Rows | None = No
     groups = [np.arange(len(truth))]
     if folds is not None:
         groups = [np.flatnonzero(folds == fold) for fold in np.unique(folds)]
-    parts = [_concordance(truth[rows], scores[rows], weights[:, rows]) for rows in groups]
-    concordant, pairs = (np.sum([part[side] for part in parts], axis=0) for side in (0, 1))
+    concordant = pairs = np.zeros(len(weights))
+    for rows in groups:
+        order, starts = _ties(scores[rows])
+        ordered, labels = weights[:, rows[order]], truth[rows[order]]
+        positive = np.add.reduceat(ordered * labels, starts, axis=1)
+        negative = np.add.reduceat(ordered * (1 - labels), starts, axis=1)
+        below = np.cumsum(negative, axis=1) - negative
+        concordant = concordant + (positive * (below + negative / 2)).sum(axis=1)  # ties count half
+        pairs = pairs + positive.sum(axis=1) * negative.sum(axis=1)
     return concordant / pairs
-
-
-def _concordance(truth: Floats, scores: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return the weight of pairs ranked rightly, ties counting half, and of all pairs."""
-    order, starts = _ties(scores)
-    ordered = weights[:, order]
-    positive = np.add.reduceat(ordered * truth[order], starts, axis=1)
-    negative = np.add.reduceat(ordered * (1 - truth[order]), starts, axis=1)
-    below = np.cumsum(negative, axis=1) - negative
-    return (positive * (below + negative / 2)).sum(axis=1), positive.sum(axis=1) * negative.sum(axis=1)
 
 
 def _average_precision(truth: Floats, scores: Floats, weights: Floats) -> Floats:

@@ -210,9 +210,8 @@ class EmbeddingsOrigin(Section):
     layer: str = "encoder"
 
 
-def _as_section(given: Any) -> Any:
-    """Take a bare sentence for a warning, too: none must be lost over its form."""
-    return {"code": "", "message": given} if isinstance(given, str) else given
+# A bare sentence is a warning, too: none must be lost over its form.
+_AS_NOTICE = BeforeValidator(lambda given: {"code": "", "message": given} if isinstance(given, str) else given)
 
 
 class Evaluation(Section):
@@ -244,7 +243,7 @@ class Evaluation(Section):
     regional_columns: list[str] = []
     threshold: Threshold = Threshold()
     baseline_covariates: list[str] = []
-    warnings: list[Annotated[Notice, BeforeValidator(_as_section)]] = []
+    warnings: list[Annotated[Notice, _AS_NOTICE]] = []
     bootstrap: Bootstrap = Bootstrap()
     allow_overlap: StrictBool = False
     n_overlap: StrictInt = 0

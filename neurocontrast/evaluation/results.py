@@ -203,9 +203,13 @@ def look_at_rival(figures: Mapping[str, Any], model: Model, metric: str) -> list
 
 
 def _look_at_results(figures: Mapping[str, Any], models: Models, facts: Mapping[str, Any]) -> Iterable[Notice]:
-    failed = sum(model.n_not_converged for model in models.values())
+    failed, not_chosen = (
+        sum(getattr(each, name) for each in models.values()) for name in ("n_not_converged", "n_not_chosen")
+    )
     if failed:
         yield Notice.of("not_converged", n=failed)
+    if not_chosen:
+        yield Notice.of("penalty_not_chosen", n=not_chosen)
     for name, part in (("embedding", "metrics"), ("baseline", "baseline")):
         pooled, within = (figures[part].get(key, {}).get("pooled") for key in ("auc", "auc_within_fold"))
         if pooled is not None and within is not None and abs(pooled - within) > POOLING_GAP:

@@ -184,9 +184,9 @@ def probe_name(settings: EvaluationSettings, kind: Kind) -> str:
 def check_probe(settings: EvaluationSettings, target: Target) -> None:
     """Refuse a probe or a threshold that a target cannot have."""
     continuous = target.kind == "continuous"
-    kind, fits = ("continuous", "numbers") if continuous else ("categorical", "classes")
-    if settings.probe in PROBES and not getattr(PROBES[settings.probe], fits):
-        others = [name for name, probe in PROBES.items() if getattr(probe, fits)]
+    if settings.probe in PROBES and PROBES[settings.probe].continuous != continuous:
+        kind = "continuous" if continuous else "categorical"
+        others = [name for name, probe in PROBES.items() if probe.continuous == continuous]
         raise ConfigError(
             f"probe: '{settings.probe}' is not for a {kind} target, and '{target.name}' is {kind}. Use 'auto', "
             f"{one_of(others)}."

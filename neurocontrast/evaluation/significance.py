@@ -138,22 +138,18 @@ def permutation_test(
 def permuted_labels(
     target: Target, places: Sequence[str] | Texts, subjects: Texts, *, n_permutations: int, seed: int
 ) -> Labels:
-    """Return label vectors (n, permutations), exchanged between subjects of the same place."""
-    strata, vectors = _strata(places, subjects), np.tile(target.values[:, None], n_permutations)
+    """Return label vectors (n, permutations), exchanged between subjects with scans in the same places."""
+    rows = pd.DataFrame({"subject": subjects.astype(str), "place": np.asarray(places).astype(str)})
+    people = rows.reset_index().sort_values(["subject", "place"]).groupby("subject")
+    own = people.agg(rows=("index", list), places=("place", tuple))
+    strata = [alike.tolist() for _, alike in own["rows"].groupby(own["places"])]
+    vectors = np.tile(target.values[:, None], n_permutations)
     for number, vector in enumerate(vectors.T):
         generator = derive_generator("permutation", seed, number)
         for members in strata:
             drawn = [members[source] for source in generator.permutation(len(members))]
             vector[np.concatenate(members)] = target.values[np.concatenate(drawn)]
     return vectors
-
-
-def _strata(places: Sequence[str] | Texts, subjects: Texts) -> list[list[list[int]]]:
-    """Return groups of subjects that can be exchanged: for each subject its rows, in order of place."""
-    rows = pd.DataFrame({"subject": subjects.astype(str), "place": np.asarray(places).astype(str)})
-    people = rows.reset_index().sort_values(["subject", "place"]).groupby("subject")
-    own = people.agg(rows=("index", list), places=("place", tuple))
-    return [alike.tolist() for _, alike in own["rows"].groupby(own["places"])]
 
 
 def _permuted_figures(model: Model, target: Target, splits: Sequence[Split], given: dict[str, Any]) -> dict[str, float]:

@@ -99,7 +99,7 @@ class Study:
     @property
     def why_not_stored(self) -> str | None:
         """Reason why the first model cannot be applied to other embeddings; None where it can."""
-        return self.models[0].why_not_stored(self.target, self.settings)
+        return self.models[0].why_not_stored(self.settings)
 
     @property
     def final_seed(self) -> int:

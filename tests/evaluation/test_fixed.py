@@ -48,6 +48,16 @@ def plan(table, features, info=None, **options):
     )
 
 
+def test_a_penalty_that_no_inner_fold_could_choose_is_said():
+    """One training image of a class cannot be in two parts of the training images."""
+    table, features = images(sizes={"train": 120, "test": 60})
+    rare = np.flatnonzero((table["label"] == "class 0") & (table["split"] == "train"))[1:]
+    study = plan(table.drop(index=rare).reset_index(drop=True), np.delete(features, rare, axis=0), n_bootstraps=0)
+    assert warnings(measure(study))["penalty_not_chosen"].startswith("1 fits have a penalty that was not chosen")
+    whole = measure(plan(table, features, n_bootstraps=0))
+    assert "penalty_not_chosen" not in warnings(whole)
+
+
 @pytest.fixture(scope="module")
 def evaluated():
     table, features = images()

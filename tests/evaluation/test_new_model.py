@@ -1,28 +1,14 @@
-"""A model and a probe from outside the package: one function that makes it of a study, and one description."""
+"""A model from outside the package: one function that makes it of a study."""
 
 import numpy as np
-import pytest
-from sklearn.naive_bayes import GaussianNB
 
 from neurocontrast.evaluation import planning, run_study
 from neurocontrast.evaluation.models import ProbeModel, Rival
-from neurocontrast.evaluation.probes import PROBES, Probe
-from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings.learning import LearningCurve
 from neurocontrast.findings.result import rivals
 from tests.evaluation.quick import evaluate, plan
 
 FAST = {"n_bootstraps": 50, "C": (1e-2,)}
-BAYES = Probe(
-    "Gaussian naive Bayes",
-    "Hand DJ, Yu K. Idiot's Bayes. Int Stat Rev 2001;69:385-398.",
-    lambda continuous, large: GaussianNB(),
-    strength="var_smoothing",
-    parameter="var_smoothing",
-    numbers=False,
-    grid=(1e-1, 1e-3, 1e-9),
-    why_not_stored="it is not linear",
-)
 
 
 def make_noise(study):
@@ -60,16 +46,3 @@ def test_its_learning_curve_is_written_too(make_cohort, monkeypatch):
     monkeypatch.setattr(planning, "MODELS", (*planning.MODELS, make_noise))
     found = evaluate(make_cohort(60), **FAST, train_sizes=(20,), n_draws=1).evaluation
     assert found.part(LearningCurve).model_extra["noise"]["auc"][0]["n_train"] == 20
-
-
-def test_a_probe_from_outside_is_fitted_described_and_refused_for_what_it_cannot_predict(make_cohort, monkeypatch):
-    monkeypatch.setitem(PROBES, "bayes", BAYES)
-    cohort = make_cohort(80)
-    found = evaluate(cohort, probe="bayes", C=(1e-3, 1e-1))
-    assert found.evaluation.metrics["auc"].pooled > 0.6
-    assert found.evaluation.probe.title == "Gaussian naive Bayes"
-    assert found.evaluation.probe.why_not_stored == "it is not linear"
-    assert set(found.tables["folds"]["var_smoothing"]) <= {1e-1, 1e-3, 1e-9}
-    assert found.probe is None
-    with pytest.raises(ConfigError, match="'bayes' is not for a continuous target"):
-        plan(cohort, probe="bayes", target="age")

@@ -43,6 +43,7 @@ class Prediction:
     threshold: float | None = None
     strength: float = float("nan")
     n_not_converged: int = 0
+    n_not_chosen: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class OutOfFold:
     strengths: list[float]
     n_not_converged: int
     thresholds: list[float | None] = field(default_factory=list)
+    n_not_chosen: int = 0
+    """Number of fits whose penalty is the middle of the grid, since no inner fold could be made."""
 
     @property
     def tested(self) -> Rows:
@@ -85,7 +88,7 @@ def fit_probe(
     continuous, own = target.kind == "continuous", "" if isinstance(estimator, Probe) else describe_own(estimator)[0]
     with one_thread():
         if isinstance(estimator, Probe):
-            model = fit_built_in(estimator, design, train, test, target.values, pairs, settings, continuous=continuous)
+            model = fit_built_in(estimator, design, train, test, target.values, pairs, settings)
         else:
             model = fit_own(estimator, design, train, test, target.values, subjects=subjects, seed=seed)
         scores = _scores(model.estimator, target, model.x_test, own=own)
@@ -93,7 +96,7 @@ def fit_probe(
             decisions, threshold = model.estimator.predict(model.x_test).astype(np.int64), None
         else:
             decisions, threshold = decide_scores(scores, target, train, settings)
-    found = Prediction(scores, decisions, threshold, model.strength, model.n_not_converged)
+    found = Prediction(scores, decisions, threshold, model.strength, model.n_not_converged, int(not model.chosen))
     return found, model
 
 
@@ -167,9 +170,12 @@ def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Predic
     for split, each in zip(splits, predictions, strict=True):
         place = (split.repeat, split.test)
         scores[place], decisions[place], folds[place] = each.scores, each.decisions, split.fold
-    failed = sum(each.n_not_converged for each in predictions)
-    thresholds = [each.threshold for each in predictions]
-    return OutOfFold(scores, decisions, folds, [each.strength for each in predictions], failed, thresholds)
+    return OutOfFold(
+        scores, decisions, folds, [each.strength for each in predictions],
+        n_not_converged=sum(each.n_not_converged for each in predictions),
+        thresholds=[each.threshold for each in predictions],
+        n_not_chosen=sum(each.n_not_chosen for each in predictions),
+    )  # fmt: skip
 
 
 class Rival(NamedTuple):
@@ -207,7 +213,7 @@ class Model:
         """Return ``name``, ``own``, ``estimator`` and more keys of the section ``probe`` of ``evaluation.json``."""
         raise NotImplementedError
 
-    def why_not_stored(self, target: Target, settings: EvaluationSettings) -> str | None:
+    def why_not_stored(self, settings: EvaluationSettings) -> str | None:
         """Return why the model fitted on all scans is not written; None where it is."""
         raise NotImplementedError
 
@@ -234,19 +240,18 @@ class ProbeModel(Model):
             name, text = describe_own(self.estimator)
             return {"name": name, "own": True, "estimator": text, "strength_name": None}
         probe = self._probe(target, settings)
-        fitted = probe.make(target.kind == "continuous", n_train > settings.large_table)
-        grid = {probe.parameter: probe.strengths(settings)}
+        fitted, grid = probe.make(n_train > settings.large_table), {probe.strength: probe.strengths(settings)}
         text = " ".join(f"GridSearchCV(make_pipeline({scaler_of(self.design)!r}, {fitted!r}), {grid})".split())
         about = {"estimator": text, "title": probe.title, "citation": probe.citation}
         return {"name": probe_name(settings, target.kind), "own": False, **about, "strength_name": probe.strength}
 
-    def why_not_stored(self, target: Target, settings: EvaluationSettings) -> str | None:
+    def why_not_stored(self, settings: EvaluationSettings) -> str | None:
         """Return why the fitted estimator is not written; None for a linear probe."""
         if self.estimator is not None and not isinstance(self.estimator, Probe):
             return "your own estimator is not written, which would need pickle; logistic and ridge are, as arrays"
         adjusted = settings.harmonise != "none" or settings.residualise
         why = "harmonised or residualised features need sites and covariates, and what was estimated of them"
-        return self._probe(target, settings).why_not_stored or (why if adjusted else None)
+        return why if adjusted else None
 
     def _probe(self, target: Target, settings: EvaluationSettings) -> Probe:
         return self.estimator if isinstance(self.estimator, Probe) else PROBES[probe_name(settings, target.kind)]
@@ -282,7 +287,7 @@ class GivenModel(Model):
         """Return the section ``probe`` of ``evaluation.json``, as far as it is about the model."""
         return {"name": self.title, "own": True, "estimator": self.text, "strength_name": None}
 
-    def why_not_stored(self, target: Target, settings: EvaluationSettings) -> str | None:  # noqa: ARG002
+    def why_not_stored(self, settings: EvaluationSettings) -> str | None:  # noqa: ARG002
         """Return why no model of all scans is written."""
         return self.why
 

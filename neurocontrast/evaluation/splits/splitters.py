@@ -110,31 +110,23 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
         n_subjects = len(set(owners))
         if n_subjects < self.n_splits:
             raise DataError(f"n_splits: {self.n_splits} folds need as many subjects, found {n_subjects}.")
-        continuous = self._is_continuous(values)
+        kind = type_of_target(values, input_name="y") if self.kind == "auto" else self.kind
+        if kind not in ("binary", "multiclass", "categorical", "continuous"):
+            raise DataError(f"y: must be one column of classes or of numbers, found {kind}.")
+        seed = self.random_state
+        if not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(2**31 - 1)
         site_of = subject_values(np.unique(places, return_inverse=True)[1], owners)
-        value_of = subject_values(values, owners, average=continuous)
-        row_owner, seed = np.unique(owners, return_inverse=True)[1], self._seed()
+        value_of = subject_values(values, owners, average=kind == "continuous")
+        row_owner = np.unique(owners, return_inverse=True)[1]
         for repeat in range(self.n_repeats):
-            generator = derive_generator("folds", seed, repeat)
-            if continuous:
+            generator = derive_generator("folds", int(seed), repeat)
+            if kind == "continuous":
                 fold_of = _deal_ordered(value_of, site_of, self.n_splits, generator)[row_owner]
             else:
                 fold_of = deal_subjects([value_of, site_of], self.n_splits, generator)[row_owner]
             for fold in range(self.n_splits):
                 yield np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
-
-    def _is_continuous(self, values: Labels) -> bool:
-        if self.kind != "auto":
-            return self.kind == "continuous"
-        found = type_of_target(values, input_name="y")
-        if found not in ("binary", "multiclass", "continuous"):
-            raise DataError(f"y: must be one column of classes or of numbers, found {found}.")
-        return bool(found == "continuous")
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
 
 class LeaveSiteOut(BaseCrossValidator):

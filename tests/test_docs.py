@@ -31,12 +31,21 @@ def test_every_message_in_troubleshooting_is_one_of_the_package():
     assert not [quote for quote in quotes if quote not in joined]
 
 
-@pytest.mark.parametrize("page", ["choosing", "coming_from", "theory"])
-def test_losses_and_keys_that_pages_name_exist(page):
+@pytest.mark.parametrize("page", ["choosing", "data", "training"])
+def test_settings_that_pages_quote_are_settings(page):
+    quoted = re.findall(r"`([a-z]+\.[a-z_]+): ([^`]+)`", (ROOT / "docs" / f"{page}.md").read_text())
+    assert len(quoted) > 4
+    for key, value in quoted:
+        load_config(None, [f"{key}={value}"])
+
+
+@pytest.mark.parametrize("page", ["coming_from", "theory"])
+def test_losses_that_pages_name_exist(page):
     text = (ROOT / "docs" / f"{page}.md").read_text()
     from neurocontrast import kernels, losses
 
     names = set(re.findall(r"`(?:losses\.)?([A-Z][A-Za-z]+)(?:\(|`)", text))
+    assert len(names) > 5
     known = {*losses.__all__, *kernels.__all__, "Trainer", "TwoViews", "SupConLoss", "MemoryBankModule", "NTXentLoss"}
     known |= {"YAwareContrastiveLearning", "GeneralizedSupervisedNTXenLoss", "LightningModule", "DCLLoss"}
     known |= {"TripletMarginLoss"}
@@ -83,7 +92,9 @@ def test_commands_of_pages_are_those_of_the_command_line(page):
 
 
 def test_examples_are_in_the_gallery_with_a_title():
-    for path in sorted((ROOT / "examples").glob("*.py")):
+    paths = sorted((ROOT / "examples").glob("*.py"))
+    assert len(paths) > 10
+    for path in paths:
         title, underline = path.read_text().splitlines()[1:3]
         assert path.name.startswith("plot_"), path.name
         assert set(underline) == {"="}, path.name

@@ -1,7 +1,6 @@
 """Parts of ``benchmarks/regions.py``: who learns, who chooses, and who is judged."""
 
 import importlib
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +10,9 @@ import pytest
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _beside_the_script():
-    sys.path.insert(0, str(FOLDER))
-    yield
-    sys.path.remove(str(FOLDER))
-
-
 @pytest.fixture
-def data():
+def data(monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
     return importlib.import_module("regions_data")
 
 

@@ -68,3 +68,4 @@ def test_a_linter_for_prose_has_no_complaint(tmp_path: Path) -> None:
 def test_a_linter_for_prose_finds_faults(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("At the end of the day it is very good, and an added bonus.", encoding="utf-8")
     assert "redundancy" in linted(tmp_path / "page.md")
+    assert len(found_in("So many stand for it, as of `x`.\nWhence? None where there is none.")) == 5

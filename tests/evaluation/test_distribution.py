@@ -13,10 +13,7 @@ from neurocontrast.evaluation.distribution import (
     training_reference,
 )
 from neurocontrast.evaluation.rows import NO_SITE
-
-
-def names(n: int) -> np.ndarray:
-    return np.array([f"sub-{row:04d}" for row in range(n)], dtype=object)
+from tests.evaluation.quick import names
 
 
 def draw(n: int, *, p: int = 60, seed: int = 0, site: float = 2.0):

@@ -82,16 +82,7 @@ def begin(root: Path, tests: Sequence[str], log: Path) -> int:
         sys.dont_write_bytecode = True
         sys.path.insert(0, str(root))
         pytest = importlib.import_module("pytest")
-        options = [
-            "-q",
-            "-x",
-            "-p",
-            "no:cacheprovider",
-            "-m",
-            "",
-            f"--timeout={MAX_SECONDS}",
-            f"--basetemp={log}.files",
-        ]
+        options = ["-qx", "-pno:cacheprovider", "-m", "", f"--timeout={MAX_SECONDS}", f"--basetemp={log}.files"]
         code = int(pytest.main([*options, *(f"tests/{test}" for test in tests)]))
     finally:
         sys.stdout.flush()

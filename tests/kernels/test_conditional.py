@@ -99,11 +99,6 @@ def test_missing_values_filled_with_the_marginal_stay_a_projection(metadata, n_m
     assert eigenvalues.max() < 1
 
 
-def test_one_sample():
-    operator = ConditionalEmbedding(Gaussian("age", sigma=5.0), ridge=0.25)({"age": torch.tensor([30.0])})
-    torch.testing.assert_close(operator, torch.tensor([[0.8]]))
-
-
 @pytest.mark.parametrize("ridge", [0, -1.0, float("nan"), float("inf"), True, "1"])
 def test_ridge_must_be_positive(ridge):
     with pytest.raises(ConfigError, match="ridge must be a finite number above 0"):

@@ -134,33 +134,30 @@ def test_a_loss_is_imported_without_what_it_does_not_need():
     assert done.stdout.strip() == "[]"
 
 
-class TestRefused:
-    def test_shapes(self):
-        loss = losses.NTXent()
-        with pytest.raises(DataError, match=r"z2 must match z1 in shape.*\(3, 4\)"):
-            loss(torch.ones(2, 4), torch.ones(3, 4))
-        with pytest.raises(DataError, match="z1 must be a floating-point tensor"):
-            loss(torch.ones(2, 4, dtype=torch.int64), torch.ones(2, 4))
-        with pytest.raises(DataError, match="z1 must be"):
-            loss(torch.ones(0, 4), torch.ones(0, 4))
+Z = torch.ones(2, 4)
 
-    def test_dtypes(self):
-        with pytest.raises(DataError, match="z2 must match z1"):
-            losses.NTXent()(torch.ones(2, 4), torch.ones(2, 4).half())
 
-    def test_metadata(self):
-        loss, z = losses.YAwareInfoNCE(AGE), torch.ones(2, 4)
-        with pytest.raises(DataError, match="'age', which the loss needs; metadata was not given"):
-            loss(z, z)
-        with pytest.raises(DataError, match="Did you mean 'ages'"):
-            loss(z, z, {"ages": torch.ones(2)})
-        with pytest.raises(DataError, match=r"metadata\['age'\] must be a tensor with one row a sample, n = 2"):
-            loss(z, z, {"age": torch.ones(3)})
+@pytest.mark.parametrize(
+    ("z1", "z2", "metadata", "message"),
+    [
+        (Z, torch.ones(3, 4), {}, r"z2 must match z1 in shape.*\(3, 4\)"),
+        (Z, Z.half(), {}, "z2 must match z1"),
+        (Z.long(), Z, {}, "z1 must be a floating-point tensor"),
+        (Z[:0], Z[:0], {}, "z1 must be"),
+        (Z, Z, None, "'age', which the loss needs; metadata was not given"),
+        (Z, Z, {"ages": torch.ones(2)}, "Did you mean 'ages'"),
+        (Z, Z, {"age": torch.ones(3)}, r"metadata\['age'\] must be a tensor with one row a sample, n = 2"),
+    ],
+)
+def test_what_is_no_batch_is_refused(z1, z2, metadata, message):
+    with pytest.raises(DataError, match=message):
+        losses.YAwareInfoNCE(AGE)(z1, z2, metadata)
 
-    @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), "0.1", True])
-    def test_temperature(self, temperature):
-        with pytest.raises(ConfigError, match="temperature must be "):
-            losses.NTXent(temperature=temperature)
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), "0.1", True])
+def test_a_temperature_that_is_no_number_above_0_is_refused(temperature):
+    with pytest.raises(ConfigError, match="temperature must be "):
+        losses.NTXent(temperature=temperature)
 
 
 @pytest.mark.slow

@@ -44,10 +44,10 @@ def test_columns_are_merged_and_must_agree(learn_and_forget):
 def test_kernels_are_fitted_and_stored():
     _, _, metadata = random_batch(30, 4, seed=3)
 
-    def objective():
-        return losses.SumOfObjectives({"a": losses.YAwareInfoNCE(Gaussian("age", sigma="scott")), "b": losses.NTXent()})
-
-    fitted, loaded = objective(), objective()
+    fitted, loaded = (
+        losses.SumOfObjectives({"a": losses.YAwareInfoNCE(Gaussian("age", sigma="scott")), "b": losses.NTXent()})
+        for _ in range(2)
+    )
     fitted.fit(metadata)
     loaded.load_state_dict(fitted.state_dict())
     z1, z2, batch = random_batch(5, 4, seed=4)

@@ -112,7 +112,7 @@ def test_a_temperature_that_learns_has_its_exact_gradient(specimen, hold):
     """By finite differences; values and gradients of embeddings are those of the number."""
     z1, z2, metadata = random_batch(7, 5, seed=3, n_labels=2)
     loss = specimen.build()
-    if not hasattr(loss, "temperature"):
+    if specimen.name.startswith(("triplet", "alignment-uniformity")):
         return
     start = loss.temperature
     expected = torch.autograd.grad(loss(z1, z2, metadata), z1)[0]

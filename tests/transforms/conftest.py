@@ -1,5 +1,4 @@
 import functools
-from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -20,39 +19,20 @@ def view_of(x, settings, seed=0):
 
 
 @functools.lru_cache(maxsize=4)
-def _raw_brain(index: int) -> np.ndarray:
+def raw_brain(index: int) -> np.ndarray:
+    """Return one person's simulated scan at 6 mm: skull-stripped, its background 0."""
     settings = SimulationSettings(spacing_mm=6.0)
     return render_scan(settings, draw_person(settings, index)).astype(np.float32)
 
 
 @functools.lru_cache(maxsize=32)
-def _brain(normalise: str, index: int) -> torch.Tensor:
-    voxels = _raw_brain(index)
+def normalised_brain(normalise: str, index: int) -> torch.Tensor:
+    """Return the scan as the data stage gives it, through a cache in half precision: (1, D, H, W)."""
+    voxels = raw_brain(index)
     settings = {"spacing_mm": None, "shape": voxels.shape, "normalise": normalise}
     image = to_image(voxels[np.newaxis], np.diag([6.0, 6.0, 6.0, 1.0]))
     made = Preprocessing.model_validate(settings).compose()({"image": image}, start=1)
     return made["image"].as_tensor().half().float()
-
-
-@pytest.fixture(scope="session")
-def raw_brain() -> Callable[[int], np.ndarray]:
-    """One person's simulated scan at 6 mm: skull-stripped, its background 0."""
-    return _raw_brain
-
-
-@pytest.fixture(scope="session")
-def normalised_brain() -> Callable[[str, int], torch.Tensor]:
-    """The scan as the data stage gives it, normalised in a way, through a cache in half precision: (1, D, H, W)."""
-    return _brain
-
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    """Two threads in PyTorch's operations, as many as were set before afterwards."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

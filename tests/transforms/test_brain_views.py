@@ -5,12 +5,12 @@ import pytest
 import torch
 from monai.transforms import Compose
 from pydantic import ValidationError
-from scipy import stats
+from scipy import ndimage, stats
 
 from neurocontrast.transforms import AugmentSettings, RandBlurd, RandBrainRiciand, TwoViews, brain_views
 from neurocontrast.transforms.rand_intensity import smooth_field
 from neurocontrast.transforms.signal import to_signal
-from tests.transforms.conftest import AT_SITE, view_of
+from tests.transforms.conftest import AT_SITE, normalised_brain, view_of
 
 SITES = AugmentSettings.sites()
 EVERYTHING = AugmentSettings.reference().model_copy(
@@ -40,7 +40,7 @@ def draws(name: str, n: int = 1500, **changes) -> list[dict]:
 
 
 @pytest.fixture
-def volumes(normalised_brain):
+def volumes():
     return torch.stack([normalised_brain("zscore", index) for index in range(3)])
 
 
@@ -115,7 +115,7 @@ def test_strengths_fill_their_ranges():
 
 
 @pytest.mark.parametrize("scale", [0.8, 1.2])
-def test_scale_is_a_factor_on_lengths_of_the_brain(normalised_brain, scale):
+def test_scale_is_a_factor_on_lengths_of_the_brain(scale):
     x = normalised_brain("zscore-brain", 0)
     view = view_of(x, only("affine", rotation_degrees=(0, 0), translation_voxels=(0, 0), scale=(scale, scale)))
     places = [torch.nonzero(each[0]).float() for each in (x, torch.as_tensor(view))]
@@ -155,9 +155,7 @@ def test_where_nothing_is_applied_a_view_is_the_volume_to_rounding(volumes):
 
 
 # --- what a site does ------------------------------------------------------------------------------------------------
-def test_brain_extraction_changes_the_rim_alone(normalised_brain):
-    from scipy import ndimage
-
+def test_brain_extraction_changes_the_rim_alone():
     x = normalised_brain("none", 0)
     deep = torch.from_numpy(ndimage.distance_transform_edt((x != 0)[0].numpy()) > 5)[None]
     for name in ("tight_mask", "mask_edge"):
@@ -167,7 +165,7 @@ def test_brain_extraction_changes_the_rim_alone(normalised_brain):
         assert (view[~deep] != x[~deep]).any()
 
 
-def test_a_rim_is_cut_or_left_as_the_depth_says(normalised_brain):
+def test_a_rim_is_cut_or_left_as_the_depth_says():
     x = normalised_brain("zscore", 0)
     n = int(to_signal(x).brain_CDHW.sum())
     for depth, smaller in ((0.8, True), (-0.8, False)):

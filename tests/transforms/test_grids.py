@@ -3,6 +3,7 @@
 import nibabel as nib
 import numpy as np
 import pytest
+from scipy.ndimage import map_coordinates
 
 from neurocontrast.transforms import Preprocessing
 from neurocontrast.transforms.grids import preprocessed_grid, resample
@@ -30,8 +31,6 @@ def test_an_array_without_a_header_is_centred(tmp_path):
 # --- resampling ------------------------------------------------------------------------------------------------------
 def plainly(voxels, spacing, shape, target_spacing, background):
     """Linear interpolation onto a finer grid, point by point, in double precision."""
-    from scipy.ndimage import map_coordinates
-
     at = [
         (np.arange(n_target) - (n_target - 1) / 2) * target / source + (n - 1) / 2
         for n, n_target, source, target in zip(voxels.shape, shape, spacing, target_spacing, strict=True)

@@ -17,7 +17,7 @@ from neurocontrast.transforms import (
     brain_views,
 )
 from neurocontrast.transforms.signal import from_signal, to_signal
-from tests.transforms.conftest import view_of
+from tests.transforms.conftest import normalised_brain, raw_brain, view_of
 
 NORMALISATIONS = ("zscore", "zscore-brain", "percentile", "none")
 INTENSITIES = ("contrast", "bias_field", "sharpness", "rician")
@@ -35,7 +35,7 @@ def corner(x) -> float:
 
 
 @pytest.mark.parametrize("how", NORMALISATIONS)
-def test_the_brain_is_what_differs_from_the_background(how, normalised_brain, raw_brain):
+def test_the_brain_is_what_differs_from_the_background(how):
     x = normalised_brain(how, 0)
     signal = to_signal(x)
     assert float(signal.scale.background) == corner(x)
@@ -46,7 +46,7 @@ def test_the_brain_is_what_differs_from_the_background(how, normalised_brain, ra
 
 
 @pytest.mark.parametrize("how", NORMALISATIONS)
-def test_signal_is_positive_in_the_brain_and_one_at_its_bright_end(how, normalised_brain):
+def test_signal_is_positive_in_the_brain_and_one_at_its_bright_end(how):
     signal = to_signal(normalised_brain(how, 0))
     inside = signal.signal_CDHW[signal.brain_CDHW]
     assert inside.min() > 0.0
@@ -55,14 +55,14 @@ def test_signal_is_positive_in_the_brain_and_one_at_its_bright_end(how, normalis
 
 
 @pytest.mark.parametrize("how", NORMALISATIONS)
-def test_signal_leads_back_to_the_volume(how, normalised_brain):
+def test_signal_leads_back_to_the_volume(how):
     x = normalised_brain(how, 0)
     scale = float(x.std())
     torch.testing.assert_close(from_signal(to_signal(x)) / scale, x / scale, atol=2e-3, rtol=0.0)
 
 
 @pytest.mark.parametrize("how", NORMALISATIONS)
-def test_what_changes_intensities_leaves_the_background_one_constant(how, normalised_brain):
+def test_what_changes_intensities_leaves_the_background_one_constant(how):
     x = normalised_brain(how, 0)
     inside = x != corner(x)
     for name, sample in product(INTENSITIES, range(3)):
@@ -73,7 +73,7 @@ def test_what_changes_intensities_leaves_the_background_one_constant(how, normal
 
 
 @pytest.mark.parametrize("how", NORMALISATIONS)
-def test_views_are_normalised_as_scans_are(how, normalised_brain):
+def test_views_are_normalised_as_scans_are(how):
     x = normalised_brain(how, 0)
     for sample in range(6):
         view = view_of(x, only(*INTENSITIES, *PLACES), sample)
@@ -98,7 +98,7 @@ def test_nothing_is_done_to_a_volume_in_which_nothing_varies(x):
     assert torch.equal(view_of(x, only(*INTENSITIES, *PLACES), 0), x)
 
 
-def test_channels_have_signals_of_their_own(normalised_brain):
+def test_channels_have_signals_of_their_own():
     one, two = normalised_brain("percentile", 0), normalised_brain("none", 1)
     both = to_signal(torch.cat([one, two]))
     torch.testing.assert_close(both.signal_CDHW[:1], to_signal(one).signal_CDHW)
@@ -119,7 +119,7 @@ def test_a_head_with_noisy_air_keeps_its_scale():
 CHANGES = [RandBrainRiciand, RandBrainSharpnessd, RandTightMaskd]
 
 
-def test_transforms_alone_do_what_they_do_between_to_and_from_signal(normalised_brain):
+def test_transforms_alone_do_what_they_do_between_to_and_from_signal():
     x = normalised_brain("zscore", 0)
     for change in CHANGES:
         alone = change("image", prob=1.0).set_random_state(seed=3)({"image": x})
@@ -130,7 +130,7 @@ def test_transforms_alone_do_what_they_do_between_to_and_from_signal(normalised_
         assert not torch.equal(alone["image"], x)
 
 
-def test_transforms_of_monai_move_signal_and_brain_between_ours(normalised_brain):
+def test_transforms_of_monai_move_signal_and_brain_between_ours():
     x = normalised_brain("zscore-brain", 0)
     keys, modes = ["image", "image_brain"], ("bilinear", "nearest")
     shift = RandAffined(keys, prob=1.0, translate_range=[(2, 2), (0, 0), (0, 0)], mode=modes, padding_mode="zeros")
@@ -145,7 +145,7 @@ def test_transforms_of_monai_move_signal_and_brain_between_ours(normalised_brain
     assert abs(centre[0] - centre[1])[0] == pytest.approx(2.0, abs=0.3)
 
 
-def test_metadata_stay_and_dictionaries_and_volumes_given_are_not_changed(normalised_brain):
+def test_metadata_stay_and_dictionaries_and_volumes_given_are_not_changed():
     x = MetaTensor(normalised_brain("zscore", 0), affine=torch.diag(torch.tensor([6.0, 6.0, 6.0, 1.0])))
     given, before = {"image": x, "age": 30.0}, x.as_tensor().clone()
     settings = AugmentSettings.sites().model_copy(update={"affine": None})
@@ -156,7 +156,7 @@ def test_metadata_stay_and_dictionaries_and_volumes_given_are_not_changed(normal
     assert torch.equal(made["image"].affine, x.affine)
 
 
-def test_what_stands_in_the_wrong_place_is_named(normalised_brain):
+def test_what_stands_in_the_wrong_place_is_named():
     with pytest.raises(DataError, match="put ToSignald before it"):
         FromSignald("image")({"image": normalised_brain("zscore", 0)})
     with pytest.raises(DataError, match=r"'image' must be .* \(channels, D, H, W\)\. Got shape \(9, 9, 9\)"):

@@ -81,12 +81,6 @@ def write_mnist(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def idx() -> Callable[..., bytes]:
-    """`idx_bytes`."""
-    return idx_bytes
-
-
-@pytest.fixture
 def cifar10() -> dict[str, bytes]:
     """The official files of CIFAR-10, with four images each."""
     n = 4

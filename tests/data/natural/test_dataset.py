@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -67,8 +68,6 @@ def test_images_of_two_sizes_and_scans_are_refused_by_name(make_table, tmp_path,
 
 
 def test_columns_and_files_become_vectors(make_table, tmp_path):
-    import pandas as pd
-
     cohort = read_cohort(make_table("a/images.npy#0", "a/images.npy#1", red=[0.5, 0.25], blue=[1, 0], name=["x", "y"]))
     features = pd.DataFrame({"participant_id": ["i1", "other", "i0"], "f1": [1.0, 9.0, 2.0], "f2": [3, 9, 4]})
     features.to_parquet(tmp_path / "clip.parquet")
@@ -103,8 +102,6 @@ def test_columns_and_files_become_vectors(make_table, tmp_path):
     ],
 )
 def test_vectors_that_cannot_be_are_refused(make_table, tmp_path, spec, told):
-    import pandas as pd
-
     ids = ["i0", "i1"]
     files = {
         "others": {"participant_id": ["sub-1"], "f": [1.0]},

@@ -13,6 +13,7 @@ from neurocontrast.data.natural.pictures import (
     read_mnist,
 )
 from neurocontrast.exceptions import DataError
+from tests.data.natural.conftest import idx_bytes
 
 READERS = {"cifar": read_cifar, "mnist": read_mnist, "fashion-mnist": read_mnist}
 
@@ -165,14 +166,14 @@ def test_labels_out_of_range_and_numbers_that_disagree_are_refused(write_mnist):
         read("mnist", folder)
 
 
-def test_idx_files_that_are_wrong_are_refused(idx):
-    good = idx(np.zeros((4, 8, 8), np.uint8))
+def test_idx_files_that_are_wrong_are_refused():
+    good = idx_bytes(np.zeros((4, 8, 8), np.uint8))
     cases = {
         "magic": (
-            idx(np.zeros((4, 8, 8), np.uint8), magic=b"\0\0\x0d\3"),
+            idx_bytes(np.zeros((4, 8, 8), np.uint8), magic=b"\0\0\x0d\3"),
             "begins with 00 00 08 03. Found 00 00 0d 03",
         ),
-        "labels": (idx(np.zeros(4, np.uint8)), "Found 00 00 08 01"),
+        "labels": (idx_bytes(np.zeros(4, np.uint8)), "Found 00 00 08 01"),
         "empty": (b"", "Found nothing"),
         "header": (good[:9], "it is cut or damaged"),
         "cut": (good[:-3], "announces 256 bytes, and it holds 253"),

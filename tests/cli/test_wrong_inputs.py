@@ -17,17 +17,10 @@ def rewrite(path, content):
     path.write_text(changed)
 
 
-@pytest.fixture
-def barrier(tmp_path):
-    """A file where a folder would have to be."""
-    path = tmp_path / "barrier"
-    path.write_text("x")
-    return path
-
-
 @pytest.mark.parametrize("command", ["simulate", "pretrain", "embed", "evaluate", "predict", "report", "compare"])
-def test_an_output_that_cannot_be_written_is_refused_before_any_work(study, barrier, capsys, command):
-    people, out = study.path("study/participants.tsv"), barrier / "out"
+def test_an_output_that_cannot_be_written_is_refused_before_any_work(study, tmp_path, capsys, command):
+    (tmp_path / "barrier").write_text("a file where a folder would have to be")
+    people, out = study.path("study/participants.tsv"), tmp_path / "barrier" / "out"
     arguments = {
         "simulate": ["simulate", out],
         "pretrain": ["pretrain", "--participants", people, "--out", out],

@@ -78,6 +78,7 @@ def test_where_sites_are_held_out_the_comparison_is_of_unseen_ones(folder, tmp_p
     assert table["unseen"].tolist() == pytest.approx(models["value"].tolist())
     assert table["known"].isna().all()
     differences = pd.read_csv(out / "differences.tsv", sep="\t")
+    assert "auc" in set(differences["metric"])
     assert differences["p_value"].isna().all(), "sites are no random draws of folds"
     assert differences["low"].notna().all()
 

@@ -100,19 +100,13 @@ def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(b
     neurocontrast.embed(brain_run, participants=cohort, out=tmp_path / "e.parquet", config={"data": same})
 
 
-class Killed(BaseException):
-    pass
-
-
 @pytest.fixture(scope="module")
-def study(settings, tmp_path_factory):
+def study(settings, cached, tmp_path_factory):
     """A run and a cohort of their own: a test changes the time of one of its scans."""
     folder = tmp_path_factory.mktemp("study")
     table = neurocontrast.simulate(folder / "cohort", n_subjects=8, n_sites=2, spacing_mm=8.0, seed=6)
-    data = {"cache_dir": str(folder / "cache"), "n_workers": 1}
-    own = (f"data.participants={table}", f"data.cache_dir={folder / 'cache'}", "training.epochs=0")
-    run = neurocontrast.pretrain(settings(*own), out=folder / "run")
-    return run, table, {"data": data, "embedding": {"batch_size": 2, "accelerator": "cpu"}}
+    run = neurocontrast.pretrain(settings(f"data.participants={table}", "training.epochs=0"), out=folder / "run")
+    return run, table, cached | {"embedding": {"batch_size": 2, "accelerator": "cpu"}}
 
 
 @pytest.fixture
@@ -124,7 +118,7 @@ def batches(monkeypatch):
         for of_batch, samples in read(images, batches, **options):
             if len(rows) == 2:
                 rows.append("killed")
-                raise Killed
+                raise KeyboardInterrupt
             rows.append(of_batch.tolist())
             yield of_batch, samples
 
@@ -138,7 +132,7 @@ def batches(monkeypatch):
 @pytest.fixture
 def killed(study, batches, tmp_path):
     run, table, config = study
-    with pytest.raises(Killed):
+    with pytest.raises(KeyboardInterrupt):
         neurocontrast.embed(run, participants=table, out=tmp_path / "e.parquet", config=config)
     assert not (tmp_path / "e.parquet").exists()
     assert len(list(tmp_path.iterdir())) == 1

@@ -45,16 +45,6 @@ def pixels_of(table):
     return np.stack([images[row]["image"].numpy() for row in range(len(images))])
 
 
-def replaced(digits, folder):
-    """The same table, with one pixel of its store changed."""
-    shutil.copytree(digits.parent, folder)
-    store = folder / "images.npy"
-    content = bytearray(store.read_bytes())
-    content[-1] ^= 1
-    store.write_bytes(content)
-    return folder / digits.name
-
-
 def test_colours_are_standardised_by_the_images_of_training_alone(run, digits):
     encoder, contract = load_encoder(run)
     own = contract["preprocessing"]
@@ -77,13 +67,8 @@ def test_a_run_says_what_it_was_made_from_and_its_configuration_is_read_back_equ
     assert (provenance["cohort"]["n_scans"], len(provenance["pretraining_subjects"])) == (50, 50)
 
 
-@pytest.fixture(scope="module")
-def embedded(run, digits, tmp_path_factory):
-    return neurocontrast.embed(run, participants=digits, out=tmp_path_factory.mktemp("e") / "e.parquet")
-
-
-def test_embeddings_are_the_encoder_s_features_of_the_images(run, digits, embedded):
-    read = read_embeddings(embedded)
+def test_embeddings_are_the_encoder_s_features_of_the_images(run, digits, tmp_path):
+    read = read_embeddings(neurocontrast.embed(run, participants=digits, out=tmp_path / "e.parquet"))
     with torch.no_grad():
         features = load_encoder(run)[0](torch.from_numpy(pixels_of(digits))).numpy()
     np.testing.assert_allclose(read.features, features, rtol=1e-4, atol=1e-5)
@@ -94,9 +79,10 @@ def test_embeddings_are_the_encoder_s_features_of_the_images(run, digits, embedd
 
 
 def test_a_run_does_not_continue_on_other_images_or_another_table(settings, run, digits, tmp_path):
-    out = tmp_path / "run"
-    shutil.copytree(run, out)
-    other = replaced(digits, tmp_path / "other")
+    out, other = shutil.copytree(run, tmp_path / "run"), tmp_path / "other" / digits.name
+    shutil.copytree(digits.parent, other.parent)
+    content = (other.parent / "images.npy").read_bytes()
+    (other.parent / "images.npy").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))  # one pixel
     before = sorted((path, path.stat().st_mtime_ns) for path in out.rglob("*"))
     longer = settings("training.epochs=3", f"data.participants={other}")
     with pytest.raises(CheckpointError, match=r"images\.npy holds other images than when it began"):
@@ -109,9 +95,7 @@ def test_a_run_does_not_continue_on_other_images_or_another_table(settings, run,
 
 
 def test_a_moved_data_set_continues_and_a_lost_or_cut_store_is_named(settings, run, digits, tmp_path):
-    out, moved = tmp_path / "run", tmp_path / "moved"
-    shutil.copytree(run, out)
-    shutil.copytree(digits.parent, moved)
+    out, moved = shutil.copytree(run, tmp_path / "run"), shutil.copytree(digits.parent, tmp_path / "moved")
     here = f"data.participants={moved / 'participants.tsv'}"
     neurocontrast.pretrain(settings("training.epochs=3", here), out=out, resume=True)
     assert len(metrics(out)) == 3

@@ -16,22 +16,12 @@ from neurocontrast.provenance import subject_digest
 N = 40
 
 
-def write(path: Path, *, p: int, encoder: str, order=None, seen=("somebody",), change=None) -> Path:
-    """Write features whose first column is the number of the scan, times the number of columns."""
-    names = [f"sub-{row:03d}" for row in range(N)]
-    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "1", "site": ["a", "b"] * (N // 2)})
-    table["age"] = np.linspace(20, 70, N)
-    table["path"] = [str(path.with_name(f"{path.stem}-{name}.nii.gz")) for name in names]
-    features = np.random.default_rng(p).normal(size=(N, p)).astype(np.float32)
-    features[:, 0] = p * np.arange(N)
-    if change is not None:
-        table = change(table)
-    rows = np.arange(len(table)) if order is None else order
-    info = {"run": {"name": path.stem, "weights": {"sha256": encoder * 64}, "encoder": {"name": encoder}}}
-    info["run"] |= {"preprocessing": {"kind": "volumes", "smooth_mm": p}}
-    info["pretraining_subjects"] = None if seen is None else [subject_digest(subject) for subject in seen]
-    write_embeddings(path, table.iloc[rows], features[: len(table)][rows], info)
-    return path
+def write(path: Path, *, p: int, encoder: str, seen=("somebody",), change=None) -> Path:
+    """Write `p` features of the same scans, as of a run."""
+    run = {"name": path.stem, "weights": {"sha256": encoder * 64}, "encoder": {"name": encoder}}
+    run["preprocessing"] = {"kind": "volumes", "smooth_mm": p}
+    known = None if seen is None else [subject_digest(subject) for subject in seen]
+    return embedded_people(path, n=N, n_features=p, change=change, run=run, pretraining_subjects=known)
 
 
 @pytest.fixture
@@ -40,15 +30,15 @@ def pair(tmp_path) -> list[Path]:
 
 
 def test_the_rows_of_the_first_table_get_the_features_of_all(tmp_path):
-    one = write(tmp_path / "net.parquet", p=3, encoder="a")
-    other = write(tmp_path / "linear.parquet", p=2, encoder="b", order=np.arange(N)[::-1],
-                  change=lambda table: table.assign(score=np.arange(N)))  # fmt: skip
+    scored = lambda table: table.assign(score=np.arange(N))[::-1]  # noqa: E731
+    one = write(tmp_path / "net.parquet", p=3, encoder="a", change=lambda table: table.assign(path="net.nii.gz"))
+    other = write(tmp_path / "linear.parquet", p=2, encoder="b", change=scored)
     read = read_embeddings(nc.join([one, other], out=tmp_path / "both.parquet"))
     assert read.table["participant_id"].tolist() == [f"sub-{row:03d}" for row in range(N)]
     assert read.table["score"].tolist() == list(range(N))  # a column of the other table alone
-    np.testing.assert_array_equal(read.features[:, 0], 3 * np.arange(N))
-    np.testing.assert_array_equal(read.features[:, 3], 2 * np.arange(N))
-    assert read.table["path"].str.contains("net-").all()  # where a scan lies may differ, and the first table's stays
+    np.testing.assert_array_equal(read.features[:, :3], read_embeddings(one).features)
+    np.testing.assert_array_equal(read.features[:, 3:], read_embeddings(other).features[::-1])
+    assert (read.table["path"] == "net.nii.gz").all()  # where a scan lies may differ, and the first table's stays
     blocks = read.info["run"]["blocks"]
     assert {name: (block["n_features"], block["columns"]) for name, block in blocks.items()} == {
         "net": (3, ["feature_0000", "feature_0002"]),
@@ -95,11 +85,9 @@ def test_all_scans_that_do_not_match_are_named_at_once(tmp_path):
 
 
 def test_metadata_that_differ_are_named_at_once_with_both_values(tmp_path):
-    def older(table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(age=table["age"] + [1.0, 2.0, *[0.0] * (N - 2)], site=["c", *table["site"][1:]])
-
-    one = write(tmp_path / "a.parquet", p=3, encoder="a")
-    other = write(tmp_path / "b.parquet", p=2, encoder="b", change=older)
+    older = {"age": [21.0, 22.0, *[20.0] * (N - 2)], "site": ["c", *["a"] * (N - 1)]}
+    one = write(tmp_path / "a.parquet", p=3, encoder="a", change=lambda table: table.assign(age=20.0, site="a"))
+    other = write(tmp_path / "b.parquet", p=2, encoder="b", change=lambda table: table.assign(**older))
     with pytest.raises(DataError) as caught:
         nc.join([one, other], out=tmp_path / "both.parquet")
     message = str(caught.value)

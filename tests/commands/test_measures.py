@@ -201,32 +201,27 @@ def test_an_encoder_of_measures_stands_beside_a_linear_model_of_the_same_measure
         nc.evaluate(embeddings, out=tmp_path / "on", target="sex", **THREE_FOLDS, voxels="on")
 
 
-@pytest.fixture
-def tune(run, tmp_path):
-    def tuned(name="tuned", *, finetune=None, **options):
-        chosen = {"epochs": 2, "batch_size": 64, "learning_rate": 1e-3, "accelerator": "cpu", **(finetune or {})}
-        config = MEASURES | {"finetune": chosen}
-        given = {"target": "age", "n_folds": 2, "n_bootstraps": 20, "allow_overlap": True, **options}
-        return nc.finetune(run, participants=PEOPLE, out=tmp_path / name, config=config, **given)
+def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(run, of_measures, tmp_path, monkeypatch):
+    options = {"target": "age", "n_folds": 2, "n_bootstraps": 20, "allow_overlap": True}
 
-    return tuned
+    def tune(name, *, from_scratch=False, **more):
+        chosen = {"epochs": 2, "batch_size": 64, "learning_rate": 1e-3, "accelerator": "cpu", **more}
+        given = {"config": MEASURES | {"finetune": chosen}, "from_scratch": from_scratch, **options}
+        return nc.finetune(run, participants=PEOPLE, out=tmp_path / name, **given)
 
-
-def test_an_encoder_of_measures_is_fine_tuned_in_every_fold(run, tune, of_measures, tmp_path, monkeypatch):
     learned, views = [], RegionalMeasures.views
     monkeypatch.setattr(
         RegionalMeasures, "views", lambda own, *a, **k: learned.append(own.learned) or views(own, *a, **k)
     )
-    tuned = tune()
+    tuned = tune("tuned")
     found = read_json(tuned / "evaluation.json")
     assert found["finetuning"]["augment"] == read_json(run / "encoder.json")["augment"]  # no default of any kind
     assert 0 < found["metrics"]["mae"]["pooled"] < 10
     sizes = [len(values) for values in learned if values is not None]
     assert sizes == [fold["n_fitted"] for fold in found["finetuning"]["folds"]]  # values of nobody else enter views
-    options = {"target": "age", "n_folds": 2, "n_bootstraps": 20, "allow_overlap": True}
     frozen = nc.evaluate(of_measures.table, out=tmp_path / "e", **options)
     assert (frozen / "splits.tsv").read_text() == (tuned / "splits.tsv").read_text()
-    other = tune("scratch", from_scratch=True, finetune={"augment": False})
+    other = tune("scratch", from_scratch=True, augment=False)
     scratch = read_json(other / "evaluation.json")
     assert scratch["finetuning"]["begins_with"] == "random weights"
     assert scratch["finetuning"]["augment"] is None

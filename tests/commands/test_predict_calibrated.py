@@ -47,11 +47,6 @@ def of_age(folder):
     return nc.evaluate(folder / "known.parquet", out=folder / "age", target="age", **options)
 
 
-@pytest.fixture(scope="module")
-def of_diagnosis(folder):
-    return nc.evaluate(folder / "known.parquet", out=folder / "diagnosis", target="diagnosis", **FASTEST)
-
-
 def labels(new, path, rows, *columns):
     new.iloc[rows][["participant_id", *columns]].to_csv(path, sep="\t", index=False)
     return path
@@ -105,7 +100,8 @@ def test_ten_labelled_scans_take_out_the_bias_of_a_site(of_age, folder, new, tmp
     np.testing.assert_allclose(shift["shift"], -before[:10].mean())
 
 
-def test_the_intercept_of_two_classes_is_that_of_a_logistic_regression(of_diagnosis, folder, new, tmp_path):
+def test_the_intercept_of_two_classes_is_that_of_a_logistic_regression(folder, new, tmp_path):
+    of_diagnosis = nc.evaluate(folder / "known.parquet", out=tmp_path / "e", target="diagnosis", **FASTEST)
     given = labels(new, tmp_path / "labels.tsv", range(20), "diagnosis")
     out = nc.predict(of_diagnosis, folder / "new.parquet", out=tmp_path / "p.tsv", calibrate=given)
     found = pd.read_csv(out, sep="\t")

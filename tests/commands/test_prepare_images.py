@@ -1,7 +1,6 @@
 """Preparing natural images, from Python and from the command line."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from PIL import Image
 from small_run import read_json
@@ -26,10 +25,6 @@ def source(tmp_path):
     for seed, name in enumerate(f"{folder}/{each:02d}" for folder, n in folders.items() for each in range(n)):
         write_picture(tmp_path / "pets" / f"{name}.png", seed)
     return tmp_path / "pets"
-
-
-def table_of(path):
-    return pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
 
 
 def test_a_folder_becomes_a_store_a_table_and_a_record(tmp_path, source):

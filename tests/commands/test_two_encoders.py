@@ -54,15 +54,6 @@ def both(run):
     return [(run / half / "encoder.safetensors").read_bytes() for half in (".", "encoder_2")]
 
 
-def views_of(source, settings):
-    """Return what makes the first view of scans, and the second of measures, without the package's pairing."""
-    learned = source.second.learned
-    return (
-        TwoViews(brain_views(settings.augment), seed=settings.seed),
-        TwoViews(RandMeasureViewd("image", MeasureAugmentSettings(), learned=learned), seed=settings.seed),
-    )
-
-
 def test_it_trains_as_a_loop_of_your_own(settings, measures, tmp_path):
     chosen = settings("data.val_fraction=0", "training.optimizer=sgd", "training.momentum=0", "training.weight_decay=0")
     nc.pretrain(chosen, out=tmp_path / "run")
@@ -77,7 +68,9 @@ def test_it_trains_as_a_loop_of_your_own(settings, measures, tmp_path):
     f = build_model(chosen.encoder, seed=0)
     g = build_model(chosen.encoder_2, n_channels=rows.shape[1], seed=derive_seed("encoder_2", 0))
     optimizer = torch.optim.SGD([*f.parameters(), *g.parameters()], lr=1e-3)
-    loss, (view_scans, view_rows) = losses.InfoNCE(temperature=0.5), views_of(source, chosen)
+    loss, view_scans = losses.InfoNCE(temperature=0.5), TwoViews(brain_views(chosen.augment), seed=chosen.seed)
+    augment = RandMeasureViewd("image", MeasureAugmentSettings(), learned=source.second.learned)
+    view_rows = TwoViews(augment, seed=chosen.seed)
     for epoch in range(2):
         for batch in Sampler(range(len(cohort)), 5, 0).batches(epoch):
             names = [cohort.names()[row] for row in batch]

@@ -31,11 +31,6 @@ def call(name, paths, options, kill_at=0):
 
 
 @pytest.fixture(scope="module")
-def brains(tmp_path_factory):
-    return write_study(tmp_path_factory.mktemp("brains") / "study")
-
-
-@pytest.fixture(scope="module")
 def export(tmp_path_factory):
     """Two people's series of DICOM files, and one that is left out."""
     root, voxels = tmp_path_factory.mktemp("export"), np.random.default_rng(0).integers(1, 1000, (12, 14, 10))
@@ -56,7 +51,8 @@ def assert_table_is_true(out):
         assert len(shapes) == 1
 
 
-def test_prepare_killed_while_another_recipe_takes_the_place_of_the_first(brains, tmp_path):
+def test_prepare_killed_while_another_recipe_takes_the_place_of_the_first(tmp_path):
+    brains = write_study(tmp_path / "study")
     first, second = (tmp_path / name / "out" for name in ("first", "second"))
     prepare(brains, first, **FAST)
     shutil.copytree(first, second)

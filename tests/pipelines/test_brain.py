@@ -1,5 +1,6 @@
 """Figure 3 of Dufumier et al. 2021: experiments and keys checked before any job, results, and a tiny run."""
 
+import itertools
 import json
 
 import pandas as pd
@@ -119,28 +120,17 @@ def test_a_wrong_experiment_is_named(changes, said):
         load_experiment(ROOT / "pipelines" / "brain" / "subjects_small.yaml", changes)
 
 
-def _experiment(**changes):
-    content = {
-        "title": "Tiny", "question": "Does it run?", "recipe": RECIPE, "reference": "low", "seeds": [0, 1],
-        "variants": {"low": {"label": "Low"}, "high": {"label": "High"}}, "figures": ["series"],
-        "orderings": [{"higher": "high", "lower": "low", "source": "nowhere"}], "published": ["BIOBD 0.66"],
-    }  # fmt: skip
-    return BrainExperiment.model_validate(content | changes)
-
-
-def _write_folds(root, experiment, values):
-    for variant, auc in values.items():
-        for size in experiment.sizes:
-            for seed in experiment.seeds:
-                folder = root / variant / f"seed-{seed}" / f"subjects-{size}"
-                folder.mkdir(parents=True)
-                folds = pd.DataFrame({"repeat": 0, "fold": [0, 1], "auc": [auc + seed / 100, auc + 0.02]})
-                folds.to_csv(folder / "folds.tsv", sep="\t", index=False)
-
-
 def test_means_and_orderings_are_over_folds_and_seeds(tmp_path):
-    experiment = _experiment(subjects=[20, 40])
-    _write_folds(tmp_path, experiment, {"low": 0.6, "high": 0.7})
+    experiment = BrainExperiment.model_validate({
+        "title": "Tiny", "question": "Does it run?", "recipe": RECIPE, "reference": "low", "seeds": [0, 1],
+        "variants": {"low": {"label": "Low"}, "high": {"label": "High"}}, "figures": ["series"], "subjects": [20, 40],
+        "orderings": [{"higher": "high", "lower": "low", "source": "nowhere"}], "published": ["BIOBD 0.66"],
+    })  # fmt: skip
+    for variant, size, seed in itertools.product(("low", "high"), experiment.sizes, experiment.seeds):
+        auc, folder = {"low": 0.6, "high": 0.7}[variant], tmp_path / variant / f"seed-{seed}" / f"subjects-{size}"
+        folder.mkdir(parents=True)
+        folds = pd.DataFrame({"repeat": 0, "fold": [0, 1], "auc": [auc + seed / 100, auc + 0.02]})
+        folds.to_csv(folder / "folds.tsv", sep="\t", index=False)
     summary = summarise_brain(tmp_path, experiment=experiment)
     assert summary["n_seeds"].tolist() == [4] * 4
     assert summary.loc[summary["variant"] == "high", "difference"].tolist() == pytest.approx([0.1, 0.1])

@@ -19,27 +19,19 @@ from neurocontrast.kernels import Gaussian
 PROGRAM = Path(__file__)
 
 
-def environment_of(rank, n_processes, port):
-    own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": n_processes, "LOCAL_WORLD_SIZE": n_processes,
-           "TORCHELASTIC_RUN_ID": "tiny", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}  # fmt: skip
-    return {**os.environ, **{name: str(value) for name, value in own.items()}, "OMP_NUM_THREADS": "1"}
-
-
-def free_port():
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
-
-
 def start(folder, n_processes, *, resume=False, **changes):
     """Start the run's processes."""
-    port = free_port()
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+    shared = {"WORLD_SIZE": n_processes, "LOCAL_WORLD_SIZE": n_processes, "TORCHELASTIC_RUN_ID": "tiny",
+              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}  # fmt: skip
     given = json.dumps({**changes, "resume": resume, "devices": n_processes})
-    command = [sys.executable, str(PROGRAM), str(folder), given]
-    return [
-        subprocess.Popen(command, env=environment_of(rank, n_processes, port), stderr=subprocess.PIPE, text=True)
-        for rank in range(n_processes)
-    ]
+    command, started = [sys.executable, str(PROGRAM), str(folder), given], []
+    for rank in range(n_processes):
+        own = {name: str(value) for name, value in (shared | {"RANK": rank, "LOCAL_RANK": rank}).items()}
+        started.append(subprocess.Popen(command, env=os.environ | own, stderr=subprocess.PIPE, text=True))
+    return started
 
 
 def finish(processes, timeout=300):  # far less where nothing runs beside

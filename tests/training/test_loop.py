@@ -224,16 +224,9 @@ def pictures(rows):
     return torch.stack([tiny.Pictures()[row]["image"] for row in rows])
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A run of one batch an epoch, so that re-estimated statistics are those of all training pictures."""
-    folder = tmp_path_factory.mktemp("pictures")
-    model, result = run(folder, given=data(images=tiny.Pictures()), batch_size=10, probe_every=1, **OF_PICTURES)
-    return folder, model, result
-
-
-def test_statistics_of_encoder_and_head_are_those_of_unaugmented_pictures(trained):
-    _, model, result = trained
+def test_statistics_of_encoder_and_head_are_those_of_unaugmented_pictures(tmp_path):
+    # With one batch an epoch, statistics that are estimated anew are those of all training pictures.
+    model, result = run(tmp_path, given=data(images=tiny.Pictures()), batch_size=10, probe_every=1, **OF_PICTURES)
     encoder, head = model.encoder, model.head
     n_layers = sum(isinstance(module, torch.nn.BatchNorm2d) for module in encoder.modules())
     assert result.batchnorm == {**result.batchnorm, "n_layers": n_layers, "n_scans": 10, "n_batches": 1}

@@ -29,7 +29,6 @@ KEPT = (
     *("EchoTime", "RepetitionTime", "InversionTime", "FlipAngle", "SliceThickness"),
 )
 """Fields of the JSON file next to an image: settings of the scanner. dcm2niix would add the hospital and the time."""
-_N_FILES_LOOKED_AT = 3
 _AGE = re.compile(r"(\d{1,4}(?:\.\d+)?)([YMWD]?)")
 _PER_YEAR = {"Y": 1.0, "M": 12.0, "W": 365.25 / 7, "D": 365.25}
 _OLDEST = 120  # as in tables (neurocontrast.data.columns)
@@ -117,11 +116,10 @@ class Series:
 
 
 def find_series_folders(root: Path) -> list[Path]:
-    """Return the folders below a folder that hold DICOM files, sorted; hidden files are passed over."""
+    """Return the folders below a folder that hold DICOM files, or cannot be read, sorted; hidden files do not count."""
     found = []
-    for folder, _, names in os.walk(root):
-        files = sorted(name for name in names if not name.startswith((".", "DICOMDIR")))
-        if any(_is_dicom(Path(folder) / name) for name in files[:_N_FILES_LOOKED_AT]):
+    for folder, _, names in os.walk(root, onerror=lambda error: found.append(Path(error.filename))):
+        if any(_is_dicom(Path(folder) / name) for name in names if not name.startswith((".", "DICOMDIR"))):
             found.append(Path(folder))
     return sorted(found)
 
@@ -141,8 +139,11 @@ def read_series(folder: Path, scratch: Path) -> list[Series]:
 
     Messages name neither paths nor what headers say; the notes of an error do.
     """
-    if any(entry.is_fifo() or entry.is_socket() or entry.is_char_device() for entry in folder.iterdir()):
-        raise DataError("holds a pipe, a socket or a device")
+    try:
+        if any(entry.is_fifo() or entry.is_socket() or entry.is_char_device() for entry in folder.iterdir()):
+            raise DataError("holds a pipe, a socket or a device")
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})") from None
     with TemporaryDirectory(dir=scratch) as temporary:
         _run(folder, Path(temporary), "-b", "o", "-ba", "n")
         return [Series(folder, _header_in(path)) for path in sorted(Path(temporary).glob("*.json"))]

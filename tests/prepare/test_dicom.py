@@ -18,7 +18,7 @@ from neurocontrast import convert, index
 from neurocontrast.cli.app import run
 from neurocontrast.data import read_cohort
 from neurocontrast.exceptions import DataError, MissingDependencyError
-from neurocontrast.prepare.dicom import Series, holds_name
+from neurocontrast.prepare.dicom import Series, find_series_folders, holds_name
 from tests.dicom_series import SECRETS, write_series
 
 
@@ -60,6 +60,28 @@ def everything_in(folder):
     written = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
     plain = [gzip.decompress(each) if each[:2] == b"\x1f\x8b" else each for each in written]
     return b"".join(plain) + "".join(files(folder)).encode()
+
+
+def test_a_series_behind_files_of_another_kind_is_found(export):
+    folders = find_series_folders(export)
+    for number in range(5):
+        (export / "sub-02" / f"0{number}.txt").write_text("no scan")
+    assert find_series_folders(export) == folders
+    assert export / "sub-02" in folders
+
+
+def test_a_folder_that_may_not_be_read_is_a_problem(export, tmp_path, monkeypatch):
+    for name in ("scandir", "listdir"):
+        real = getattr(os, name)
+
+        def refuse(path=".", real=real):
+            if str(path).endswith("sub-02"):
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path)
+
+        monkeypatch.setattr(os, name, refuse)
+    with pytest.raises(DataError, match=r"series folder 5 of 5: cannot be read \(Permission denied\)"):
+        convert(export, tmp_path / "bids", n_workers=0)
 
 
 def test_the_tree_holds_one_scan_a_person_and_index_reads_it(export, tmp_path, voxels):

@@ -6,17 +6,9 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from neurocontrast.data.layouts.tree import Tree, read_tree
-from neurocontrast.data.measures.formats import (
-    CAT12Regions,
-    FreeSurferStats,
-    FreeSurferTable,
-    OpenBHBRegions,
-    Sheet,
-    Table,
-)
+from neurocontrast.data.measures.formats import FORMATS, Sheet
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
@@ -28,29 +20,6 @@ _ENDINGS = (*_TEXT, ".stats", ".xml", ".npy")
 _N_HEAD = 65_536
 _OF_RUNS = re.compile(r".*_(?:scans|sessions|events|channels|electrodes|timeseries|physio)\.tsv")  # BIDS has many
 _N_REGIONS = 5  # a table in a folder is one of measures if this many columns are
-
-
-class Format(Protocol):
-    """A way in which a program writes measures, found by its name in `FORMATS`."""
-
-    def atlas_of(self, path: Path, head: str, /) -> str | None:
-        """Return the atlas of a file ("" if it names none), or None if its format is another.
-
-        `head` is the beginning of the file as text, "" for what is no text.
-        """
-
-    def sheets(self, paths: Sequence[Path]) -> list[Sheet]:
-        """Read files of this format, all of one atlas."""
-
-
-FORMATS: dict[str, Format] = {
-    "freesurfer-stats": FreeSurferStats(),
-    "freesurfer-table": FreeSurferTable(),
-    "cat12": CAT12Regions(),
-    "openbhb": OpenBHBRegions(),
-    "table": Table(),
-}
-"""Name of a format → its reader; the first that claims a file reads it."""
 
 
 def files_of_measures(tree: Tree) -> dict[tuple[str, str], list[Path]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,18 +89,6 @@ def by_identifier(path: Path) -> Sheet:
     return Sheet(path, people, cells, table.index.tolist(), sessions, atlas=atlas, software=software)
 
 
-class Table:
-    """Read a table of measures in columns that have FreeSurfer's names or ENIGMA's."""
-
-    def atlas_of(self, path: Path, _head: str) -> str | None:
-        """Return "" for a file whose name ends as that of a table."""
-        return "" if path.suffix.lower() in (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet") else None
-
-    def sheets(self, paths: Sequence[Path]) -> list[Sheet]:
-        """Read tables; one without a column of identifiers is a `DataError`."""
-        return [by_identifier(path) for path in paths]
-
-
 _STATS = re.compile(r"(?:(lh|rh)\.(aparc[\w.]*)|(aseg|aseg\+DKT|wmparc)(?:\.(?:presurf|VINN|withCC))?)\.stats")
 _WHOLE_BRAIN = re.compile(r"# Measure ([^,]+), ([^,]+),.*, ([^,]+), (mm\^3|mm\^2|mm|unitless)\s*")
 _COLUMNS = {"ThickAvg": "thickness", "SurfArea": "area", "GrayVol": "volume", "Volume_mm3": "volume"}
@@ -116,30 +104,28 @@ _FIRST = re.compile(rf"\s*\"?(?:(lh|rh)\.([\w.+-]+)\.({_OF_CORTEX})|Measure:(\w+
 """First cell of the header (``lh.aparc.a2009s.thickness``, ``Measure:volume``) and the delimiter."""
 
 
-class FreeSurferStats:
-    """Read the measures of subjects from the files that ``recon-all`` or FastSurfer left for each."""
+def _atlas_of_stats(path: Path, _head: str) -> str | None:
+    """Return the atlas in the name of the file; None for templates and longitudinal copies too."""
+    named = _STATS.fullmatch(path.name)
+    subject = path.parent.parent.name
+    if named is None or path.parent.name != "stats" or subject.startswith("fsaverage") or ".long." in subject:
+        return None
+    return named[2] or named[3]
 
-    def atlas_of(self, path: Path, _head: str) -> str | None:
-        """Return the atlas in the name of the file; None for templates and longitudinal copies too."""
-        named = _STATS.fullmatch(path.name)
-        subject = path.parent.parent.name
-        if named is None or path.parent.name != "stats" or subject.startswith("fsaverage") or ".long." in subject:
-            return None
-        return named[2] or named[3]
 
-    def sheets(self, paths: Sequence[Path]) -> list[Sheet]:
-        """Read the files of subjects: a sheet for each hemisphere, measure and version."""
-        rows = []
-        for path in paths:
-            named, text = _STATS.fullmatch(path.name), read_bytes(path).decode("utf-8", errors="replace")
-            about = {"side": (named and named[1]) or "", "atlas": self.atlas_of(path, "") or ""}
-            versions = ((program, pattern.search(text)) for program, pattern in _PROGRAMS)
-            program, version = next((found for found in versions if found[1]), ("", None))
-            if version:
-                about["software"] = _RELEASES.get(version[version.lastindex or 1], program + " ".join(version.groups()))
-            for measure, cells in _measures(path, text).items():
-                rows.append(ScanRow(path, path.parent.parent.name, cells, {**about, "measure": measure}))
-        return sheets_of_scans(rows)
+def read_stats(paths: Sequence[Path]) -> list[Sheet]:
+    """Read what ``recon-all`` or FastSurfer left for each subject: a sheet for each hemisphere, measure and version."""
+    rows = []
+    for path in paths:
+        named, text = _STATS.fullmatch(path.name), read_bytes(path).decode("utf-8", errors="replace")
+        about = {"side": (named and named[1]) or "", "atlas": _atlas_of_stats(path, "") or ""}
+        versions = ((program, pattern.search(text)) for program, pattern in _PROGRAMS)
+        program, version = next((found for found in versions if found[1]), ("", None))
+        if version:
+            about["software"] = _RELEASES.get(version[version.lastindex or 1], program + " ".join(version.groups()))
+        for measure, cells in _measures(path, text).items():
+            rows.append(ScanRow(path, path.parent.parent.name, cells, {**about, "measure": measure}))
+    return sheets_of_scans(rows)
 
 
 def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
@@ -170,22 +156,16 @@ def _measures(path: Path, text: str) -> dict[str, dict[str, str]]:
     return found
 
 
-class FreeSurferTable:
-    """Read tables whose first cell names hemisphere, atlas and measure, or only the measure."""
-
-    def atlas_of(self, _path: Path, head: str) -> str | None:
-        """Return the atlas that the first cell names; ``aseg`` for a table of segmented structures."""
-        first = _FIRST.match(head.lstrip("\ufeff"))
-        if first is None:
-            return None
-        return first[2] or ("wmparc" if re.search(r"\bwm-[lr]h-", head) else "aseg")
-
-    def sheets(self, paths: Sequence[Path]) -> list[Sheet]:
-        """Read tables."""
-        return [_freesurfer_table(path) for path in paths]
+def _atlas_of_freesurfer_table(_path: Path, head: str) -> str | None:
+    """Return the atlas that the first cell names; ``aseg`` for a table of segmented structures."""
+    first = _FIRST.match(head.lstrip("\ufeff"))
+    if first is None:
+        return None
+    return first[2] or ("wmparc" if re.search(r"\bwm-[lr]h-", head) else "aseg")
 
 
-def _freesurfer_table(path: Path) -> Sheet:
+def read_freesurfer_table(path: Path) -> Sheet:
+    """Read a table whose first cell names hemisphere, atlas and measure, or only the measure."""
     text = read_text(path)
     first = _FIRST.match(text)
     if first is None:
@@ -224,29 +204,24 @@ _N_NEEDED = 5
 _CAT12: dict[str, Any] = {"software": "CAT12", "scale": MM3_PER_ML}  # CAT12 writes mL
 
 
-class CAT12Regions:
-    """Read CAT12's ``label/catROI_*.xml`` of each scan, and its and brainprep's tables of many scans.
+def _atlas_of_cat12(path: Path, head: str) -> str | None:
+    """Return the atlas in the name of a table; "" for XML, which holds several."""
+    if _XML.fullmatch(path.name):
+        return ""
+    if table := _TABLE.fullmatch(path.name):
+        return table[1]
+    return "neuromorphometrics" if len(_BRAINPREP.findall(head.partition("\n")[0])) >= _N_NEEDED else None
 
-    Volumes, which CAT12 writes in mL, become mm³.
-    """
 
-    def atlas_of(self, path: Path, head: str) -> str | None:
-        """Return the atlas in the name of a table; "" for XML, which holds several."""
-        if _XML.fullmatch(path.name):
-            return ""
-        if table := _TABLE.fullmatch(path.name):
-            return table[1]
-        return "neuromorphometrics" if len(_BRAINPREP.findall(head.partition("\n")[0])) >= _N_NEEDED else None
-
-    def sheets(self, paths: Sequence[Path]) -> list[Sheet]:
-        """Read tables, and the XML files of scans as one table an atlas."""
-        found = []
-        for path in paths:
-            if path.suffix != ".xml":
-                named = _TABLE.fullmatch(path.name)
-                atlas, measure = (named[1], named[2]) if named else ("neuromorphometrics", "")
-                found.append(replace(by_identifier(path), atlas=atlas, measure=measure, **_CAT12))
-        return found + sheets_of_scans(row for path in paths if path.suffix == ".xml" for row in _rows_of_xml(path))
+def read_cat12(paths: Sequence[Path]) -> list[Sheet]:
+    """Read CAT12's and brainprep's tables, and ``label/catROI_*.xml`` of scans as one table an atlas; mL become mm³."""
+    found = []
+    for path in paths:
+        if path.suffix != ".xml":
+            named = _TABLE.fullmatch(path.name)
+            atlas, measure = (named[1], named[2]) if named else ("neuromorphometrics", "")
+            found.append(replace(by_identifier(path), atlas=atlas, measure=measure, **_CAT12))
+    return found + sheets_of_scans(row for path in paths if path.suffix == ".xml" for row in _rows_of_xml(path))
 
 
 def _rows_of_xml(path: Path) -> Iterator[ScanRow]:
@@ -288,35 +263,27 @@ _CHANNELS = {
 _N_FOLDERS_UP = 6
 
 
-class OpenBHBRegions:
-    """Read OpenBHB's arrays ``sub-ID_preproc-…_ROI.npy``, whose columns its folder ``resource`` names.
+def read_openbhb(paths: Sequence[Path]) -> list[Sheet]:
+    """Read OpenBHB's arrays ``sub-ID_preproc-…_ROI.npy``, a sheet a measure; the folder ``resource`` names columns.
 
     They are ``vbm_roi`` (284 volumes), ``fs_desikan_roi`` (7 measures of 68 regions) and ``fs_destrieux_roi`` (148).
     """
-
-    def atlas_of(self, path: Path, _head: str) -> str | None:
-        """Return the atlas in the name of the file."""
-        named = _ARRAY.fullmatch(path.name)
-        return _ATLASES[named[3]] if named else None
-
-    def sheets(self, paths: Sequence[Path]) -> list[Sheet]:
-        """Read the arrays of scans: a sheet a measure."""
-        named = _ARRAY.fullmatch(paths[0].name)
-        assert named is not None
-        regions, channels = _resource(paths[0], named[3])
-        of_software = {"software": "FreeSurfer", "scale": 1.0} if named[3] else _CAT12
-        shape, rows = (len(channels), len(regions)), []
-        for path in paths:
-            array = read_array(path)
-            if array.dtype.kind not in "fiu" or array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
-                raise DataError(
-                    f"{path}: holds {array.dtype} of shape {array.shape}; 'resource' names numbers of shape {shape}."
-                )
-            for channel, values in zip(channels, array.reshape(shape).astype(np.float64).tolist(), strict=True):
-                cells = dict(zip(regions, map(repr, values), strict=True))
-                about = {"measure": channel, "atlas": _ATLASES[named[3]], **of_software}
-                rows.append(ScanRow(path, path.name.partition("_preproc-")[0], cells, about))
-        return sheets_of_scans(rows)
+    named = _ARRAY.fullmatch(paths[0].name)
+    assert named is not None
+    regions, channels = _resource(paths[0], named[3])
+    of_software = {"software": "FreeSurfer", "scale": 1.0} if named[3] else _CAT12
+    shape, rows = (len(channels), len(regions)), []
+    for path in paths:
+        array = read_array(path)
+        if array.dtype.kind not in "fiu" or array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
+            raise DataError(
+                f"{path}: holds {array.dtype} of shape {array.shape}; 'resource' names numbers of shape {shape}."
+            )
+        for channel, values in zip(channels, array.reshape(shape).astype(np.float64).tolist(), strict=True):
+            cells = dict(zip(regions, map(repr, values), strict=True))
+            about = {"measure": channel, "atlas": _ATLASES[named[3]], **of_software}
+            rows.append(ScanRow(path, path.name.partition("_preproc-")[0], cells, about))
+    return sheets_of_scans(rows)
 
 
 def _resource(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
@@ -343,3 +310,33 @@ def _resource(path: Path, atlas: str | None) -> tuple[list[str], list[str]]:
     if atlas is None:
         return regions, [""]  # each region's name holds the tissue: lAmy_GM_Vol
     return regions, [next((name for word, name in _CHANNELS.items() if word in each), each) for each in channels]
+
+
+class Format(NamedTuple):
+    """A way in which a program writes measures, found by its name in `FORMATS`.
+
+    `atlas_of` takes a path and the beginning of the file as text, "" for what is no text, and returns the atlas of the
+    file ("" if it names none), or None if its format is another. `sheets` reads files of this format, all of one atlas.
+    """
+
+    atlas_of: Callable[[Path, str], str | None]
+    sheets: Callable[[Sequence[Path]], list[Sheet]]
+
+
+_OF_TABLES = (".tsv", ".csv", ".txt", ".xlsx", ".xls", ".parquet")
+FORMATS: dict[str, Format] = {
+    "freesurfer-stats": Format(_atlas_of_stats, read_stats),
+    "freesurfer-table": Format(
+        _atlas_of_freesurfer_table, lambda paths: [read_freesurfer_table(each) for each in paths]
+    ),
+    "cat12": Format(_atlas_of_cat12, read_cat12),
+    "openbhb": Format(
+        lambda path, _: _ATLASES[named[3]] if (named := _ARRAY.fullmatch(path.name)) else None, read_openbhb
+    ),
+    # Columns that have FreeSurfer's names or ENIGMA's.
+    "table": Format(
+        lambda path, _: "" if path.suffix.lower() in _OF_TABLES else None,
+        lambda paths: [by_identifier(each) for each in paths],
+    ),
+}
+"""Name of a format → its readers; the first that claims a file reads it."""

@@ -86,7 +86,7 @@ def read_tables(
     Parameters
     ----------
     paths : path or sequence of path
-        Tables in any format of `neurocontrast.data.measures.finding.FORMATS`, and folders of them.
+        Tables in any format of `neurocontrast.data.measures.formats.FORMATS`, and folders of them.
     atlas : str, optional
         Parcellation to take from folders, such as ``aparc``; by default the first that is there of Destrieux'
         (``aparc.a2009s``), Desikan's (``aparc``), DKT (``aparc.DKTatlas``), Neuromorphometrics.

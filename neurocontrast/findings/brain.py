@@ -55,7 +55,7 @@ def _ranking(files: EvaluationFolder, explanation: Explanation) -> list[Block]:
     rows = found.rename(columns={"low": "value_low", "high": "value_high"})
     columns = (Column("Measure", "region", "heading"), Column("Share", "value", digits=3, signed=True, interval=True))
     return [
-        *pictures(*([] if picture is None else [picture])),
+        *pictures(picture),
         *pictures(_surface(explanation), wide=True),
         make_table("The same as numbers.", rows, columns),
         note(write("brain.j2", files, what="ranking", n=len(rows))),

@@ -195,12 +195,13 @@ def _describe(study: Study, column: str, reading: Reading | str, note: str | Non
         return [{"metric": metric, "n": 0, "note": reading}]
     target, level = reading.target, study.settings.confidence_level
     shared = {"n": len(reading.rows), "n_levels": len(target.classes) or None, "note": note}
-    is_number = target.kind == "continuous"
-    chances = (
-        {"mae": _median_error(reading), "r2": 0.0} if is_number else {"balanced_accuracy": 1 / len(target.classes)}
-    )
-    figures = {metric: _resample(study, reading, metric).figure(level=level) for metric in chances}
-    return [{"metric": metric, **figures[metric], "chance": chance, **shared} for metric, chance in chances.items()]
+    chances = {"balanced_accuracy": 1 / max(len(target.classes), 1)}
+    if target.kind == "continuous":
+        chances = {"mae": _median_error(reading), "r2": 0.0}
+    return [
+        {"metric": metric, **_resample(study, reading, metric).figure(level=level), "chance": chance, **shared}
+        for metric, chance in chances.items()
+    ]
 
 
 def _median_error(reading: Reading) -> float:
@@ -300,7 +301,9 @@ def show_confounds(files: EvaluationFolder) -> Section:
         parts = write_paragraphs("confounds.j2", files, what="openbhb", about=about)
         blocks.append(Facts(parts, title="OpenBHB score"))
     blocks.append(note(write("confounds.j2", files, about=about)))
-    return section("confounds", blocks)
+    within = "“Within” rows ask the same among scans of one class, where the target cannot help."
+    classes = table is not None and "within" in table and (table["within"] != "all").any()
+    return section("confounds", blocks, within=within if classes else "")
 
 
 def _table(confounds: pd.DataFrame) -> Table:

@@ -46,7 +46,6 @@ from neurocontrast.findings.prose import section, write_paragraphs
 from neurocontrast.findings.result import rivals, table_metrics
 from neurocontrast.findings.sites import resample, site_blocks, site_table
 from neurocontrast.page.blocks import Block, Facts, Pictures, Section, note, pictures
-from neurocontrast.page.style import Picture
 
 
 class ExternalMetric(record.Section):
@@ -284,17 +283,17 @@ def show_external(files: EvaluationFolder) -> Section | None:
     if tested is not None:
         blocks += site_blocks(part, file="external_sites.tsv")
     blocks += outlyingness_blocks(part, title="External scans unlike those it learned from")
-    renamed = [
-        replace(block, pictures=[_rename(each) for each in block.pictures]) if isinstance(block, Pictures) else block
+    start = "External test set. "
+    blocks = [
+        replace(block, pictures=[
+            replace(each, name=f"external_{each.name}", alt=start + each.alt, caption=start + each.caption)
+            for each in block.pictures
+        ])
+        if isinstance(block, Pictures) else block
         for block in blocks
-    ]
-    return section("external", renamed)
-
-
-def _rename(picture: Picture) -> Picture:
-    """Say in name, text and caption of a figure that it is of the external test set."""
-    name, start = f"external_{picture.name}", "External test set. "
-    return replace(picture, name=name, alt=start + picture.alt, caption=start + picture.caption)
+    ]  # fmt: skip
+    who = "People some of whom had been seen before" if about.n_overlap else "People who had no part in any choice"
+    return section("external", blocks, who=who, fitted="the scans of training" if files.fixed else "all scans above")
 
 
 def _tested(files: EvaluationFolder) -> pd.DataFrame | None:

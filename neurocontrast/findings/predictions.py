@@ -164,13 +164,11 @@ def _class_scores(files: EvaluationFolder, rows: pd.DataFrame) -> npt.NDArray[np
 def _pool_repeats(files: EvaluationFolder) -> pd.DataFrame:
     """Return one row a scan: its scores averaged over repeats, and the class that it was given most often."""
     table = tested_rows(files)
-    if files.kind != "continuous":
-        table["given"] = table["y_pred"]
     if "participant_id" not in table or table["repeat"].nunique() < 2:
         return table
     keys = [name for name in ("participant_id", "session") if name in table]
     how = {name: "mean" if _is_score(name) else "first" for name in table.columns if name not in keys}
-    most: dict = {"given": lambda given: given.mode().iat[0]} if "given" in how else {}
+    most: dict = {"y_pred": lambda given: given.mode().iat[0]} if "y_pred" in how else {}
     return table.groupby(keys, sort=False, dropna=False).agg(how | most).reset_index()
 
 
@@ -296,7 +294,7 @@ def list_errors(files: EvaluationFolder) -> pd.DataFrame:
     else:
         place = pd.Categorical(rows["y_true"], categories=files.classes).codes
         score = _class_scores(files, rows)[np.arange(len(rows)), place]
-        rows = rows.assign(score=score, error=1 - score)[rows["given"] != rows["y_true"]]
+        rows = rows.assign(given=rows["y_pred"], score=score, error=1 - score)[rows["y_pred"] != rows["y_true"]]
     rows = rows.dropna(subset=["error"]).sort_values("error", ascending=False, kind="stable", ignore_index=True)
     rows["scan"] = name_scans(files, rows)
     if "age" in rows and not files.show_ids:

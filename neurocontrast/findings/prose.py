@@ -97,7 +97,7 @@ def write_paragraphs(text: str, files: Any, **names: Any) -> list[tuple[str, str
 def section(key: str, blocks: Sequence[Block], *, name: str = "", **values: object) -> Section:
     """Return a section with the title and the lead of ``sections.yaml``; its `name` is the key unless given."""
     title, lead = (_SECTIONS[key][part].format(**values) for part in ("title", "lead"))
-    return Section(name or key, title, blocks, lead=lead)
+    return Section(name or key, title, blocks, lead=lead.strip())
 
 
 def _fill(text: str, files: Any, names: dict[str, Any]) -> str:

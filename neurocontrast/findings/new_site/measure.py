@@ -100,7 +100,7 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
     why_not = _why_not(study)
     if why_not is not None:
         return SitesLeftOut(why_not=why_not)
-    sites, home = study.sites, _tested_at_home(study)
+    sites, owners, home = study.sites, study.subjects.astype(str), _tested_at_home(study)
     if not home.any():
         return SitesLeftOut(why_not="the main folds hold sites out already, so their figures are those of unseen sites")
     names = sorted(set(sites) - {NO_SITE})
@@ -110,7 +110,10 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
         groups = group_sites(sites[np.isin(sites, np.concatenate(groups))], MAX_GROUPS)
     splits: list[Split] = []
     for group in groups:
-        split = _split(study, home, group, fold=len(splits))
+        # Trained on are scans of other, known sites, of subjects who were never at a site of the group.
+        known, members = sites != NO_SITE, np.isin(sites, group)
+        train = known & ~members & ~np.isin(owners, owners[members])
+        split = Split(0, len(splits), np.flatnonzero(train), np.flatnonzero(members & home), ", ".join(group))
         reason = _why_untrainable(study, split)
         why |= dict.fromkeys(group, reason)
         splits += [] if reason else [split]
@@ -153,14 +156,6 @@ def _why_skipped(study: Study, rows: Rows) -> str | None:
         return None
     present = np.unique(study.target.values[rows])
     return f"single class ({study.target.classes[int(present[0])]})" if len(present) < 2 else None
-
-
-def _split(study: Study, home: npt.NDArray[np.bool_], group: Sequence[str], *, fold: int) -> Split:
-    """Train on scans of other, known sites; a subject that was at a site of the group too is not trained on."""
-    known, members = study.sites != NO_SITE, np.isin(study.sites, list(group))
-    owners = study.subjects.astype(str)
-    train = known & ~members & ~np.isin(owners, owners[members])
-    return Split(0, fold, np.flatnonzero(train), np.flatnonzero(members & home), ", ".join(group))
 
 
 def _why_untrainable(study: Study, split: Split) -> str | None:

@@ -38,7 +38,12 @@ def show_new_site(files: EvaluationFolder) -> Section:
     """Return sentences to quote, the figure and the table of unseen sites, or why there is none."""
     metric = new_site_metric(files)
     if metric is None:
-        return replace(section("new_site", [_why_not(files)]), lead="")
+        remark = (files.summary.model_extra or {}).get("new_site_note") or ""
+        text = "The result above is that of unseen sites already: each was left out in turn. See Site by site."
+        if files.sites_tested != "unseen":
+            remark = capitalise(remark) or "new_sites.tsv is absent or empty; it is written from two sites on."
+            text = "Not shown: how the model does at a site that it has not seen."
+        return replace(section("new_site", [note(f"{text} {remark}".strip())]), lead="")
     rows, quote = site_rows(files, metric), say_new_site(files)
     details = write("new_site.j2", files, n_sites=len(rows) - 1)
     blocks: list[Block] = [Paragraph(quote, label="To quote.", role="quote")] if quote else []
@@ -46,15 +51,6 @@ def show_new_site(files: EvaluationFolder) -> Section:
     blocks += pictures(draw_new_sites(files, metric))
     blocks.append(_table(files, metric, rows))
     return section("new_site", blocks)
-
-
-def _why_not(files: EvaluationFolder) -> Paragraph:
-    remark = (files.summary.model_extra or {}).get("new_site_note") or ""
-    if files.sites_tested == "unseen":
-        text = "The result above is that of unseen sites already: each was left out in turn. See Site by site."
-        return note(f"{text} {remark}".strip())
-    remark = capitalise(remark) or "new_sites.tsv is absent or empty; it is written from two sites on."
-    return note(f"Not shown: how the model does at a site that it has not seen. {remark}")
 
 
 def _sites_of(files: EvaluationFolder) -> pd.DataFrame | None:

@@ -44,6 +44,8 @@ def test_numbers(age_folder, shown):
     assert not {"roc", "confusion"} & set(names)
     assert not {"calibration", "curves"} & set(page.headings())
     assert "years on average" in page.text
+    assert "within classes" not in page.text
+    assert "“Within” rows" not in page.text
     assert "beyond sex and site" in page.text
 
 

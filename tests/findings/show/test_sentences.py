@@ -225,6 +225,9 @@ def test_one_test_set_is_not_called_out_of_fold(changing, full_folder):
     assert "AUC of the test scans 0." in say_result(files, "reviewer")
     assert "at sites" not in say_result(files, "sentence")
     assert "out-of-fold" not in draw_headline(files).alt
+    assert "fitted on the scans of training" in methods_of(files)
+    external = json.loads((full_folder / "evaluation.json").read_text())["external"] | {"n_overlap": 3}
+    assert "3 of the subjects had been seen before" in methods_of(changing(full_folder)(external=external))
 
 
 def test_nilearn_is_named_only_where_it_ran(changed, changing, full_folder):

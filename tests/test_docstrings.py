@@ -1,4 +1,4 @@
-"""Docstrings of the public classes and functions follow numpydoc, and those that people compose have an example."""
+"""Public names are listed, loaded or not; their docstrings follow numpydoc, and what people compose has an example."""
 
 import importlib
 import inspect
@@ -7,6 +7,7 @@ import pytest
 from numpydoc.validate import validate
 
 import neurocontrast
+from neurocontrast.evaluation import LeaveSiteOut, SiteStratifiedGroupKFold
 
 PACKAGES = ("config", "data", "embedding", "encoders", "evaluation", "explanation", "findings", "kernels", "losses")
 PACKAGES += ("datasets", "training", "transforms")
@@ -23,7 +24,7 @@ NOT_ASKED = {
 WITH_EXAMPLES = ("kernels", "losses", "transforms")
 NOT_MADE_BY_PEOPLE = {"Kernel", "ColumnKernel", "Objective", "LossSettings"}
 """Bases."""
-SPLITTERS = ("SiteStratifiedGroupKFold", "LeaveSiteOut")
+SPLITTERS = {LeaveSiteOut, SiteStratifiedGroupKFold}
 
 
 def public(package):
@@ -53,13 +54,29 @@ def test_docstrings_follow_numpydoc():
     assert len(PUBLIC) > 100
 
 
-@pytest.mark.parametrize("package", WITH_EXAMPLES)
-def test_every_public_class_has_an_example_that_doctest_runs(package):
-    classes = {item for item in public(package) if inspect.isclass(item)}
-    classes = {item for item in classes if item.__name__ not in NOT_MADE_BY_PEOPLE}
+def test_every_public_class_that_people_compose_has_an_example_that_doctest_runs():
+    classes = {item for package in WITH_EXAMPLES for item in public(package) if inspect.isclass(item)}
+    classes = {item for item in classes if item.__name__ not in NOT_MADE_BY_PEOPLE} | SPLITTERS
+    assert len(classes) > 40
     assert sorted(path(item) for item in classes if ">>> " not in (item.__doc__ or "")) == []
 
 
-@pytest.mark.parametrize("name", SPLITTERS)
-def test_every_splitter_has_an_example_that_doctest_runs(name):
-    assert ">>> " in inspect.getdoc(getattr(importlib.import_module("neurocontrast.evaluation"), name))
+@pytest.mark.parametrize("name", PACKAGES)
+def test_dir_lists_the_public_names(name):
+    package = importlib.import_module(f"neurocontrast.{name}")
+    assert set(package.__all__) <= set(dir(package))
+    assert all(getattr(package, public) is not None for public in package.__all__)
+
+
+@pytest.mark.parametrize("name", ["losses", "data", "transforms", "embedding", "encoders", "training"])
+def test_dir_of_a_lazy_package_lists_nothing_else(name):
+    package = importlib.import_module(f"neurocontrast.{name}")
+    assert {public for public in dir(package) if not public.startswith("__")} == set(package.__all__)
+
+
+def test_packages_are_found_from_the_root():
+    assert {*neurocontrast.__all__, "losses", "kernels", "evaluation"} <= set(dir(neurocontrast))
+    assert not {"Any", "import_module", "annotations", "TYPE_CHECKING"} & set(dir(neurocontrast))
+    assert neurocontrast.kernels.Gaussian.__module__.startswith("neurocontrast.kernels")
+    for name in ("index", "convert", "qc"):
+        assert callable(getattr(neurocontrast, name))

@@ -14,69 +14,41 @@ FOLDER = Path(__file__).parents[1] / "oracles"
 REPEATS_OF_A_VARIANT = "yaware_duplums_age_sigma5_tau0.1"
 
 
-def _clusters(data):
-    return {"cluster": data.get("clusters")}
-
-
-def _labels(data):
-    return {"label": data.get("labels")}
-
-
-def _condition(data):
-    return {"y": data["y"]}
-
-
-def _nothing(data):
-    return None
-
-
 def _rbf(sigma):
     return kernels.Gaussian("y", sigma=sigma)
 
 
 # The CCL-K oracles write their RBF as exp(-d²/tz): sigma = sqrt(tz / 2).
 CASES = {
-    "align_uniform_stl10_total": (lambda: losses.AlignmentUniformity(alpha=2.0, t=2.0), _nothing),
-    "cclk_PAPER_cl-infonce_RBF_tz1.0_lam0.01_tau0.1": (
-        lambda: losses.WeaklySupervisedCCLK(_rbf(math.sqrt(0.5)), temperature=0.1, ridge=0.01),
-        _condition,
+    "align_uniform_stl10_total": losses.AlignmentUniformity(alpha=2.0, t=2.0),
+    "cclk_PAPER_cl-infonce_RBF_tz1.0_lam0.01_tau0.1": losses.WeaklySupervisedCCLK(
+        _rbf(math.sqrt(0.5)), temperature=0.1, ridge=0.01
     ),
-    "cclk_PAPER_cl-infonce_cosine_tz1_lam0.01_tau0.1": (
-        lambda: losses.WeaklySupervisedCCLK(kernels.Cosine("y"), temperature=0.1, ridge=0.01),
-        _condition,
+    "cclk_PAPER_cl-infonce_cosine_tz1_lam0.01_tau0.1": losses.WeaklySupervisedCCLK(
+        kernels.Cosine("y"), temperature=0.1, ridge=0.01
     ),
-    "cclk_PAPER_weac-infonce_RBF_tz1.0_lam0.01_tau0.1": (
-        lambda: losses.FairCCLK(_rbf(math.sqrt(0.5)), temperature=0.1, ridge=0.01),
-        _condition,
+    "cclk_PAPER_weac-infonce_RBF_tz1.0_lam0.01_tau0.1": losses.FairCCLK(
+        _rbf(math.sqrt(0.5)), temperature=0.1, ridge=0.01
     ),
-    "cond_align_age_sigma5_tau0.1": (lambda: losses.ConditionalAlignment(_rbf(5.0), temperature=0.1), _condition),
-    "cond_align_y2_sigma1_tau0.1": (lambda: losses.ConditionalAlignment(_rbf(1.0), temperature=0.1), _condition),
-    "cond_unif_age_sigma5_tau0.1": (lambda: losses.ConditionalUniformity(_rbf(5.0), temperature=0.1), _condition),
-    "cond_unif_y2_sigma1_tau0.1": (lambda: losses.ConditionalUniformity(_rbf(1.0), temperature=0.1), _condition),
-    "cond_unif_labels_tau0.1": (
-        lambda: losses.ConditionalUniformity(kernels.Categorical("label"), temperature=0.1),
-        _labels,
-    ),
-    "dcl_debiasedFalse_tau0.5_tp0.1": (lambda: losses.NTXent(temperature=0.5), _nothing),
-    "dcl_debiasedTrue_tau0.1_tp0.1": (lambda: losses.DebiasedInfoNCE(temperature=0.1, positive_prior=0.1), _nothing),
-    "epssupinfonce_tufts_bal_tau0.1_eps0.25": (
-        lambda: losses.EpsilonSupInfoNCE("label", temperature=0.1, epsilon=0.25),
-        _labels,
-    ),
-    "fair_infonce_clusters_intraTrue_tau0.1": (lambda: losses.FairInfoNCE("cluster", temperature=0.1), _clusters),
-    "hcl_hard_tau0.1_tp0.1_beta0.5": (
-        lambda: losses.HardNegativeInfoNCE(temperature=0.1, positive_prior=0.1, concentration=0.5),
-        _nothing,
-    ),
-    "infonce_clip_sym_tau0.1": (lambda: losses.InfoNCE(temperature=0.1), _nothing),
-    "ntxent_lightly_tau0.1": (lambda: losses.NTXent(temperature=0.1), _nothing),
-    "sincere_tufts_bal_tau0.1": (lambda: losses.SINCERE("label", temperature=0.1), _labels),
-    "supcon_hobbit_bal_tau0.1_base_eq": (lambda: losses.SupCon("label", temperature=0.1), _labels),
-    "triplet_pml_all_m0.05": (lambda: losses.Triplet("label", margin=0.05), _labels),
-    "weaklysup_infonce_clusters_tau0.1": (lambda: losses.SupCon("cluster", temperature=0.1), _clusters),
-    "yaware_brainage_age_sigma5_tau0.1": (lambda: losses.YAwareInfoNCE(_rbf(5.0), temperature=0.1), _condition),
-    "yaware_paper_rownorm_age_sigma5_tau0.1": (lambda: losses.YAwareInfoNCE(_rbf(5.0), temperature=0.1), _condition),
-    "yaware_paper_rownorm_y2_sigma1_tau0.1": (lambda: losses.YAwareInfoNCE(_rbf(1.0), temperature=0.1), _condition),
+    "cond_align_age_sigma5_tau0.1": losses.ConditionalAlignment(_rbf(5.0), temperature=0.1),
+    "cond_align_y2_sigma1_tau0.1": losses.ConditionalAlignment(_rbf(1.0), temperature=0.1),
+    "cond_unif_age_sigma5_tau0.1": losses.ConditionalUniformity(_rbf(5.0), temperature=0.1),
+    "cond_unif_y2_sigma1_tau0.1": losses.ConditionalUniformity(_rbf(1.0), temperature=0.1),
+    "cond_unif_labels_tau0.1": losses.ConditionalUniformity(kernels.Categorical("label"), temperature=0.1),
+    "dcl_debiasedFalse_tau0.5_tp0.1": losses.NTXent(temperature=0.5),
+    "dcl_debiasedTrue_tau0.1_tp0.1": losses.DebiasedInfoNCE(temperature=0.1, positive_prior=0.1),
+    "epssupinfonce_tufts_bal_tau0.1_eps0.25": losses.EpsilonSupInfoNCE("label", temperature=0.1, epsilon=0.25),
+    "fair_infonce_clusters_intraTrue_tau0.1": losses.FairInfoNCE("cluster", temperature=0.1),
+    "hcl_hard_tau0.1_tp0.1_beta0.5": losses.HardNegativeInfoNCE(temperature=0.1, positive_prior=0.1, concentration=0.5),
+    "infonce_clip_sym_tau0.1": losses.InfoNCE(temperature=0.1),
+    "ntxent_lightly_tau0.1": losses.NTXent(temperature=0.1),
+    "sincere_tufts_bal_tau0.1": losses.SINCERE("label", temperature=0.1),
+    "supcon_hobbit_bal_tau0.1_base_eq": losses.SupCon("label", temperature=0.1),
+    "triplet_pml_all_m0.05": losses.Triplet("label", margin=0.05),
+    "weaklysup_infonce_clusters_tau0.1": losses.SupCon("cluster", temperature=0.1),
+    "yaware_brainage_age_sigma5_tau0.1": losses.YAwareInfoNCE(_rbf(5.0), temperature=0.1),
+    "yaware_paper_rownorm_age_sigma5_tau0.1": losses.YAwareInfoNCE(_rbf(5.0), temperature=0.1),
+    "yaware_paper_rownorm_y2_sigma1_tau0.1": losses.YAwareInfoNCE(_rbf(1.0), temperature=0.1),
 }
 ONE_PART_ONLY = {"align_alpha2", "uniform_t2_z1"}
 
@@ -94,6 +66,8 @@ class Oracle:
         for key, value in content["inputs"].items():
             whole = key in ("labels", "clusters")
             self.inputs[key] = torch.tensor(value, dtype=torch.int64 if whole else torch.float64)
+        names = {"clusters": "cluster", "labels": "label", "y": "y"}
+        self.metadata = {names[key]: column for key, column in self.inputs.items() if key in names}
         self.views = [self.inputs[key].requires_grad_() for key in ("z1", "z2") if key in self.inputs]
 
     def assert_equals(self, value):
@@ -108,9 +82,8 @@ class Oracle:
 
 @pytest.mark.parametrize("name", CASES)
 def test_equals_the_released_code(name):
-    build, metadata = CASES[name]
     oracle = Oracle(name)
-    oracle.assert_equals(build()(*oracle.views, metadata(oracle.inputs)))
+    oracle.assert_equals(CASES[name](*oracle.views, oracle.metadata))
 
 
 def test_alignment_alone():
@@ -130,7 +103,7 @@ def test_operator_of_the_condition(name):
     kernel = (
         kernels.Cosine("y") if oracle.params["kernel"] == "cosine" else _rbf(math.sqrt(oracle.params["temp_z"] / 2))
     )
-    operator = kernels.ConditionalEmbedding(kernel, ridge=oracle.params["lambda"])(_condition(oracle.inputs))
+    operator = kernels.ConditionalEmbedding(kernel, ridge=oracle.params["lambda"])(oracle.metadata)
     torch.testing.assert_close(operator, oracle.inputs["W"], rtol=0, atol=1e-10)
 
 
@@ -139,7 +112,7 @@ def test_column_normalised_weights_are_another_loss():
     oracle = Oracle(REPEATS_OF_A_VARIANT)
     weights = naive.gaussian(oracle.inputs["y"], 5.0)
     oracle.assert_equals(naive.yaware_column_normalised(*oracle.views, weights, 0.1))
-    ours = losses.YAwareInfoNCE(_rbf(5.0), temperature=0.1)(*oracle.views, _condition(oracle.inputs))
+    ours = losses.YAwareInfoNCE(_rbf(5.0), temperature=0.1)(*oracle.views, oracle.metadata)
     assert abs(ours.item() - oracle.outputs["value"]) > 1
     assert abs(2 * ours.item() - oracle.outputs["value"]) > 1e-3
 

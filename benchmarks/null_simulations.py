@@ -125,7 +125,7 @@ def scored_people(seed: int, *, n: int, area: float = 0.8, n_sessions: int = 1) 
 
 
 def as_predictions(scores: np.ndarray, decisions: np.ndarray) -> OutOfFold:
-    return OutOfFold(scores[None], decisions[None], np.zeros((1, len(scores)), dtype=np.intp), [], 0)
+    return OutOfFold(scores[None], decisions[None], np.zeros((1, len(scores)), dtype=np.intp))
 
 
 def true_values(area: float) -> dict[str, float]:
@@ -196,7 +196,7 @@ def nested_result(seed: int, *, n: int = 80) -> tuple[tuple[float, float], float
     folds = np.zeros((1, n), dtype=np.intp)
     for split in splits:
         folds[0, split.test] = split.fold
-    pooled = OutOfFold(scores[None], np.zeros((1, n), dtype=np.int64), folds, [], 0)
+    pooled = OutOfFold(scores[None], np.zeros((1, n), dtype=np.int64), folds)
     drawn = bootstrap_metrics(own, {"m": pooled}, subjects[:n], n_bootstraps=500, seed=seed, names=("auc_within_fold",))
     return drawn["m"]["auc_within_fold"].interval(level=0.95) or (np.nan, np.nan), float(np.mean(areas))
 

@@ -189,12 +189,7 @@ def standardised(design: Design, train: Rows, test: Rows) -> Matrices:
 
 def principal_axes(x: Floats) -> tuple[Floats, Floats]:
     """Return the directions (p, k) along which rows (n, p) extend, as columns, and the rows along these: (n, k)."""
-    n, p = x.shape
-    wide = p > n  # then the n × n matrix of inner products holds all there is to know
-    variances, axes = scipy.linalg.eigh(x @ x.T if wide else x.T @ x, check_finite=False, driver="evd")
+    variances, axes = scipy.linalg.eigh(x @ x.T, check_finite=False, driver="evd")
     kept = variances > variances[-1] * (RANK_TOLERANCE if x.dtype == np.float64 else SINGLE_TOLERANCE)
-    axes = np.ascontiguousarray(axes[:, kept])
-    if not wide:
-        return axes, x @ axes
-    lengths = np.sqrt(variances[kept])
+    axes, lengths = np.ascontiguousarray(axes[:, kept]), np.sqrt(variances[kept])
     return x.T @ (axes / lengths), axes * lengths

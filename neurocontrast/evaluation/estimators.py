@@ -47,7 +47,6 @@ class FittedModel(NamedTuple):
     scaler: StandardScaler | None = None
     axes: Floats | None = None
     chosen: bool = True
-    """False where the strength is the middle of the grid, since no inner fold can be made."""
 
 
 def fit_built_in(

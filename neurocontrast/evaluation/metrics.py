@@ -77,16 +77,17 @@ class Scored:
 
 @dataclass(frozen=True)
 class Formula:
-    """How a metric is computed, whether more is `better` (1), less (-1) or neither (0), and what it `needs`.
+    """How a metric is computed, and whether more is `better` (1), less (-1) or neither (0).
 
-    `ranks`: all scans are sorted, or fitted, anew for each class and resample. `pooled_only`: a single fold or site has
-    none of its own. `on_request`: computed only where it is named.
+    `of_probabilities`: decision values have none of it. `ranks`: all scans are sorted, or fitted, anew for each class
+    and resample. `pooled_only`: a single fold or site has none of its own. `on_request`: computed only where it is
+    named.
     """
 
     name: str
     function: Callable[[Scored], Floats]
     better: int = 1
-    needs: Literal["scores", "decisions", "probabilities"] = "scores"
+    of_probabilities: bool = False
     ranks: bool = False
     pooled_only: bool = False
     on_request: bool = False
@@ -95,28 +96,29 @@ class Formula:
 _TABLE: dict[Kind, tuple[Formula, ...]] = {
     "binary": (
         Formula("auc", lambda on: _auc(on.y, on.scores, on.weights), ranks=True),
-        Formula("balanced_accuracy", lambda on: (on.share(on.y) + on.share(1 - on.y)) / 2, needs="decisions"),
+        Formula("balanced_accuracy", lambda on: (on.share(on.y) + on.share(1 - on.y)) / 2),
         Formula("average_precision", lambda on: _average_precision(on.y, on.scores, on.weights), ranks=True),
-        Formula("sensitivity", lambda on: on.share(on.y), needs="decisions"),
-        Formula("specificity", lambda on: on.share(1 - on.y), needs="decisions"),
-        Formula("brier", lambda on: on.mean((on.scores - on.y) ** 2), -1, "probabilities"),
+        Formula("sensitivity", lambda on: on.share(on.y)),
+        Formula("specificity", lambda on: on.share(1 - on.y)),
+        Formula("brier", lambda on: on.mean((on.scores - on.y) ** 2), -1, of_probabilities=True),
         Formula("log_loss", lambda on: on.mean(-_log(np.where(on.truth == 1, on.scores, 1 - on.scores))), -1,
-                "probabilities"),
-        Formula("calibration_slope", lambda on: recalibration_slope(on.y, on.scores, on.weights), 0, "probabilities",
-                ranks=True),
+                of_probabilities=True),
+        Formula("calibration_slope", lambda on: recalibration_slope(on.y, on.scores, on.weights), 0,
+                of_probabilities=True, ranks=True),
         Formula("calibration_intercept", lambda on: recalibration_intercept(on.y, on.scores, on.weights), 0,
-                "probabilities"),
+                of_probabilities=True),
         Formula("auc_within_fold", lambda on: _auc(on.y, on.scores, on.weights, on.folds), pooled_only=True),
     ),
     "multiclass": (
-        Formula("balanced_accuracy", lambda on: on.of_several(_mean_of_present(list(on.recalls.T))), needs="decisions"),
+        Formula("balanced_accuracy", lambda on: on.of_several(_mean_of_present(list(on.recalls.T)))),
         Formula("auc", lambda on: on.over_classes(_auc), ranks=True),
         Formula("average_precision", lambda on: on.over_classes(_average_precision), ranks=True),
-        Formula("accuracy", lambda on: on.mean((on.decisions == on.truth).astype(float)), needs="decisions"),
+        Formula("accuracy", lambda on: on.mean((on.decisions == on.truth).astype(float))),
         Formula("top5_accuracy", lambda on: on.mean(top_hits(on.truth, on.scores))),
-        Formula("brier", lambda on: on.mean(((on.scores - on.members) ** 2).sum(axis=1)), -1, "probabilities"),
-        Formula("log_loss", lambda on: on.mean(-_log((on.scores * on.members).sum(axis=1))), -1, "probabilities"),
-        Formula("calibration_slope", lambda on: on.over_classes(recalibration_slope), 0, "probabilities", ranks=True),
+        Formula("brier", lambda on: on.mean(((on.scores - on.members) ** 2).sum(axis=1)), -1, of_probabilities=True),
+        Formula("log_loss", lambda on: on.mean(-_log((on.scores * on.members).sum(axis=1))), -1, of_probabilities=True),
+        Formula("calibration_slope", lambda on: on.over_classes(recalibration_slope), 0, of_probabilities=True,
+                ranks=True),
     ),
     "continuous": (
         Formula("mae", lambda on: on.mean(np.abs(on.y - on.scores)), -1),
@@ -140,7 +142,7 @@ ON_REQUEST: dict[Kind, tuple[str, ...]] = {
 }
 LOWER_IS_BETTER = frozenset(metric.name for metric in _ALL if metric.better < 0)
 DESCRIPTIVE = frozenset(metric.name for metric in _ALL if metric.better == 0 and not metric.on_request)
-OF_PROBABILITIES = frozenset(metric.name for metric in _ALL if metric.needs == "probabilities")
+OF_PROBABILITIES = frozenset(metric.name for metric in _ALL if metric.of_probabilities)
 RANKED = tuple(dict.fromkeys(metric.name for metric in _ALL if metric.ranks))
 POOLED_ONLY = tuple(metric.name for metric in _ALL if metric.pooled_only)
 

@@ -81,7 +81,7 @@ def run_study(study: Study, *, encoder: str | None = None, progress: Progress = 
     notices += chain.from_iterable(rivals)
     probe, inside = None, reference.distribution if isinstance(reference, Reference) else None
     if study.why_not_stored is None:
-        chosen, strength = study, models["embedding"].strengths[0]
+        chosen, strength = study, models["embedding"].fits[0].strength
         if study.fixed:  # the grids hold what was chosen, so that the probe is stored as it was evaluated
             chosen = replace(study, settings=settings.model_copy(update={"C": (strength,), "alpha": (strength,)}))
         probe = fit_on_all(chosen, encoder=encoder, distribution=inside)[1]
@@ -203,9 +203,8 @@ def look_at_rival(figures: Mapping[str, Any], model: Model, metric: str) -> list
 
 
 def _look_at_results(figures: Mapping[str, Any], models: Models, facts: Mapping[str, Any]) -> Iterable[Notice]:
-    failed, not_chosen = (
-        sum(getattr(each, name) for each in models.values()) for name in ("n_not_converged", "n_not_chosen")
-    )
+    fits = [fit for model in models.values() for fit in model.fits]
+    failed, not_chosen = sum(fit.n_not_converged for fit in fits), sum(not fit.chosen for fit in fits)
     if failed:
         yield Notice.of("not_converged", n=failed)
     if not_chosen:
@@ -242,7 +241,7 @@ def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: 
         "seed": settings.seed,
         "probe": {
             **study.probe,
-            "strength": finite_or_none(float(np.median(embedding.strengths))),
+            "strength": finite_or_none(float(np.median([fit.strength for fit in embedding.fits]))),
             "why_not_stored": study.why_not_stored,
             "inner_splits": settings.inner_splits,
             **({"blocks": "joined"} if study.blocks else {}),
@@ -259,7 +258,7 @@ def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: 
             each.name: {"name": each.rival.name, "what": each.rival.what} for each in study.models if each.rival
         },
         **dict(chain.from_iterable(model.about.items() for model in study.models)),
-        "threshold": {"rule": settings.threshold, "values": embedding.thresholds},
+        "threshold": {"rule": settings.threshold, "values": [fit.threshold for fit in embedding.fits]},
         "warnings": notices,
         "bootstrap": {
             "n": count_resamples(settings.n_bootstraps, len(embedding.tested)),

@@ -70,7 +70,7 @@ def fold_table(study: Study, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
             values = compute_metrics(target.kind, truth, model.scores[place], decisions=model.decisions[place])
             row |= {model_prefix(name) + metric: finite_or_none(values[metric][0]) for metric in names}
         if strength is not None:
-            row[strength] = models["embedding"].strengths[number]
+            row[strength] = models["embedding"].fits[number].strength
         rows.append(row | {"held_out_site": split.held_out_site})
     return pd.DataFrame(rows)
 
@@ -85,18 +85,16 @@ def prediction_table(
 ) -> pd.DataFrame:
     """Return one row a tested scan and repeat: who, where, the truth, and what was predicted."""
     embedding, labels, parts = models["embedding"], np.array(target.classes, dtype=object), []
+    about = table[["participant_id", "subject_id", "session", "site", "age", "sex"]]
+    if with_paths:
+        about = about.assign(path=table["path"].map(os.path.basename, na_action="ignore"))
     for repeat, folds in enumerate(embedding.folds):
         rows = np.flatnonzero(folds >= 0)
-        shown = ["participant_id", "subject_id", "session", "site", "age", "sex"]
-        part = table.loc[rows, [*shown, "path"] if with_paths else shown].copy()
-        if with_paths:
-            part["path"] = part["path"].map(os.path.basename, na_action="ignore")
-        part["repeat"], part["fold"] = repeat, folds[rows]
-        part["y_true"] = target.labels()[rows]
+        part = about.loc[rows].assign(repeat=repeat, fold=folds[rows], y_true=target.labels()[rows])
         for name, model in models.items():
-            scores = model.scores[repeat, rows]
-            several = target.kind == "multiclass"
-            own = scores[np.arange(len(rows)), target.values[rows]] if several else scores
+            own = model.scores[repeat, rows]
+            if target.kind == "multiclass":
+                own = own[np.arange(len(rows)), target.values[rows]]
             part["y_score" if name == "embedding" else f"{name}_score"] = own
         if target.kind != "continuous":
             part["y_pred"] = labels[embedding.decisions[repeat, rows]]

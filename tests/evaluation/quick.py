@@ -64,7 +64,7 @@ def out_of_fold(scores) -> OutOfFold:
     """Return predictions of scores (n), of repeats (n_repeats, n) or of classes (n_repeats, n, n_classes)."""
     scores = np.atleast_2d(scores)
     decisions = scores.argmax(-1) if scores.ndim == 3 else (scores >= 0.5).astype(np.int64)
-    return OutOfFold(scores, decisions, np.tile(np.arange(scores.shape[1]) % 2, (len(scores), 1)), [], 0)
+    return OutOfFold(scores, decisions, np.tile(np.arange(scores.shape[1]) % 2, (len(scores), 1)))
 
 
 def warnings(found) -> dict[str, str]:

@@ -167,7 +167,7 @@ def test_errors_of_numbers_are_better_where_they_are_lower():
 def test_the_first_repeat_is_compared():
     found, model = run(*arrays("binary"), n_repeats=3, n_permutations=3)
     target = arrays("binary")[1]
-    once = OutOfFold(model.scores[:1], model.decisions[:1], model.folds[:1], [], 0)
+    once = OutOfFold(model.scores[:1], model.decisions[:1], model.folds[:1])
     assert found.observed["auc"] == pooled_metrics(target, once)["auc"][0]
     assert "calibration_slope" not in found.p_values
 
@@ -209,4 +209,4 @@ def test_the_number_of_processes_changes_nothing():
     (alone, model), (shared, same) = (run(*cohort, n_repeats=3, n_permutations=150, n_jobs=jobs) for jobs in (1, 2))
     assert alone == shared
     np.testing.assert_array_equal(model.scores, same.scores)
-    assert model.strengths == same.strengths
+    assert [fit.strength for fit in model.fits] == [fit.strength for fit in same.fits]

@@ -33,7 +33,7 @@ from neurocontrast.seeds import derive_seed
 
 @dataclass(frozen=True)
 class Prediction:
-    """The scores and decisions of a probe on its test rows, and what was chosen; the fields are those of `OutOfFold`.
+    """The scores and decisions of a fitted model on its test rows, and what was chosen.
 
     The threshold is None unless the target is binary and has probabilities; the strength is NaN for a user's estimator.
     """
@@ -43,7 +43,8 @@ class Prediction:
     threshold: float | None = None
     strength: float = float("nan")
     n_not_converged: int = 0
-    n_not_chosen: int = 0
+    chosen: bool = True
+    """False where the strength is the middle of the grid, since no inner fold could be made."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,8 @@ class OutOfFold:
     scores: Floats
     decisions: npt.NDArray[np.int64]
     folds: Rows
-    strengths: list[float]
-    n_not_converged: int
-    thresholds: list[float | None] = field(default_factory=list)
-    n_not_chosen: int = 0
-    """Number of fits whose penalty is the middle of the grid, since no inner fold could be made."""
+    fits: Sequence[Prediction] = ()
+    """The prediction of each split, in their order."""
 
     @property
     def tested(self) -> Rows:
@@ -96,7 +94,7 @@ def fit_probe(
             decisions, threshold = model.estimator.predict(model.x_test).astype(np.int64), None
         else:
             decisions, threshold = decide_scores(scores, target, train, settings)
-    found = Prediction(scores, decisions, threshold, model.strength, model.n_not_converged, int(not model.chosen))
+    found = Prediction(scores, decisions, threshold, model.strength, model.n_not_converged, model.chosen)
     return found, model
 
 
@@ -170,12 +168,7 @@ def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Predic
     for split, each in zip(splits, predictions, strict=True):
         place = (split.repeat, split.test)
         scores[place], decisions[place], folds[place] = each.scores, each.decisions, split.fold
-    return OutOfFold(
-        scores, decisions, folds, [each.strength for each in predictions],
-        n_not_converged=sum(each.n_not_converged for each in predictions),
-        thresholds=[each.threshold for each in predictions],
-        n_not_chosen=sum(each.n_not_chosen for each in predictions),
-    )  # fmt: skip
+    return OutOfFold(scores, decisions, folds, predictions)
 
 
 class Rival(NamedTuple):

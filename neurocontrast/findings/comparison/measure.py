@@ -164,7 +164,7 @@ def _out_of_fold(files: EvaluationFolder, target: Target) -> OutOfFold:
     folds[place] = table["fold"]
     if target.kind != "continuous":
         decisions[place] = pd.Categorical(table["y_pred"], categories=target.classes).codes
-    return OutOfFold(scores if target.kind == "multiclass" else scores[..., 0], decisions, folds, [], 0)
+    return OutOfFold(scores if target.kind == "multiclass" else scores[..., 0], decisions, folds)
 
 
 def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) -> dict[str, Any]:

@@ -59,22 +59,39 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
 
     The views are the same after every epoch, so a change of the curve is a change of the network. Batches have their
     own statistics, as in training. Without validation scans all but the loss are measured on as many training scans as
-    a batch has, always the same. Ranks are None for two scans, which always lie on a line. Of
-    predictions, which contrast nothing, there are the loss and the rank of the features alone.
+    a batch has, always the same. Ranks are None for two scans, which always lie on a line. A loss that predicts has the
+    loss and the rank of the features alone.
     """
     rows_of_all, prefix = session.data.validation_rows, "val"
     if not len(rows_of_all):
         rows_of_all, prefix = _some_training_rows(session, "measured", session.settings.batch_size), "train"
     total, seen = 0.0, []
     batches = even_batches(rows_of_all, session.settings.batch_size)
+    micro, n_fewest = session.settings.micro_batch_size, len(session.model.halves)
     with batch_statistics(session.model), session.divided(batches) as shares:
-        encoded = _encoded(session, shares, after_batch=after_batch)
-        for batch, (rows, features) in zip(batches, encoded, strict=True):
-            z1, z2 = session.project(features)
-            total += session.objective(z1, z2, session.metadata_of(rows, features)).item() * len(batch)
-            seen.append([of_all_processes(part).cpu() for part in (features.transpose(0, 1), z1, z2)])
+        passes = [parts_of(share, micro, n_fewest=n_fewest) for share in shares]
+        with session.read([part for each in passes for part in each]) as reading:
+            for batch, share, each in zip(batches, shares, passes, strict=True):
+                encoded = []
+                for rows, images in islice(reading, len(each)):
+                    encoded.append(session.encode_views(images, rows, epoch=_VALIDATION_EPOCH))
+                features = torch.cat(encoded, dim=1)
+                z1, z2 = session.project(features)
+                metadata = session.metadata_of(torch.tensor(share), features)
+                total += session.objective(z1, z2, metadata).item() * len(batch)
+                seen.append([of_all_processes(part).cpu() for part in (features.transpose(0, 1), z1, z2)])
+                after_batch()  # not after each micro-batch: processes may have different numbers of them
     features, z1, z2 = (torch.cat(parts) for parts in zip(*seen, strict=True))
-    _check_finite(session, rows_of_all, torch.cat([features.flatten(1), z1, z2], dim=1))
+    everything = torch.cat([features.flatten(1), z1, z2], dim=1)
+    broken = [session.data.names[row] for row, x in zip(rows_of_all, everything, strict=True) if not x.isfinite().all()]
+    if broken:
+        rate = session.optimizer.param_groups[0]["lr"]
+        raise TrainingError(
+            f"after the epoch's last step (learning rate {rate:g}) the embeddings of {len(broken)} of the "
+            f"{len(rows_of_all)} samples that are measured are not finite: {', '.join(broken[:20])}. Nothing was "
+            "overwritten: the last checkpoint, if there is one, is kept. If it is not these (look at them with "
+            "`neurocontrast check`), lower training.learning_rate, or set training.warmup_epochs or training.clip_norm."
+        )
     figures: dict[str, float | None] = {"loss": total / len(rows_of_all)} if prefix == "val" else {}
     if session.objective.contrasts:
         figures["alignment"] = alignment(z1, z2).item()
@@ -92,34 +109,6 @@ def _some_training_rows(session: BaseSession, what: str, n: int) -> list[int]:
     rows = np.asarray(session.data.training_rows)
     chosen: list[int] = rows[np.sort(derive_generator(what, session.seed).permutation(len(rows))[:n])].tolist()
     return chosen
-
-
-def _check_finite(session: Session, rows: Sequence[int], representations: torch.Tensor) -> None:
-    """Refuse weights under which scans have no finite representation."""
-    broken = [session.data.names[row] for row, x in zip(rows, representations, strict=True) if not x.isfinite().all()]
-    if broken:
-        rate = session.optimizer.param_groups[0]["lr"]
-        raise TrainingError(
-            f"after the epoch's last step (learning rate {rate:g}) the embeddings of {len(broken)} of the {len(rows)} "
-            f"samples that are measured are not finite: {', '.join(broken[:20])}. Nothing was overwritten: the last "
-            "checkpoint, if there is one, is kept. If it is not these (look at them with `neurocontrast check`), "
-            "lower training.learning_rate, or set training.warmup_epochs or training.clip_norm."
-        )
-
-
-def _encoded(
-    session: Session, batches: Sequence[Sequence[int]], *, after_batch: Callable[[], None]
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield rows (n,) and both views' features (2, n, n_features) batch by batch, encoded as in training."""
-    micro, n_fewest = session.settings.micro_batch_size, len(session.model.halves)
-    parts = [parts_of(batch, micro, n_fewest=n_fewest) for batch in batches]
-    with session.read([part for each in parts for part in each]) as reading:
-        for batch, each in zip(batches, parts, strict=True):
-            encoded = []
-            for rows, images in islice(reading, len(each)):
-                encoded.append(session.encode_views(images, rows, epoch=_VALIDATION_EPOCH))
-            yield torch.tensor(batch), torch.cat(encoded, dim=1)
-            after_batch()  # not after each micro-batch, of which processes may have different numbers
 
 
 def reestimate_model(session: Session, *, after_batch: Callable[[], None]) -> dict[str, Any]:

@@ -102,15 +102,12 @@ def describe(what: Any, _around: tuple[int, ...] = ()) -> Any:
         return sorted(found, key=str) if isinstance(what, set | frozenset) else found
     if inspect.isroutine(what) or inspect.isclass(what):
         return _name(what)
-    return {"class": _name(type(what)), **{key: describe(value, around) for key, value in _state(what).items()}}
-
-
-def _state(what: Any) -> Mapping[str, Any]:
     if not hasattr(what, "__dict__"):
         raise DataError(f"a {type(what).__name__} has no description, so that a cache could not tell it from another.")
     # What was drawn last is no setting, nor what MONAI adds at the first call: whether a thread is traced.
-    drawn = ("R", "_do_transform") if isinstance(what, Randomizable) else ()
-    return {name: value for name, value in sorted(vars(what).items()) if name not in (*drawn, "_tracing")}
+    left_out = ("_tracing", *(("R", "_do_transform") if isinstance(what, Randomizable) else ()))
+    state = {key: describe(value, around) for key, value in sorted(vars(what).items()) if key not in left_out}
+    return {"class": _name(type(what)), **state}
 
 
 def _name(what: Any) -> str:

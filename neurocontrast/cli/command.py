@@ -202,29 +202,23 @@ def show_result(result: Result, *, as_json: bool = False) -> None:
         print(json.dumps({**result.facts, **path}, indent=2, ensure_ascii=False, default=str))
         return
     console = _console(sys.stdout)
-    if result.table is not None:
-        _show_table(result.table, title=result.title, console=console)
-    elif result.title:
+    if result.title or result.table is not None:
         console.print(Text(result.title, style="bold"), soft_wrap=True)
+    if result.table is not None:
+        shown = RichTable(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=console.is_terminal)
+        for number, name in enumerate(result.table.columns):
+            shown.add_column(Text(str(name)), justify="right" if number else "left", no_wrap=not console.is_terminal)
+        for row in result.table.head(_MOST_ROWS).itertuples(index=False):
+            shown.add_row(*(Text(_cell(value)) for value in row))
+        with console.capture() as captured:
+            console.print(shown)
+        for line in captured.get().splitlines():
+            console.out(line.rstrip(), highlight=False)
+        if len(result.table) > _MOST_ROWS:
+            console.print(f"… {len(result.table) - _MOST_ROWS} more rows")
     following = [f"Next: neurocontrast {shlex.join(map(str, result.next))}"] if result.next else []
     for line in [*result.notes, *following, *([] if result.path is None else [str(result.path)])]:
         console.print(Text(line), soft_wrap=True)
-
-
-def _show_table(table: pd.DataFrame, *, title: str, console: Console) -> None:
-    """Print a table below its title, at most 30 rows."""
-    console.print(Text(title, style="bold"), soft_wrap=True)
-    shown = RichTable(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=console.is_terminal)
-    for number, name in enumerate(table.columns):
-        shown.add_column(Text(str(name)), justify="right" if number else "left", no_wrap=not console.is_terminal)
-    for row in table.head(_MOST_ROWS).itertuples(index=False):
-        shown.add_row(*(Text(_cell(value)) for value in row))
-    with console.capture() as captured:
-        console.print(shown)
-    for line in captured.get().splitlines():
-        console.out(line.rstrip(), highlight=False)
-    if len(table) > _MOST_ROWS:
-        console.print(f"… {len(table) - _MOST_ROWS} more rows")
 
 
 def show_error(message: str) -> None:

@@ -77,19 +77,16 @@ def evaluate(
     report: Annotated[bool, option("Make the report too, as `neurocontrast report` does.", "--report")] = False,
 ) -> Result:
     """Predict a column from frozen embeddings by cross-validation, and compare with age, sex and site alone."""
+    parts = [part.strip() for part in (train_sizes or "").split(",") if part.strip()]
+    # Parts that are not numbers are left to the settings, which refuse them.
+    sizes = None if train_sizes is None else [int(part) if part.isdecimal() else part for part in parts]
     others = {"test": test, "scans": scans, "probe": probe, "n_jobs": n_jobs, "n_permutations": n_permutations}
-    config = given.resolve_evaluation(**others, train_sizes=_sizes(train_sizes), n_draws=n_draws)
+    config = given.resolve_evaluation(**others, train_sizes=sizes, n_draws=n_draws)
     result = neurocontrast.evaluate(
         embeddings, settings=config.evaluation, out=out, overwrite=given.overwrite, progress=given.progress
     )
     shown = {"show_ids": config.report.show_ids, "progress": given.progress}
     return evaluation_result(result.folder, page=result.report(**shown) if report else None)
-
-
-def _sizes(text: str | None) -> list[int | str] | None:
-    # Parts that are not numbers are left to the settings, which refuse them.
-    parts = [part.strip() for part in (text or "").split(",") if part.strip()]
-    return None if text is None else [int(part) if part.isdecimal() else part for part in parts]
 
 
 def predict(

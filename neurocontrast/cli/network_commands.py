@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pandas as pd
 
@@ -55,11 +55,8 @@ def pretrain(
     if resume and given.config is None and (out / "config.yaml").is_file():
         given = replace(given, config=out / "config.yaml")
     nothing = given.config is None and not given.overrides and not any((participants, init, skip))
-    options: dict[str, dict[str, Any]] = {
-        "data": {"participants": participants, "skip_unreadable": skip},
-        "training": {"init": init},
-    }
-    settings = None if resume and nothing else given.resolve(check_objective=True, **options)
+    data = {"participants": participants, "skip_unreadable": skip}
+    settings = None if resume and nothing else given.resolve(check_objective=True, data=data, training={"init": init})
     run = neurocontrast.pretrain(settings, out=out, resume=resume, progress=given.progress)
     rows = read_metrics(run)
     last = {name: value for name, value in (rows[-1] if rows else {}).items() if value is not None}
@@ -161,18 +158,11 @@ def bundle(
     folder = neurocontrast.bundle(**given.options)
     about = read_json(folder / "configs" / "metadata.json")
     note = f"Next, in {folder}: python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir PLACE"
-    return Result(
-        {"task": about["task"], "n_features": about["network_data_format"]["outputs"]["pred"]["num_channels"]},
-        about["task"],
-        notes=[note],
-        path=folder,
-    )
+    n_features = about["network_data_format"]["outputs"]["pred"]["num_channels"]
+    return Result({"task": about["task"], "n_features": n_features}, about["task"], notes=[note], path=folder)
 
 
-def doctor(
-    given: Configured,
-    participants: _RunTable = None,
-) -> Result:
+def doctor(given: Configured, participants: _RunTable = None) -> Result:
     """Show versions and devices, and what `pretrain` would refuse of a configuration (writes nothing)."""
     settings = given.resolve(check_objective=True, data={"participants": participants})
     found = neurocontrast.doctor(settings)
@@ -219,13 +209,11 @@ def find_weights(
 
 def list_weights(given: Given) -> Result:
     """List the weights that ship with the package, and what their probes predict."""
-    from neurocontrast.weights import load, names
+    from neurocontrast.weights import CARD, load, names
 
     found = {name: load(name) for name in names()}
     facts = {name: {"path": str(each.path), "probes": sorted(each.probes)} for name, each in found.items()}
-    notes = [
-        f"{name}  predicts {' and '.join(each.probes)}; card: {each.path}/README.md" for name, each in found.items()
-    ]
+    notes = [f"{name}  predicts {' and '.join(each.probes)}; card: {each.path}/{CARD}" for name, each in found.items()]
     return Result({"weights": facts}, notes=notes)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import nibabel as nib
 import numpy as np
@@ -27,7 +27,7 @@ from neurocontrast.evaluation.uncertainty import choose_units, resample_counts
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, NeurocontrastError, one_of, suggestion
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
 from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, explain_measures, find_peaks, name_of_place
-from neurocontrast.explanation.surface import Labels, draw_regions, find_annotations
+from neurocontrast.explanation.surface import draw_regions, find_annotations
 from neurocontrast.files import atomic_folder, check_output_folder, files_near, write_json, write_table
 from neurocontrast.findings.brain import inside_brain
 from neurocontrast.parallel.devices import usable_accelerator
@@ -43,30 +43,8 @@ _PEAKS_APART_MM = 20.0
 _EVALUATED = ["participant_id", "subject_id", "session", "y_true"]
 
 
-class _Readout(NamedTuple):
-    """The probe's number that is explained: weights of the encoder's features, and its name."""
-
-    weights: npt.NDArray[np.float64]
-    intercept: float
-    positive: str | None
-    meaning: str
-
-
-class _Chosen(NamedTuple):
-    """What is explained: the probe's number, and of whom."""
-
-    probe: FittedProbe
-    readout: _Readout
-    cohort: Cohort
-    truths: list[str]
-
-
-class _Explained(NamedTuple):
-    """What was found: the scores, what ``explain.json`` says of it, and what writes it into a folder."""
-
-    scores: list[float]
-    about: dict[str, Any]
-    save: Callable[[Path], None]
+_Explained: TypeAlias = tuple[list[float], dict[str, Any], Callable[[Path], None]]
+"""The scores of the subjects, what ``explain.json`` says of the method, and what writes the map into a folder."""
 
 
 def explain(
@@ -115,13 +93,16 @@ def explain(
     evaluation = Path(evaluation)
     folder = evaluation / "explanation" if out is None else Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=_DESCRIPTION, what="an explanation")
-    settings = as_config({} if config is None else config)
-    usable_accelerator(settings.explanation.accelerator, section="explanation")
+    whole = as_config({} if config is None else config)
+    settings = whole.explanation
+    usable_accelerator(settings.accelerator, section="explanation")
     probe = load_probe(evaluation)
-    readout = _readout(probe, settings.explanation.positive)
+    weights, intercept, meaning = _readout(probe, settings.positive)
     run = _find_run(evaluation, probe) if run is None else Path(run)
     encoder, contract = load_encoder(run)
-    source = brains_of_run(run, contract, settings.data, what="explain maps where in a brain an encoder looks")
+    source = brains_of_run(run, contract, whole.data, what="explain maps where in a brain an encoder looks")
+    if atlas is not None and not isinstance(source, RegionalMeasures):
+        raise ConfigError("atlas: is of regional measures, and this run was trained on scans. Leave it out.")
     _check_encoder(probe, contract, run, progress)
     path, remedy = evaluation / "predictions.tsv", "Copy the evaluation again."
     evaluated = read_table(path, needed=_EVALUATED, error=CheckpointError, remedy=remedy, dtype=str)[_EVALUATED]
@@ -130,23 +111,17 @@ def explain(
         given = _find_cohort(evaluation, evaluated, source, images_root)
     else:
         given = source.read_cohort(participants, images_root=images_root)
-    chosen_by = settings.explanation
     if isinstance(source, RegionalMeasures):
-        chosen_by = _for_measures(chosen_by, len(evaluated))
-    cohort, truths = _choose(given, evaluated, probe, chosen_by)
+        settings = _for_measures(settings, len(evaluated))
+    cohort, truths = _choose(given, evaluated, probe, settings)
     source.make_ready(cohort, progress)
-    chosen = _Chosen(probe, readout, cohort, truths)
-    score = LinearScore(encoder, readout.weights, readout.intercept)
+    score = LinearScore(encoder, weights, intercept)
     if isinstance(source, RegionalMeasures):
-        labels = find_annotations(atlas, source.known.atlas)
-        if labels is None:
-            progress.message("No picture of the cortex: give --atlas FOLDER, or set FREESURFER_HOME.")
-        explained = _explain_measures(score, source, chosen, chosen_by, labels, progress)
-    elif atlas is not None:
-        raise ConfigError("atlas: is of regional measures, and this run was trained on scans. Leave it out.")
+        explained = _explain_measures(score, source, cohort, probe.target, settings, atlas, progress)
     else:
-        explained = _explain_scans(score, source, chosen, chosen_by, progress)
-    _write(folder, chosen, explained, contract)
+        explained = _explain_scans(score, source, cohort, settings, progress)
+    meaning |= {"simulated": cohort.simulated or bool(contract.get("simulated"))}
+    _write(folder, probe, meaning | {"encoder": contract["weights"]["sha256"]}, cohort, truths, explained)
     return folder
 
 
@@ -194,17 +169,20 @@ def _for_measures(settings: ExplanationSettings, n: int) -> ExplanationSettings:
 def _explain_measures(
     score: LinearScore,
     source: RegionalMeasures,
-    chosen: _Chosen,
+    cohort: Cohort,
+    target: str,
     settings: ExplanationSettings,
-    labels: Labels | None,
+    atlas: str | os.PathLike[str] | None,
     progress: Progress,
 ) -> _Explained:
     """Rank measures by their share, with intervals from resamples of sites, or of subjects where sites are few."""
-    table = chosen.cohort.table
+    labels, table = find_annotations(atlas, source.known.atlas), cohort.table
+    if labels is None:
+        progress.message("No picture of the cortex: give --atlas FOLDER, or set FREESURFER_HOME.")
     sites, people = site_names(table.get("site", [None] * len(table))), table["subject_id"].to_numpy(dtype=object)
-    units = choose_units("auto", sites, people, target=chosen.probe.target)
+    units = choose_units("auto", sites, people, target=target)
     draws = resample_counts(units.labels, n_bootstraps=_N_RESAMPLES, seed=settings.seed)
-    images = source.images(chosen.cohort)
+    images = source.images(cohort)
     shares, (low, high), scores = explain_measures(score, images.values, draws, settings=settings, progress=progress)
     found = pd.DataFrame({"region": source.known.columns, "value": shares, "low": low, "high": high})
     found = found.iloc[np.argsort(-found["value"].abs().to_numpy(), kind="stable")].reset_index(drop=True)
@@ -214,7 +192,7 @@ def _explain_measures(
         **{"resampled": units.name, "n_units": units.n, "n_resamples": _N_RESAMPLES, "seed": settings.seed},
         "map": _RANKING,
         "top_regions": found.head(_N_TOP).to_dict("records"),
-        "warnings": list(chosen.cohort.warnings),
+        "warnings": list(cohort.warnings),
     }
 
     def save(folder: Path) -> None:
@@ -223,14 +201,13 @@ def _explain_measures(
         if labels is not None and not draw_regions(values, labels, folder / _SURFACE):
             progress.message("No picture of the cortex: none of the measures is of a region of the atlas.")
 
-    return _Explained(scores, about, save)
+    return scores, about, save
 
 
 def _explain_scans(
-    score: LinearScore, source: BrainVolumes, chosen: _Chosen, settings: ExplanationSettings, progress: Progress
+    score: LinearScore, source: BrainVolumes, cohort: Cohort, settings: ExplanationSettings, progress: Progress
 ) -> _Explained:
     """Map where differences come from, on the grid of the scans."""
-    cohort = chosen.cohort
     grid, notes = _common_grid([source.grid(scan) for scan in cohort.scans], source.shape(cohort))
     for note in notes:
         progress.warning(note)
@@ -261,11 +238,11 @@ def _explain_scans(
         image.header.set_xyzt_units("mm")
         nib.save(image, folder / _MAP)
 
-    return _Explained(scores, about, save)
+    return scores, about, save
 
 
-def _readout(probe: FittedProbe, positive: str | None) -> _Readout:
-    """Return the linear function of features as they are: a log-odds, a margin, or the predicted number."""
+def _readout(probe: FittedProbe, positive: str | None) -> tuple[npt.NDArray[np.float64], float, dict[str, Any]]:
+    """Return weights and intercept of a number of the probe by the features as they are, and what the number means."""
     if probe.blocks:
         raise ConfigError(
             f"explanation: the probe was fitted on joined features ({one_of(each.name for each in probe.blocks)}), and "
@@ -279,7 +256,7 @@ def _readout(probe: FittedProbe, positive: str | None) -> _Readout:
             allowed = f"'{own}', which the evaluation had" if own else "left out: the target is a number"
             raise ConfigError(f"explanation.positive: must be {allowed}, got '{positive}'.")
         meaning = "predicted value" if own is None else "decision value (log-odds)"
-        return _Readout(weights[:, 0], float(intercepts[0]), own, meaning)
+        return weights[:, 0], float(intercepts[0]), {"positive": own, "score": meaning}
     if positive not in probe.classes:
         found = "missing" if positive is None else f"there is no class '{positive}'"
         near = "" if positive is None else suggestion(positive, probe.classes)
@@ -291,7 +268,7 @@ def _readout(probe: FittedProbe, positive: str | None) -> _Readout:
     contrast = np.full(len(probe.classes), -1 / (len(probe.classes) - 1))
     contrast[probe.classes.index(positive)] = 1
     meaning = "decision value of the class, less the mean of the others'"
-    return _Readout(weights @ contrast, float(intercepts @ contrast), positive, meaning)
+    return weights @ contrast, float(intercepts @ contrast), {"positive": positive, "score": meaning}
 
 
 def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, progress: Progress) -> None:
@@ -364,25 +341,29 @@ def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[st
     return Grid(grids[0].affine, grids[0].spacing_mm, is_mni and apart <= max(grids[0].spacing_mm)), notes
 
 
-def _write(folder: Path, chosen: _Chosen, explained: _Explained, contract: Mapping[str, Any]) -> None:
+def _write(
+    folder: Path,
+    probe: FittedProbe,
+    meaning: Mapping[str, Any],
+    cohort: Cohort,
+    truths: list[str],
+    explained: _Explained,
+) -> None:
     """Write the map or the ranking, one row a subject, and where these came from."""
-    probe, truths = chosen.probe, chosen.truths
+    scores, of_method, save = explained
     about = {
         "format": 1,
         "n_subjects": len(truths),
         "n_of_class": {name: truths.count(name) for name in probe.classes} if probe.classes else None,
         "target": probe.target,
-        "positive": chosen.readout.positive,
-        "score": chosen.readout.meaning,
+        **meaning,
         "probe": {"name": probe.name, "strength": probe.strength, "n_scans": probe.n_scans},
         "quantity": "share of the differences in score between subjects",
-        "simulated": chosen.cohort.simulated or bool(contract.get("simulated")),
-        "encoder": contract["weights"]["sha256"],
         "environment": describe_environment(),
+        **of_method,
     }
-    names = [subject_digest(str(subject))[:12] for subject in chosen.cohort.table["subject_id"]]
+    names = [subject_digest(str(subject))[:12] for subject in cohort.table["subject_id"]]
     with atomic_folder(folder) as new:
-        explained.save(new)
-        rows = pd.DataFrame({"subject": names, "y_true": truths, "score": explained.scores})
-        write_table(new / "saliency.tsv", rows)
-        write_json(new / _DESCRIPTION, about | explained.about)
+        save(new)
+        write_table(new / "saliency.tsv", pd.DataFrame({"subject": names, "y_true": truths, "score": scores}))
+        write_json(new / _DESCRIPTION, about)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from monai.transforms import Compose, Transform
 
@@ -107,7 +106,16 @@ def finetune(
     """
     progress = as_progress(progress)
     settings, folder = as_config({} if config is None else config), Path(out)
-    chosen = _choose_settings(settings, options if target is None else {**options, "target": target})
+    given = settings.evaluation.model_dump() | options | ({} if target is None else {"target": target})
+    chosen, usual = settings_from(EvaluationSettings, given, source="evaluation"), EvaluationSettings()
+    found = [name for name in _OF_FEATURES if getattr(chosen, name) != getattr(usual, name)]
+    found += ["probe"] if ":" in chosen.probe else []  # a built-in one is that of the baselines
+    if found:
+        raise ConfigError(
+            f"evaluation: {one_of(found)} {'is' if len(found) == 1 else 'are'} for frozen features (`evaluate`); in "
+            "`finetune` the network itself is trained in every fold. Leave this out."
+        )
+    chosen = chosen.model_copy(update=_OFF)
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
     refuse_several("finetune")
     usable_accelerator(settings.finetune.accelerator, section="finetune", training=settings.finetune.precision)
@@ -123,21 +131,6 @@ def finetune(
         for done in folder.parent.glob(f".{escape(folder.name)}.*.partial"):
             shutil.rmtree(done)
     return folder
-
-
-def _choose_settings(settings: Config, options: Mapping[str, Any]) -> EvaluationSettings:
-    """Return the settings of the evaluation, or refuse those that belong to frozen features."""
-    given = {**settings.evaluation.model_dump(), **options}
-    chosen = settings_from(EvaluationSettings, given, source="evaluation")
-    usual = EvaluationSettings()
-    found = [name for name in _OF_FEATURES if getattr(chosen, name) != getattr(usual, name)]
-    found += ["probe"] if ":" in chosen.probe else []  # a built-in one is that of the baselines
-    if found:
-        raise ConfigError(
-            f"evaluation: {one_of(found)} {'is' if len(found) == 1 else 'are'} for frozen features (`evaluate`); in "
-            "`finetune` the network itself is trained in every fold. Leave this out."
-        )
-    return chosen.model_copy(update=_OFF)
 
 
 @dataclass(frozen=True)
@@ -225,29 +218,17 @@ def _plan_folds(
     return _Plan(settings, encoder, contract, source, cohort, study, info, from_scratch)
 
 
-@dataclass(frozen=True)
-class _Fold:
-    """What the network of a fold predicts of its test scans, and how it was trained."""
-
-    predictions: npt.NDArray[np.float64]
-    metrics: list[dict[str, Any]]
-    about: dict[str, Any]
-
-
-def _train_folds(plan: _Plan, study: Study, work: Path, progress: Progress) -> list[_Fold]:
-    """Train a network in every fold that is not finished, one after another."""
+def _train_folds(plan: _Plan, study: Study, work: Path, progress: Progress) -> list[dict[str, Any]]:
+    """Train a network in every fold that is not finished, one after another; return the ``finished.json`` of each."""
     folds, n, images = [], len(study.splits), plan.source.images(plan.cohort)
     with progress.task("Fine-tuning", n, "folds") as task:
         for number, split in enumerate(study.splits):
             folder, title = work / f"fold-{number:03d}", f"Fold {number + 1} of {n}"
-            if (folder / _FINISHED).is_file():
-                fold = _Fold(**read_json(folder / _FINISHED))
-                fold = replace(fold, predictions=np.asarray(fold.predictions, dtype=float))
-            else:
-                fold = _train(plan, study, split, images, folder, title, progress)
-                write_json(folder / _FINISHED, {**vars(fold), "predictions": fold.predictions.tolist()})
+            if not (folder / _FINISHED).is_file():
+                write_json(folder / _FINISHED, _train(plan, study, split, images, folder, title, progress))
                 shutil.rmtree(folder / "checkpoints")
-            about, n_epochs = fold.about, fold.about["n_epochs"]
+            fold = read_json(folder / _FINISHED)
+            about, n_epochs = fold["about"], fold["about"]["n_epochs"]
             text = f"epoch {about['best_epoch']} of {n_epochs} is taken"
             if not about["best_epoch"]:
                 text = f"no epoch of {n_epochs} is better than the probe it began as"
@@ -261,8 +242,8 @@ def _train_folds(plan: _Plan, study: Study, work: Path, progress: Progress) -> l
 
 def _train(
     plan: _Plan, study: Study, split: Split, images: Images, folder: Path, title: str, progress: Progress
-) -> _Fold:
-    """Train the network of a fold, and predict the scans that it has not seen."""
+) -> dict[str, Any]:
+    """Train the network of a fold; return what it predicts of its test scans, its epochs, and how it was trained."""
     settings, target = plan.settings, study.target
     seed = derive_seed("finetune", settings.seed, split.repeat, split.fold)
     fitted, tried = validation_split(
@@ -298,30 +279,33 @@ def _train(
     )
     about = {"repeat": split.repeat, "fold": split.fold, "n_fitted": len(fitted), "n_validation": len(tried)}
     about |= {"n_epochs": len(found.metrics), "best_epoch": found.best_epoch}
-    return _Fold(found.predictions, found.metrics, about | {"best_loss": found.best_loss})
+    known = {"predictions": found.predictions.tolist(), "metrics": found.metrics}
+    return known | {"about": about | {"best_loss": found.best_loss}}
 
 
-def _evaluate(folder: Path, plan: _Plan, study: Study, folds: Sequence[_Fold], progress: Progress) -> None:
+def _evaluate(folder: Path, plan: _Plan, study: Study, folds: Sequence[Mapping[str, Any]], progress: Progress) -> None:
     """Write what `evaluate` does, with the predictions of the folds in place of a probe's."""
     predictions = {}
     for fold, split in zip(folds, study.splits, strict=True):
-        scores = fold.predictions[:, 1] if study.target.kind == "binary" else fold.predictions
+        scores = np.asarray(fold["predictions"], dtype=float)
+        scores = scores[:, 1] if study.target.kind == "binary" else scores
         decided = decide_scores(scores, study.target, split.train, study.settings)
         predictions[split.repeat, split.fold] = Prediction(scores, *decided)
     network = study.models[0]
     assert isinstance(network, GivenModel)
     result = measure(study.with_model(replace(network, predictions=predictions)), progress=progress)
-    keys = ("repeat", "fold")
-    epochs = [{**{key: fold.about[key] for key in keys}, **row} for fold in folds for row in fold.metrics]
+    abouts = [fold["about"] for fold in folds]
+    epochs = [{"repeat": about["repeat"], "fold": about["fold"], **row}
+              for about, fold in zip(abouts, folds, strict=True) for row in fold["metrics"]]  # fmt: skip
     result = replace(result, tables={**result.tables, "finetuning": pd.DataFrame(epochs)})
     n = result.evaluation.n.model_copy(update={"features": plan.encoder.n_features})
     settings = plan.settings.finetune.model_dump(mode="json")
-    about = {
+    finetuning = {
         "begins_with": "random weights" if plan.from_scratch else "pretrained weights",
         "settings": settings,
         "augment": plan.augment,
         "seed": plan.settings.seed,
-        "folds": [fold.about for fold in folds],
+        "folds": abouts,
     }
     origin = EmbeddingsOrigin(
         file=None if plan.from_scratch else plan.contract["weights"]["file"],
@@ -330,11 +314,6 @@ def _evaluate(folder: Path, plan: _Plan, study: Study, folds: Sequence[_Fold], p
         cohort_digest=plan.info["cohort_digest"],
     )
     choices = {"seed": plan.settings.seed, "evaluation": plan.study.settings.without_folders(), "finetune": settings}
-    added = {"finetuning": about, "embeddings": origin, "n": n, "software": ["scikit-learn"]}
-    write_evaluation(
-        folder,
-        result,
-        choices={**choices, "augment": plan.augment, "from_scratch": plan.from_scratch},
-        info=plan.info,
-        added=added,
-    )
+    choices |= {"augment": plan.augment, "from_scratch": plan.from_scratch}
+    added = {"finetuning": finetuning, "embeddings": origin, "n": n, "software": ["scikit-learn"]}
+    write_evaluation(folder, result, choices=choices, info=plan.info, added=added)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
 from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
+read_json = partial(reading.read_json, error=CheckpointError, remedy="Copy the run again.")
+"""Read the object of a JSON file that belongs to a run."""
 INITIAL = "init"
 """Folder of a run with the weights that it started from, where these were not drawn at random."""
 _FREE_TO_DIFFER = (
@@ -160,7 +163,7 @@ def read_simulation(cohort: Cohort) -> dict[str, Any] | None:
 def read_provenance(folder: Path) -> dict[str, Any]:
     """Read a run's ``provenance.json``; without its subjects nobody could tell who was in pretraining."""
     path = folder / "provenance.json"
-    content = read_json(path)
+    content: dict[str, Any] = read_json(path)
     wanted = {"environment": ["neurocontrast"], "cohort": ["source", "digest", "n_scans"]}
     problems = [
         f"'{name}.{key}'"
@@ -210,12 +213,6 @@ def is_finished(folder: Path, config: Config | None = None) -> bool:
     path = folder / CONTRACT
     there = path.is_file() and (folder / WEIGHTS).is_file()
     return there and (config is None or read_json(path).get("epochs") == config.training.epochs)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object of a JSON file that belongs to a run."""
-    content: dict[str, Any] = reading.read_json(path, error=CheckpointError, remedy="Copy the run again.")
-    return content
 
 
 def warn_of_imitations(cohort: Cohort, key: str, progress: Progress) -> None:

@@ -53,7 +53,11 @@ class IncomingScans:
             for row, name in enumerate(self.cohort.names()):
                 warnings, problem = list[str](), None
                 try:
-                    made = self._features(row)
+                    # No copy of the scan is left where no cache folder was given.
+                    with tempfile.TemporaryDirectory(prefix="neurocontrast-scan-") as scratch:
+                        source = self.source.kept_in(getattr(self.source.data, "cache_dir", None) or Path(scratch))
+                        images = source.images(self.cohort.subset([row]))
+                        made = extract_features(self.network, images, settings=self.settings.embedding)[0]
                     if not np.isfinite(made).all():
                         raise DataError(f"{name}: its features are not finite.")
                     features[row] = made
@@ -73,16 +77,6 @@ class IncomingScans:
         failed = table.loc[table["error"].notna(), ["participant_id", "session", "error"]].to_dict("records")
         scans = {"source": self.cohort.source.name, "n_failed": len(failed), "failed": failed}
         return {"scans": scans, "simulated": self.cohort.simulated or bool(self.info["run"].get("simulated"))}
-
-    def _features(self, row: int) -> npt.NDArray[np.float32]:
-        """Return the features of a scan; no copy of the scan is left where no cache folder was given."""
-        with tempfile.TemporaryDirectory(prefix="neurocontrast-scan-") as scratch:
-            source = self.source.kept_in(getattr(self.source.data, "cache_dir", None) or Path(scratch))
-            images = source.images(self.cohort.subset([row]))
-            features: npt.NDArray[np.float32] = extract_features(
-                self.network, images, settings=self.settings.embedding
-            )[0]
-        return features
 
 
 def open_scans(

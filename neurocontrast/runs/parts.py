@@ -168,11 +168,9 @@ def open_run(
     is_new = check_new(folder, resume=resume)
     if not is_new and is_finished(folder, settings):
         # A finished run does not need its scans any more, nor their table.
-        there = source.table is not None and (isinstance(source.table, pd.DataFrame) or Path(source.table).is_file())
-        cohort = None
-        if there:
-            cohort = read_cohort_of(settings, source, check_images=False, skipped=read_skipped(folder))
-        check_can_continue(folder, settings, cohort)
+        there = isinstance(source.table, pd.DataFrame) or (source.table is not None and Path(source.table).is_file())
+        listed = read_cohort_of(settings, source, check_images=False, skipped=read_skipped(folder)) if there else None
+        check_can_continue(folder, settings, listed)
         return (False, None), {"is_new": False, "contract": None}
     recorded = [] if is_new else read_skipped(folder)
     cohort = read_cohort_of(settings, source, skipped=recorded)
@@ -209,8 +207,8 @@ def open_run(
     # What a killed process left half-written.
     for path in list(folder.rglob(".tmp-*")):
         path.unlink(missing_ok=True)
-    known = {"is_new": is_new, "contract": parts.source.contract(), "skipped": [*recorded, *skipped["scan"]]}
-    return (is_new, parts), known
+    told = {"is_new": is_new, "contract": parts.source.contract(), "skipped": [*recorded, *skipped["scan"]]}
+    return (is_new, parts), told
 
 
 def _facts(parts: Parts) -> dict[str, Any]:

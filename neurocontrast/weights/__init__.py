@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Weights", "load", "names"]
 
 _FOLDER = Path(__file__).parent
-_CARD = "README.md"
+CARD = "README.md"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Weights(os.PathLike[str]):
     @property
     def card(self) -> str:
         """Data, ages, sites, intended use, limits and licence, in Markdown."""
-        return (self.path / _CARD).read_text(encoding="utf-8")
+        return (self.path / CARD).read_text(encoding="utf-8")
 
     @property
     def probes(self) -> dict[str, Path]:
@@ -56,7 +56,7 @@ class Weights(os.PathLike[str]):
 
 def names() -> list[str]:
     """Return the names of the weights that ship."""
-    return sorted(card.parent.name for card in _FOLDER.glob(f"*/{_CARD}"))
+    return sorted(card.parent.name for card in _FOLDER.glob(f"*/{CARD}"))
 
 
 def load(name: str) -> Weights:

@@ -105,8 +105,7 @@ class Evaluating(Configured):
     positive: Annotated[str | None, option("Class that counts as positive.")] = None
     split_file: Annotated[Path | None, option("Use the folds of another evaluation: its splits.tsv.")] = None
     threshold: Annotated[
-        str | None,
-        option("Score from which a scan is positive: half, prevalence, or a probability.", metavar="RULE"),
+        str | None, option("Score from which a scan is positive: half, prevalence, or a probability.", metavar="RULE")
     ] = None
     allow_overlap: Annotated[bool | None, option("Evaluate people of the pretraining too.", "--allow-overlap")] = None
     overwrite: Overwrite = False

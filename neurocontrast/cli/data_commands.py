@@ -75,8 +75,7 @@ def convert(
     metadata_from_dicom: Annotated[bool, option("Take age and sex from the headers.", "--metadata-from-dicom")] = False,
     skip: Annotated[bool, option("Leave out people with a problem, and list them in convert.json.", "--skip")] = False,
     show_names: Annotated[
-        bool,
-        option("Show folders and descriptions, which can hold names; never stored.", "--show-names"),
+        bool, option("Show folders and descriptions, which can hold names; never stored.", "--show-names")
     ] = False,
     n_workers: Annotated[int, option("Processes.")] = 2,
     overwrite: Overwrite = False,
@@ -103,8 +102,7 @@ def index(
     id_column: Annotated[str | None, option("Column of identifiers in the tables of --phenotype.")] = None,
     site_from: Annotated[str, option("Where the site is read from: column, folder or scanner.")] = "column",
     choose: Annotated[
-        list[str] | None,
-        option("Of several images: run=first, run=all, acq=…; of measures: atlas=aparc, measure=all."),
+        list[str] | None, option("Of several images: run=first, run=all, acq=…; of measures: atlas=aparc, measure=all.")
     ] = None,
     keep: Annotated[list[str] | None, option("Another column of the tables to copy; may be repeated.")] = None,
     skip: Annotated[bool, option("Leave out scans with a problem, and list them in index.json.", "--skip")] = False,
@@ -149,8 +147,7 @@ def prepare(
     registration: Annotated[bool, option("Register to MNI152; --no-registration: scans are in MNI152 already.")] = True,
     tissue: Annotated[bool, option("Make maps of grey matter, white matter and fluid.")] = True,
     imitations: Annotated[
-        int,
-        option("Acquisitions by other scanners to imitate, per brain; the encoder lda learns from them."),
+        int, option("Acquisitions by other scanners to imitate, per brain; the encoder lda learns from them.")
     ] = 0,
     skip: Annotated[bool, option("Leave out scans that cannot be prepared.")] = False,
     n_workers: Annotated[int, option("Processes.")] = 2,
@@ -264,9 +261,7 @@ def show_recipe(given: Given, name: Name) -> Result:
 
 
 def copy_recipe(
-    given: Given,
-    name: Name,
-    file: Annotated[Path | None, argument("FILE", "NAME.yaml by default.")] = None,
+    given: Given, name: Name, file: Annotated[Path | None, argument("FILE", "NAME.yaml by default.")] = None
 ) -> Result:
     """Copy a recipe to a file to be changed, with the schema by which editors check it."""
     source = _recipe(name)

@@ -62,10 +62,7 @@ def evaluate(
     given: Evaluating,
     embeddings: Annotated[Path, argument("EMB.parquet", "Embeddings table of `embed`.")],
     out: Annotated[Path, option("Evaluation directory to write.")],
-    test: Annotated[
-        Path | None,
-        option("Other people, to test on once, at the end.", metavar="EMB2.parquet"),
-    ] = None,
+    test: Annotated[Path | None, option("Other people, to test on once, at the end.", metavar="EMB2.parquet")] = None,
     scans: Annotated[
         Path | None, option("Table of the scans, for the baseline from their voxels.", metavar="TABLE")
     ] = None,

@@ -42,8 +42,7 @@ def pretrain(
     out: Annotated[Path, option("Run directory to write.")],
     participants: _RunTable = None,
     init: Annotated[
-        Path | None,
-        option("Weights to start from: a run, or a folder of `weights import`.", metavar="WEIGHTS"),
+        Path | None, option("Weights to start from: a run, or a folder of `weights import`.", metavar="WEIGHTS")
     ] = None,
     resume: Annotated[bool, option("Continue a run that was stopped.", "--resume")] = False,
     skip: _Skip = None,
@@ -197,8 +196,7 @@ def export_weights(
 
 
 def find_weights(
-    given: Given,
-    name: Annotated[str, argument("NAME", "Weights that ship with the package, such as brain-maps-lda.")],
+    given: Given, name: Annotated[str, argument("NAME", "Weights that ship with the package, such as brain-maps-lda.")]
 ) -> Result:
     """Print the folder of weights that ship with the package; other commands take it as RUN."""
     from neurocontrast.weights import load

@@ -18,27 +18,14 @@ from neurocontrast.commands.report import report
 from neurocontrast.data.columns import no_column
 from neurocontrast.display import as_progress
 from neurocontrast.embedding.table import read_embeddings, write_frame
-from neurocontrast.evaluation import (
-    EvaluationSettings,
-    StudyResult,
-    plan_study,
-    read_split_file,
-    save_probe,
-)
+from neurocontrast.evaluation import EvaluationSettings, StudyResult, plan_study, read_split_file, save_probe
 from neurocontrast.evaluation.estimators import import_estimator
 from neurocontrast.evaluation.probes import PROBES
 from neurocontrast.evaluation.record import FILE, EmbeddingsOrigin, Metric, read_evaluation
 from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.evaluation.stored_probe import FOLDER as PROBE_FOLDER
 from neurocontrast.exceptions import ConfigError, one_of
-from neurocontrast.files import (
-    atomic_folder,
-    check_output_folder,
-    digest_of_file,
-    write_json,
-    write_table,
-    write_text,
-)
+from neurocontrast.files import atomic_folder, check_output_folder, digest_of_file, write_json, write_table, write_text
 from neurocontrast.findings import check, measure, plan_external
 from neurocontrast.findings.external import ExternalTest
 from neurocontrast.findings.result import rivals

@@ -219,10 +219,7 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, calibrate: str | os.PathLik
 
 
 def _doubts(
-    fitted: FittedProbe,
-    table: pd.DataFrame,
-    outside: dict[str, Any] | None,
-    calibration: dict[str, Any] | None,
+    fitted: FittedProbe, table: pd.DataFrame, outside: dict[str, Any] | None, calibration: dict[str, Any] | None
 ) -> Iterator[str]:
     """Yield warnings about scans whose predictions are no test of the probe, or not to be trusted."""
     n_known = _n_known(table)

@@ -59,10 +59,7 @@ _AUGMENT: dict[str, type[Settings]] = {
 }
 DEFAULT_OBJECTIVE = {
     "loss": "yaware",
-    "kernel": [
-        {"type": "gaussian", "column": "age", "sigma": 5.0},
-        {"type": "categorical", "column": "sex"},
-    ],
+    "kernel": [{"type": "gaussian", "column": "age", "sigma": 5.0}, {"type": "categorical", "column": "sex"}],
 }
 
 _DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
@@ -79,10 +76,7 @@ _DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
             **{"epochs": 40, "batch_size": 256, "optimizer": "adamw", "learning_rate": 1.0e-3},
             **{"weight_decay": 1.0e-2, "schedule": "cosine"},
         },
-        "objective": {
-            **{"loss": "conditional", "temperature": 1.0},
-            "kernel": DEFAULT_OBJECTIVE["kernel"],
-        },
+        "objective": {**{"loss": "conditional", "temperature": 1.0}, "kernel": DEFAULT_OBJECTIVE["kernel"]},
     },
 }
 """Defaults of the kinds of data other than volumes, which replace those of the schema."""

@@ -31,7 +31,6 @@ _TEMPLATES = {
 _OF_THE_RUN = ("weights", "head")
 """What ``encoder.json`` says of files that a bundle does without."""
 _INTENDED_USE = "Research on groups of people. Not a medical device; no decision about a person may rest on it."
-_TENSOR = {"dtype": "float32", "value_range": [], "is_patch_data": False}
 _JINJA = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parents[1] / "bundling"), keep_trailing_newline=True, autoescape=False
 )
@@ -101,7 +100,7 @@ def bundle(
         | {"torch": torch.__version__.partition("+")[0], "neurocontrast": version()},
         "features": [f"feature {number}" for number in range(int(contract["n_features"]))],
         "numbered": lambda names: {str(number): name for number, name in enumerate(names)},
-        **{"tensor": _TENSOR, "intended_use": _INTENDED_USE},
+        "intended_use": _INTENDED_USE,
     }
     licences = _licences(licence)
     with atomic_folder(target) as made:
@@ -133,28 +132,9 @@ def _licences(licence: str | os.PathLike[str] | None) -> str:
 
 
 def _samples_of(source: Brains) -> dict[str, Any]:
-    """Return what a bundle's encoder is given, for the templates: `named` and `unlike` are for the model card."""
+    """Return what a bundle's encoder is given, for the templates; only measures have `measures`."""
     if isinstance(source, RegionalMeasures):
-        known = source.known
-        return {
-            "what": "regional measures of the brain",
-            "channels": known.columns,
-            "shape": (1,),
-            "classes": f"{len(known.columns)} measures of the atlas {known.atlas}, by models/encoder.json",
-            "format": {"type": "tuples", "format": "raw", "modality": "n/a"},
-            "unlike": "another scanner, sequence, version of FreeSurfer, age or disease",
-            "contract": known,
-        }
-    channels = source.channels or ("t1",)
-    columns = columns_of(channels)
-    return {
-        "what": "brain MRI",
-        "channels": channels,
-        "shape": source.transforms.image_shape[1:],
-        "classes": f"{', '.join(channels)}, on the grid and in the intensities of models/encoder.json",
-        "format": {"type": "image", "format": "magnitude", "modality": "MR"},
-        "unlike": "another scanner, sequence, age, disease or brain extraction",
-        "columns": columns,
-        "named": "T1-weighted, skull-stripped brains" if columns == ("path",) else f"Maps: {', '.join(columns)}",
-        "is_resampled": isinstance(source.transforms, Preprocessing) and source.transforms.spacing_mm is not None,
-    }
+        return {"measures": source.known, "channels": source.known.columns, "shape": (1,)}
+    channels, how = source.channels or ("t1",), source.transforms
+    shown = {"is_resampled": isinstance(how, Preprocessing) and how.spacing_mm is not None}
+    return shown | {"channels": channels, "columns": columns_of(channels), "shape": how.image_shape[1:]}

@@ -40,7 +40,6 @@ _PATHS = (
     ("training", "init"),
     ("images", "source"),
 )
-
 _KIND = ("data.kind=", "data.measures=")  # keys that other keys depend on
 
 
@@ -76,8 +75,8 @@ def load_config(
         if given and isinstance(content.get(name) or {}, Mapping):
             content = {**content, name: {**(content.get(name) or {}), **given}}
     source = str(path) if path is not None else "configuration"
+    source += " with --set" if overrides else ""
     try:
-        source = f"{source} with --set" if overrides else source
         return _validate(content, source=source, check_objective=check_objective)
     except ConfigError as error:
         if any(override.startswith("objective.loss=") for override in overrides):
@@ -110,9 +109,8 @@ def _content_of(config: Config) -> dict[str, Any]:
     for section, key in _PATHS:
         found = (content[section] or {}).get(key)
         if found is not None:
-            places = [
-                str(Path(each).expanduser().absolute()) for each in ([found] if isinstance(found, str) else found)
-            ]
+            listed = [found] if isinstance(found, str) else found
+            places = [str(Path(each).expanduser().absolute()) for each in listed]
             content[section][key] = places[0] if isinstance(found, str) else places
     return content
 

@@ -85,9 +85,7 @@ _DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
 def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return sections of a configuration with the defaults of its ``data.kind``.
 
-    The defaults of the schema are for volumes. For natural images, the network is a ResNet18, the loss is that of
-    SimCLR, and the probe during training predicts ``label``. For measures, the network is an MLP and the loss is
-    conditional A + U.
+    The defaults of the schema are for volumes, those of `_DEFAULTS` for natural images and for measures.
     """
     filled, kind = dict(content), kind_of_section(content.get("data"))
     if kind == "measures" and isinstance(filled.get("data"), Mapping):
@@ -107,9 +105,7 @@ def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
         )
     if isinstance(augment, Mapping):
         filled["augment"] = {key: value for key, value in augment.items() if key != "kind"}
-    if kind not in _DEFAULTS:
-        return filled
-    for section, keys in _DEFAULTS[kind].items():
+    for section, keys in _DEFAULTS.get(kind, {}).items():
         given = filled.get(section, {})
         if section == "objective":
             filled.setdefault(section, keys)

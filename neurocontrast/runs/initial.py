@@ -57,12 +57,8 @@ def start_from(model: ContrastiveModel, path: Path, *, measures: tuple[str, ...]
     round: it is divided among the channels, or summed over them, so that a scan whose channels are equal gives the same
     features as before. Of regional measures, the columns of the first layer are put in the order of `measures`; those
     that this run does not have are left out, and weights that lack some are refused. The projection head is taken over
-    where there is one of the same layers, and is left as it is where not.
-
-    Raises
-    ------
-    CheckpointError
-        Where there are no such weights, or they do not fit: all that differs is named.
+    where there is one of the same layers, and is left as it is where not. Weights that do not fit are refused with all
+    that differs.
     """
     folder, encoder = path.parent if path.name in (CONTRACT, WEIGHTS) else path, model.encoder
     if not (folder / CONTRACT).is_file():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,53 +207,41 @@ def _people(
     source: Path, found: Mapping[Path, Sequence[Series]], asked: str | None, notes: _Notes
 ) -> dict[str, dict[Path, list[Series]]]:
     """Return the series to convert by person and study; other series are left out, or a problem of the person."""
-    labels, of_person = _labels(source, found, notes), Counter(folder.relative_to(source).parts[0] for folder in found)
-    people: dict[str, dict[Path, list[Series]]] = defaultdict(lambda: defaultdict(list))
-    seen = Counter[str]()
-    for folder, several in sorted(found.items()):
-        place = folder.relative_to(source)
-        person = place.parts[0]
-        seen[person] += 1
-        if person not in labels:
-            continue
-        name, text = labels[person], f"series folder {seen[person]} of {of_person[person]}"
-        if not several:
-            notes.add(name, f"{text}: dcm2niix reads no series of it", str(place), is_problem=False)
-            continue
-        text += f" (number {several[0].number})"
-        detail = f"{place}, {', '.join(shown(series.description) for series in several)}"
-        reason = several[0].why_not_t1() if asked is None else several[0].why_not_called(asked)
-        if any(series.is_called(place) for series in several):
-            notes.add(name, f"{text}: its path holds the patient's name; rename it", detail)
-        elif len(several) > 1:
-            notes.add(name, f"{text}: holds {len(several)} series or echoes; give each a folder", detail)
-        elif reason:
-            notes.add(name, f"{text} {reason}", detail, is_problem=False)
-        else:
-            people[name][place.parent].append(several[0])
-    return people
-
-
-def _labels(source: Path, found: Mapping[Path, Sequence[Series]], notes: _Notes) -> dict[str, str]:
-    """Return the label of each person's folder; one that holds the person's name has none, and is a problem."""
-    folders: dict[str, list[Series]] = defaultdict(list)
+    folders: dict[str, dict[Path, Sequence[Series]]] = defaultdict(dict)
     for folder in sorted(found):
-        folders[folder.relative_to(source).parts[0]] += found[folder]
-    labels: dict[str, str] = {}
+        place = folder.relative_to(source)
+        folders[place.parts[0]][place] = found[folder]
+    people: dict[str, dict[Path, list[Series]]] = defaultdict(lambda: defaultdict(list))
     first_of: dict[str, tuple[int, str]] = {}
-    for number, (person, several) in enumerate(folders.items(), start=1):
+    for number, (person, places) in enumerate(folders.items(), start=1):
         where = f"person folder {number} of {len(folders)}"
         label = re.sub("[^A-Za-z0-9]", "", person.removeprefix("sub-"))
-        if any(series.is_called(Path(person)) for series in several):
+        if any(series.is_called(Path(person)) for several in places.values() for series in several):
             notes.add("", f"{where}: its path holds the patient's name; rename it", person)
             continue
         if not label:
             notes.add("", f"{where}: its name has no letter or digit (A-Z, 0-9) for a label; rename it", person)
             continue
-        first, labels[person] = first_of.setdefault(label.casefold(), (number, f"sub-{label}"))
+        first, name = first_of.setdefault(label.casefold(), (number, f"sub-{label}"))
         if first != number:
-            notes.add(labels[person], f"{where} and folder {first} have one label in BIDS; rename one", person)
-    return labels
+            notes.add(name, f"{where} and folder {first} have one label in BIDS; rename one", person)
+        for n, (place, several) in enumerate(places.items(), start=1):
+            text = f"series folder {n} of {len(places)}"
+            if not several:
+                notes.add(name, f"{text}: dcm2niix reads no series of it", str(place), is_problem=False)
+                continue
+            text += f" (number {several[0].number})"
+            detail = f"{place}, {', '.join(shown(series.description) for series in several)}"
+            reason = several[0].why_not_t1() if asked is None else several[0].why_not_called(asked)
+            if any(series.is_called(place) for series in several):
+                notes.add(name, f"{text}: its path holds the patient's name; rename it", detail)
+            elif len(several) > 1:
+                notes.add(name, f"{text}: holds {len(several)} series or echoes; give each a folder", detail)
+            elif reason:
+                notes.add(name, f"{text} {reason}", detail, is_problem=False)
+            else:
+                people[name][place.parent].append(several[0])
+    return people
 
 
 def _scans(people: Mapping[str, Mapping[Path, Sequence[Series]]], notes: _Notes) -> list[_Scan]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import pandas as pd
 
@@ -177,35 +176,29 @@ def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:
     from neurocontrast.commands.evaluate import EvaluationResult
 
     result = EvaluationResult(folder)
-    read = result.record
-    metric = next(iter(read.metrics), "")
-    found: dict[str, dict[str, Any]] = {
-        name: {"value": each.value, "interval": each.interval}
-        for name, metrics in result.models.items()
-        if (each := metrics.get(metric)) is not None
-    }
+    read, metric = result.record, next(iter(result.record.metrics), "")
+    figures = {name: metrics[metric] for name, metrics in result.models.items() if metric in metrics}
+    found = {name: {"value": each.value, "interval": each.interval} for name, each in figures.items()}
     level = read.bootstrap.level or 0.95
-    rows = [{"": name, f"{metric} [{level:.0%} interval]": _figure(**each)} for name, each in found.items()]
+    rows = [{"": name, f"{metric} [{level:.0%} interval]": _figure(each.value, each.interval)}
+            for name, each in figures.items()]  # fmt: skip
     n = len(read.warnings)
     warnings = [f"{n} warning{'' if n == 1 else 's'}: read them in the report."] if n else []
     facts = {"target": read.target, "metric": metric, "models": found, "n_warnings": n}
     notes = [*new_site_lines(read), *warnings, *([_OPEN] if page else [])]
     following = () if page else ("report", folder)
-    return Result(
-        facts, f"{read.target}, {read.splits}", pd.DataFrame(rows), notes, next=following, path=page or folder
-    )
+    title = f"{read.target}, {read.splits}"
+    return Result(facts, title, pd.DataFrame(rows), notes, next=following, path=page or folder)
 
 
 def comparison_result(folder: Path) -> Result:
     """Return every model's difference from the first one, with its interval and p-value."""
     differences = read_table(folder / "differences.tsv", na_values=["", "n/a"])
     about = read_json(folder / "comparison.json")
-    table = differences[["metric", "model"]].copy()
-    table[f"difference [{about['confidence_level']:.0%} interval]"] = [
-        _figure(row["difference"], [row["low"], row["high"]]) for row in differences.to_dict("records")
-    ]
+    records = differences.astype(object).where(differences.notna(), None).to_dict("records")
+    shown = [_figure(row["difference"], [row["low"], row["high"]]) for row in records]
+    table = differences[["metric", "model"]].assign(**{f"difference [{about['confidence_level']:.0%} interval]": shown})
     table["p (Holm)"] = differences["p_adjusted"]
-    records = json.loads(differences.to_json(orient="records"))
     facts = {"target": about["target"], "reference": about["reference"], "differences": records}
     title = f"{about['target']}: differences from {about['reference']}"
     return Result(facts, title, table, [_OPEN], path=folder / "comparison.html")

@@ -75,6 +75,19 @@ def test_an_evaluation_ends_with_its_metric_beside_the_baselines(study):
     assert table.iloc[0, 2] == "0"
 
 
+def test_the_smallest_p_value_is_no_zero_for_programs(tmp_path):
+    (tmp_path / "comparison.json").write_text('{"confidence_level": 0.95, "target": "age", "reference": "a"}')
+    rows = [
+        "metric\tmodel\tdifference\tlow\thigh\tp_adjusted",
+        "mae\ta\t0\tn/a\tn/a\tn/a",
+        "mae\tb\t-1.5\t-2\t-1\t3e-14",
+    ]
+    (tmp_path / "differences.tsv").write_text("\n".join(rows))
+    found = comparison_result(tmp_path)
+    assert [each["p_adjusted"] for each in json.loads(json.dumps(found.facts["differences"]))] == [None, 3e-14]
+    assert found.table.iloc[:, 2].tolist() == ["0", "-1.5 [-2, -1]"]
+
+
 @pytest.mark.parametrize(
     ("command", "keys"),
     [

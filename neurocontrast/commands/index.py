@@ -81,6 +81,8 @@ def index(
     beside, record_of = target.with_name(BESIDE), target.with_name(INDEX_RECORD)
     if target.suffix.lower() != ".tsv":
         raise ConfigError(f"out: found '{target.name}'; the table ends in .tsv.")
+    if id_column is not None and not phenotypes:
+        raise ConfigError("id_column: is of the tables of phenotypes, and there is none. Give one, or leave it out.")
     check_writable(target)
     for path in (target, beside, beside.with_suffix(".json"), record_of):
         if os.path.lexists(path) and not overwrite:

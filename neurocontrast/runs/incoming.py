@@ -106,6 +106,8 @@ def open_scans(
         labels = cohort.table["participant_id"].str.removeprefix("sub-")
         cohort = replace(cohort, table=cohort.table.assign(subject_id=[_subject(label, fitted) for label in labels]))
     elif scans.is_dir() or (scans.is_file() and is_scan(scans)):
+        if images_root is not None:
+            raise ConfigError(f"images_root: is for the paths in a table, and '{scans}' is none. Leave it out.")
         cohort = _cohort_of_files(scans, source.channels or ("t1",), fitted)
     else:
         cohort = source.read_cohort(scans, images_root=images_root, check_images=False)

@@ -119,6 +119,8 @@ def test_bad_input_is_refused_before_any_scan_is_read(whole, evaluation, inbox, 
     for (probe, scans, run), error, message in wrong:
         with pytest.raises(error, match=message):
             nc.predict(probe, scans, run=run, out=out)
+    with pytest.raises(ConfigError, match="images_root: is for the paths in a table"):
+        nc.predict(evaluation, inbox, run=whole, out=out, images_root=tmp_path)
     with pytest.raises(DataError, match=r"features of the encoder .* Embed the scans with the same run"):
         nc.predict(evaluation, inbox, run=whole, out=out, config={"embedding": {"precision": "bf16-mixed"}})
     assert not out.parent.exists()

@@ -194,6 +194,7 @@ def test_wrong_options_are_named(bids, tmp_path):
         ({"choose": ["acq=a", "acq=b"]}, r"choose: found acq=a and acq=b; give one"),
         ({"keep": ["cohort", "nowhere"]}, r"keep: no table says 'cohort', 'nowhere'"),
         ({"phenotypes": [bids / "none.csv"]}, r"none.csv: there is no such file"),
+        ({"id_column": "participant_id"}, r"id_column: is of the tables of phenotypes, and there is none"),
         ({"phenotypes": [bids / "participants.tsv"], "id_column": "id"}, r"there is no column 'id'"),
     ):
         with pytest.raises((ConfigError, DataError), match=expected):

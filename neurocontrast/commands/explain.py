@@ -272,11 +272,12 @@ def _readout(probe: FittedProbe, positive: str | None) -> tuple[npt.NDArray[np.f
 
 
 def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, progress: Progress) -> None:
-    found, (expected, *beside) = contract["weights"]["sha256"], (probe.encoder or "").split(", ")
-    if "head" in beside:
+    found, (expected, _, how) = contract["weights"]["sha256"], (probe.encoder or "").partition(", ")
+    if how.startswith("head") or "read out" in how:
+        made = "after the projection head (embedding.layer: head)" if how.startswith("head") else how
         raise DataError(
-            f"{run}: the probe was fitted on embeddings after the projection head (embedding.layer: head), and a map "
-            "is that of the encoder's features. Embed with embedding.layer: encoder, and evaluate that table."
+            f"{run}: the probe was fitted on embeddings {made}, and a map is that of the encoder's features. Embed "
+            "with embedding.layer: encoder and without embedding.read_out, and evaluate that table."
         )
     if contract["n_features"] != probe.n_features or (expected and expected != found):
         known = f"'{expected[:12]}…'" if expected else "one that is not recorded"
@@ -286,8 +287,8 @@ def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, p
         )
     if not expected:
         progress.warning(f"{run}: the evaluation does not say which encoder made its embeddings; this one is taken.")
-    if beside:
-        progress.warning(f"the embeddings were made in {beside[0]}; the map is computed in float32.")
+    if how:
+        progress.warning(f"the embeddings were made in {how}; the map is computed in float32.")
 
 
 def _choose(

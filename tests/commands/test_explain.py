@@ -156,13 +156,20 @@ def test_scans_in_a_space_of_their_own_are_told(tmp_path):
     assert about["warnings"] == told.warned
 
 
-def test_a_probe_of_what_the_head_made_is_refused(study, tmp_path):
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("head", r"after the projection head \(embedding\.layer: head\)"),
+        ("read out at blocks [2, 3] grid [1, 1, 2]", r"embeddings read out at blocks \[2, 3\]"),
+    ],
+)
+def test_a_probe_of_other_features_of_the_encoder_is_refused(study, tmp_path, how, said):
     # Another test of this study may have left a map beside the evaluation.
     evaluation = shutil.copytree(study.evaluation, tmp_path / "evaluation", ignore=lambda *_: ["explanation"])
     described = read_json(evaluation / "probe" / "probe.json")
-    described["encoder"] += ", head"
+    described["encoder"] += f", {how}"
     (evaluation / "probe" / "probe.json").write_text(json.dumps(described))
-    with pytest.raises(DataError, match=r"after the projection head \(embedding\.layer: head\)"):
+    with pytest.raises(DataError, match=said):
         nc.explain(evaluation, run=study.run, participants=study.table, out=None, config=study.config)
 
 

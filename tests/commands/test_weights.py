@@ -59,11 +59,8 @@ def test_what_is_known_of_the_authors_weights_is_written_beside_them(tmp_path, m
     out = neurocontrast.import_weights(tmp_path / "w.pt", architecture="yaware", out=tmp_path / "out")
     contract = read_json(out / "encoder.json")
     assert contract["channels"] == ["gm"]
-    assert {key: contract["preprocessing"][key] for key in ("spacing_mm", "shape", "normalise")} == {
-        "spacing_mm": 1.5,
-        "shape": [121, 145, 121],
-        "normalise": "zscore",
-    }
+    prepared = contract["preprocessing"]
+    assert (prepared["spacing_mm"], prepared["shape"], prepared["normalise"]) == (1.5, [121, 145, 121], "zscore")
     assert contract["objective"]["loss"] == "yaware"
     assert not contract["encoder"]["final_norm"]
     assert "head" not in contract

@@ -126,10 +126,8 @@ def test_loss_and_head_are_the_published_ones(name):
     assert getattr(config.objective, "uniformity_weight", 1.0) == 1.0
     head = build_model(config.encoder).head
     shapes = [layer.weight.shape for layer in head if isinstance(layer, torch.nn.Linear)]
-    assert ([type(layer).__name__ for layer in head], shapes) == (
-        ["Linear", "ReLU", "Linear"],
-        [(512, 1024), (128, 512)],
-    )
+    assert [type(layer).__name__ for layer in head] == ["Linear", "ReLU", "Linear"]
+    assert shapes == [(512, 1024), (128, 512)]
 
 
 def test_age_is_predicted_by_one_linear_layer():

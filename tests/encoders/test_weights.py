@@ -121,12 +121,9 @@ def test_a_damaged_encoder_or_head_is_refused(with_head, damage, problem):
 
 
 def test_a_centre_input_of_earlier_versions_is_ignored_where_it_was_off(saved):
-    folder, _ = saved
-    contract = json.loads((folder / "encoder.json").read_text())
-    for value in (False, True):
-        contract["encoder"]["centre_input"] = value
-        (folder / "encoder.json").write_text(json.dumps(contract))
-        if not value:
-            assert load_encoder(folder)[0].settings == EncoderSettings(name="lenet")
+    folder, encoder = saved
+    describe(folder, "encoder", centre_input=False)
+    assert load_encoder(folder)[0].settings == encoder.settings
+    describe(folder, "encoder", centre_input=True)
     with pytest.raises(CheckpointError, match=r"encoder\.centre_input: Input should be False"):
         load_encoder(folder)

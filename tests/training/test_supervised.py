@@ -8,9 +8,6 @@ from tiny import N_SCANS, Images
 
 from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_encoder
 from neurocontrast.encoders.encoder import ProjectionHead
-from neurocontrast.evaluation import EvaluationSettings
-from neurocontrast.evaluation.splits.inner import validation_split
-from neurocontrast.evaluation.target import Target
 from neurocontrast.training import FinetuneSettings, TrainingData
 from neurocontrast.training.supervised import Labels, SupervisedSession, fit_supervised, parameter_groups
 
@@ -123,18 +120,3 @@ def test_views_are_shown_in_training_alone(tmp_path):
                    folder=tmp_path, view=view)  # fmt: skip
     assert {epoch for epoch, _ in seen} == {0, 1}
     assert sum(n for _, n in seen) == 2 * len(TRAIN)
-
-
-def test_the_epoch_is_chosen_on_other_people_of_every_class_or_of_other_sites():
-    n = 40
-    subjects = np.repeat([f"s{number}" for number in range(n // 2)], 2).astype(object)
-    sites = np.repeat(["a", "b"], n // 2).astype(object)
-    target = Target("diagnosis", "binary", np.repeat(np.arange(n // 2) % 2, 2), ("no", "yes"), "yes")
-    train = np.arange(n)
-    fit, tried = validation_split(target, train, subjects, sites=sites, settings=EvaluationSettings(), seed=0)
-    assert not set(subjects[fit]) & set(subjects[tried])
-    assert sorted([*fit, *tried]) == train.tolist()
-    assert set(target.values[tried]) == {0, 1}
-    away = EvaluationSettings(inner_splits="leave-site-out")
-    fit, tried = validation_split(target, train, subjects, sites=sites, settings=away, seed=0)
-    assert not set(sites[fit]) & set(sites[tried])

@@ -112,7 +112,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
 
 
 def _read_groups(file: pyarrow.parquet.ParquetFile, names: Sequence[str]) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return metadata and features, of which no second copy is held."""
+    """Return metadata and features, without a second copy of the features in memory."""
     features = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32)
     known = [file.schema_arrow.empty_table().drop_columns(names)]
     for group in map(file.read_row_group, range(file.num_row_groups)):

@@ -159,7 +159,7 @@ def _build(architecture: Architecture, own: Mapping[str, torch.Tensor]) -> Contr
 
 
 def read_state(path: Path, architecture: Architecture) -> dict[str, torch.Tensor]:
-    """Read a state dict from a ``.safetensors`` file, or from one of ``torch.save``, of which nothing is run.
+    """Read a state dict from a ``.safetensors`` file, or from one of ``torch.save``, without running any of it.
 
     The state dict is the file itself, or the value of one of its keys, such as ``model`` next to an optimiser's state.
     """

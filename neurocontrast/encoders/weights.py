@@ -1,4 +1,4 @@
-"""Weights as files that say what they are: safetensors of encoder and projection head, and a JSON beside."""
+"""Weights as files that say what they are: safetensors of encoder and projection head, and their JSON."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class ColumnKernel(Configurable, Kernel):
     ) -> tuple[Tensor, Tensor | None]:
         """Mean weight over pairs of different observed scans, and of scans with themselves, the mean where missing.
 
-        `b` is `a`, or other scans; the second is None for these. In O(n) memory: blocks are summed and dropped. Of a
+        Where `b` are other scans than `a`, the second is None. In O(n) memory: blocks are summed and dropped. Of a
         single observed scan, the mean is its weight with itself.
         """
         row_means, own = a.new_zeros(len(a), dtype=dtype), a.new_zeros(len(a), dtype=dtype)

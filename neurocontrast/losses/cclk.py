@@ -19,7 +19,7 @@ from neurocontrast.settings import Positive
 
 
 def _refuse_different(factors: Any) -> Any:
-    """Refuse factors of which the product need not be positive semi-definite; a `Kernel` is checked by the loss."""
+    """Refuse factors whose product need not be positive semi-definite; a `Kernel` is checked by the loss."""
     for factor in () if isinstance(factors, Kernel) else factors:
         if factor.type == "different" and factor.within < 1:
             raise ValueError(

@@ -105,7 +105,7 @@ class Pairs:
     def contrast(self, weights: Tensor) -> Tensor:
         """Return Σ_j (w_ij / Σ_k w_ik) (−s_ij + log Σ_k exp s_ik) of each anchor, (V, n_i), in one piece.
 
-        Of two views, similarities are taken relative to the twin's, whose own difference of 0 is left out of the sums:
+        With two views, similarities are relative to the twin's, whose own difference of 0 is left out of the sums:
         value and gradient keep their digits where the loss is close to 0. An anchor without weight counts with its
         log-sum-exp.
         """
@@ -256,8 +256,8 @@ class Pool:
     def mean(self, values: Tensor, mass: Tensor | None = None) -> Tensor:
         """Return the mean over the anchors, of values (V, n), or what `reduction` asks for in its place.
 
-        Of one view, where an anchor can be without a positive, only over those of which the `mass` of the positives,
-        (V, n), is above 0; 0 where none is.
+        With one view an anchor can be without a positive: the mean is then over the anchors whose `mass` of positives,
+        (V, n), is above 0, and it is 0 without any.
         """
         counts = torch.ones_like(values)
         if mass is not None and self.n_views == 1:

@@ -150,8 +150,7 @@ class Objective(Configurable, nn.Module):
             The ``columns`` that the loss needs, as kernels take them (`neurocontrast.kernels.Kernel`), for instance a
             batch of a `CohortDataset`.
         weights : Tensor (n,), optional
-            Weights of at least 0, of the samples in the mean over anchors: those of a sample count so much. As
-            candidates all samples count alike.
+            Weight of each sample in the mean over anchors, at least 0. As candidates all samples count alike.
         reduction : {"mean", "sum", "none"}
             Mean or sum over the anchors, or their values, (V, n), multiplied by the weights; 0 of an anchor without
             a positive. Losses that are no mean over anchors (``of_anchors``) have their mean alone.

@@ -247,8 +247,8 @@ class RankNContrast(Objective):
 def _sum_over_positives(similarities: Tensor, apart: Tensor, itself: Tensor) -> Tensor:
     """Return Σ_j ( −s_ij + log Σ_{k: d_ik ≥ d_ij} exp s_ik ) of anchors, (V, n_i).
 
-    Of similarities (V, n_i, V, n), of the distances of their samples in y, (n_i, n), and of which pairs are an anchor
-    with itself.
+    `similarities` are (V, n_i, V, n), `apart` distances of the samples in y, (n_i, n), and `itself` says which pairs
+    are an anchor with itself.
     """
     n_views = len(similarities)
     pulled = similarities.masked_fill(itself, 0).sum((2, 3))

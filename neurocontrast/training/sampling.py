@@ -88,7 +88,7 @@ def build_sampler(
 
 
 def _groups_of(rows: Sequence[int], table: pd.DataFrame) -> list[list[int]]:
-    """Return the training rows of each combination of categories, of which none may be alone."""
+    """Return the training rows of each combination of categories; refuse a row that is alone in its combination."""
     numbers = list(table.select_dtypes("float").columns)
     if numbers:
         raise ConfigError(

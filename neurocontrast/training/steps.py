@@ -141,8 +141,8 @@ def take_step(
 ) -> dict[str, float]:
     """Change the weights, unless loss or gradient is not finite; return the figures of the batch.
 
-    `outputs` are those of the samples `rows`, of which a refusal names the ones that are not finite; `advice` says what
-    to change then.
+    `outputs` are those of the samples `rows`: a refusal names the samples whose outputs are not finite. `advice` says
+    what to change then.
     """
     limit = session.settings.clip_norm or math.inf
     norm = session.fabric.clip_gradients(session.model, session.optimizer, max_norm=limit, error_if_nonfinite=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections import Counter
@@ -202,7 +203,12 @@ def inspect_cohort(
         rows.refuse(column, {at: f"found {shown(found[at])}; {refusal.rule}" for at, refusal in refused.items()})
         for refusal in refused.values():
             rows.problems.hint(refusal.hint)
-    cohort = Cohort(pd.DataFrame(values), source, root, tuple(_warnings(cells)), used)
+    table = pd.DataFrame(values)
+    for first, second in itertools.combinations(used, 2):
+        same = (table[first] == table[second]) & (table[first] != "")
+        text = f"found the file of column '{first}'; each channel has files of its own"
+        rows.refuse(second, dict.fromkeys(_positions(same), text))
+    cohort = Cohort(table, source, root, tuple(_warnings(cells)), used)
     return Inspection(cohort, rows.problems, cells.index.tolist())
 
 
@@ -356,12 +362,6 @@ def split_by_subject(cohort: Cohort, fraction: float, seed: int) -> tuple[npt.ND
     site_of = sites.groupby(subjects).first().astype(str)
     if len(site_of) < 2:
         raise DataError(f"{cohort.source.name}: a validation split needs two subjects, found {len(site_of)}.")
-    is_val = subjects.isin(_held_out(site_of, fraction, seed)).to_numpy()
-    return rows[~is_val], rows[is_val]
-
-
-def _held_out(site_of: pd.Series, fraction: float, seed: int) -> list[str]:
-    """Return the subjects to hold out; `site_of` is the site of each subject."""
     generator = derive_generator("split-by-subject", seed)
     by_site = {site: sorted(part.index) for site, part in site_of.groupby(site_of)}
     n_total = min(max(round(fraction * len(site_of)), 1), len(site_of) - 1)
@@ -373,4 +373,5 @@ def _held_out(site_of: pd.Series, fraction: float, seed: int) -> list[str]:
     held_out: list[str] = []
     for site, count in zip(sorted(by_site), counts, strict=True):
         held_out += [by_site[site][position] for position in generator.permutation(len(by_site[site]))[:count]]
-    return held_out
+    is_val = subjects.isin(held_out).to_numpy()
+    return rows[~is_val], rows[is_val]

@@ -97,6 +97,12 @@ def test_missing_images_are_named_with_their_near_miss(write_table, tmp_path):
         read_cohort(path, images_root=tmp_path / "nowhere")
 
 
+def test_a_file_of_two_channels_is_refused(write_table):
+    table = write_table("participant_id\tgm\twm", "01\ta.nii.gz\ta.nii.gz", "02\tb.nii\tc.npy")
+    with pytest.raises(DataError, match=r"line 2, 01, column 'wm': found the file of column 'gm'; each channel"):
+        read_cohort(table, channels=["gm", "wm"])
+
+
 def test_a_folder_of_dicom_is_recognised(write_table, tmp_path):
     (tmp_path / "dicom").mkdir()
     with pytest.raises(DataError, match="dcm2niix"):

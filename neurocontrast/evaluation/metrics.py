@@ -66,7 +66,7 @@ class Scored:
         return self.share(self.members)
 
     def over_classes(self, metric: Callable[[Floats, Floats, Floats], Floats]) -> Floats:
-        """Return the mean over the classes that are present, each against the rest; NaN where one is."""
+        """Return the mean over the classes that are present, each against the rest; NaN where only one is."""
         found = [metric(member, self.scores[:, code], self.weights) for code, member in enumerate(self.members.T)]
         return self.of_several(_mean_of_present(found))
 

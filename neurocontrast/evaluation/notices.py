@@ -236,13 +236,12 @@ def check_duplicates(
 ) -> list[Notice]:
     """Refuse one image under the names of two subjects, or warn of it where it is allowed."""
     codes = feature_codes(features)
-    subjects = table["subject_id"].to_numpy()
-    n_subjects = pd.Series(subjects).groupby(codes).nunique()
-    shared = n_subjects.index[n_subjects > 1]
-    if not len(shared):
+    subjects = pd.Series(table["subject_id"].to_numpy())
+    several = (subjects.groupby(codes).transform("nunique") > 1).to_numpy()
+    if not several.any():
         return []
-    pairs = [" = ".join(sorted(set(subjects[codes == code]))[:3]) for code in shared]
-    text = f"{len(shared)} images have the names of several subjects (features equal to the last bit): {listed(pairs)}"
+    owners = [" = ".join(sorted(names)[:3]) for names in subjects[several].groupby(codes[several]).unique()]
+    text = f"{len(owners)} images have the names of several subjects (features equal to the last bit): {listed(owners)}"
     if not allow_overlap:
         raise LeakageError(
             f"{text}. They could be on both sides of a fold. Give them one subject_id or leave one out; to evaluate "

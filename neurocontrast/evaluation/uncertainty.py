@@ -57,7 +57,7 @@ class Resamples:
         """Return the bias-corrected and accelerated interval.
 
         Undefined resamples are left out. None where these are more than 5 %, where the value is not defined, and where
-        all resamples are equal: an AUC of 1 among ten people is 1 in every resample, and not certain for that.
+        all resamples are equal: an AUC of 1 among ten people is 1 in every resample, which does not make it certain.
 
         Examples
         --------

@@ -98,10 +98,10 @@ def index_scans(
     if problems.found and not skip:
         problems.hint("--skip leaves out the scans with problems, and index.json says which.")
         problems.raise_if_any()
-    bad = {problem.name for problem in problems.found}
+    bad = {problem.name for problem in problems.found}  # a scan, or a person with all scans
     index.left_out += [(problem.name, problem.text) for problem in problems.found]
     index.tables = [table.source for name in sorted({scan.dataset for scan in scans}) for table in people.general(name)]
-    table = table[[scan.name not in bad for scan in chosen]].reset_index(drop=True)
+    table = table[[bad.isdisjoint((scan.name, f"sub-{scan.person}")) for scan in chosen]].reset_index(drop=True)
     if table.empty:
         what, reason = index.left_out[0]
         raise DataError(f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}.")

@@ -87,6 +87,13 @@ def test_a_table_with_other_sessions_of_a_person_alone_is_named(bids, tmp_path):
     ]
 
 
+def test_a_person_with_contradicting_rows_is_left_out_with_all_sessions(bids, tmp_path):
+    put(bids, "participants.tsv", rows("participant_id dx\nsub-01 control\nsub-02 control\nsub-01 patient"))
+    found, record = made(bids, tmp_path, skip=True)
+    assert sorted(found) == [("sub-02", "")]
+    assert [each["what"] for each in record["left_out"]] == ["sub-01"]
+
+
 def test_another_sex_is_kept_as_recorded(bids, tmp_path):
     put(bids, "participants.tsv", rows("participant_id age sex\nsub-01 30 other\nsub-02 40 F"))
     found, _ = made(bids, tmp_path)

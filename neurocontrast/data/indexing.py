@@ -188,8 +188,9 @@ def _measures_below(
 def _measured(measures: MeasuresTable) -> list[FoundScan]:
     """Return the people of tables of measures as scans without image."""
     found = []
-    for (person, session), values in zip(measures.values.index, measures.values.to_dict("records"), strict=True):
-        facts = {"tiv": f"{values[HEAD_SIZE] / MM3_PER_ML:.1f}"} if pd.notna(values.get(HEAD_SIZE)) else {}
+    sizes = measures.values.get(HEAD_SIZE, pd.Series(pd.NA, measures.values.index))
+    for (person, session), size in sizes.items():
+        facts = {"tiv": f"{size / MM3_PER_ML:.1f}"} if pd.notna(size) else {}
         found.append(FoundScan(person.removeprefix("sub-"), "", session, space="", stage="", facts=facts))
     return found
 

@@ -64,7 +64,7 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
             if n:
                 problems.add(f"{n} ages are above {TOP_AGE:g} years; write 89+ instead", column=column)
     for image in images:
-        beside = image.with_name(re.sub(r"(\.nii)?\.[^.]+$", ".json", image.name))
+        beside = image.with_name(re.sub(r"(?i)(\.nii)?\.[^.]+$", "", image.name) + ".json")
         for path in (image, beside) if os.path.lexists(beside) else (image,):
             try:
                 if path.suffix == ".json":

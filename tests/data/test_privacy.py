@@ -88,13 +88,14 @@ def test_json_that_cannot_be_read_is_told_apart(tmp_path, capsys, content):
     assert "Erika" not in shown
 
 
-def test_names_with_dots_have_their_json_looked_at_and_ages_their_usual_names(tmp_path, capsys):
-    table = _cohort(tmp_path, tmp_path / "a.1.5mm.nii.gz", None)
-    (tmp_path / "a.1.5mm.json").write_text('{"PatientName": "Erika"}')
+@pytest.mark.parametrize(("image", "beside"), [("a.1.5mm.nii.gz", "a.1.5mm.json"), ("A.NII.GZ", "A.json")])
+def test_unusual_names_have_their_json_looked_at_and_ages_their_usual_names(tmp_path, capsys, image, beside):
+    table = _cohort(tmp_path, tmp_path / image, None)
+    (tmp_path / beside).write_text('{"PatientName": "Erika"}')
     table.write_text(table.read_text().replace("\tage\t", "\tage_at_scan\t").replace("\t30\t", "\t93\t"))
     assert run(["check", str(table), "--phi"]) == 2
     shown = capsys.readouterr().out
-    assert "a.1.5mm.json: has the fields PatientName" in shown
+    assert f"{beside}: has the fields PatientName" in shown
     assert "column 'age_at_scan': 1 ages are above 89 years" in shown
 
 

@@ -38,12 +38,12 @@ def show_new_site(files: EvaluationFolder) -> Section:
     """Return sentences to quote, the figure and the table of unseen sites, or why there is none."""
     metric = new_site_metric(files)
     if metric is None:
-        remark = (files.summary.model_extra or {}).get("new_site_note") or ""
         text = "The result above is that of unseen sites already: each was left out in turn. See Site by site."
         if files.sites_tested != "unseen":
-            remark = capitalise(remark) or "new_sites.tsv is absent or empty; it is written from two sites on."
-            text = "Not shown: how the model does at a site that it has not seen."
-        return replace(section("new_site", [note(f"{text} {remark}".strip())]), lead="")
+            why = capitalise((files.summary.model_extra or {}).get("new_site_note") or "")
+            why = why or "new_sites.tsv is absent or empty; it is written from two sites on."
+            text = f"Not shown: how the model does at a site that it has not seen. {why}"
+        return replace(section("new_site", [note(text)]), lead="")
     rows, quote = site_rows(files, metric), say_new_site(files)
     details = write("new_site.j2", files, n_sites=len(rows) - 1)
     blocks: list[Block] = [Paragraph(quote, label="To quote.", role="quote")] if quote else []

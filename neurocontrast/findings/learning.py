@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -177,19 +178,22 @@ def show_learning(files: EvaluationFolder) -> Section | None:
     draws = f"{curve.n_draws} random draws" if curve.n_draws else "random draws"
     how = f"{draws} of each size from every training fold"
     metric = leading_metrics(files.kind, curve.metrics, words)[0]
-    drawn = draw_learning(files, words, _tabulate(files, curve, metric), metric, how=how)
+    curves = {"Embedding": curve.metrics, "Covariates only": curve.baseline}
+    curves |= {capitalise(each.name): curve.of_model(each.key) for each in rivals(files.summary)}
+    drawn = draw_learning(files, words, tabulate_curves(curves), metric, how=how)
     return section("learning", pictures(drawn), items=words.items)
 
 
-def _tabulate(files: EvaluationFolder, curve: LearningCurve, metric: str) -> pd.DataFrame:
-    """Return the means over draws and folds of every model: ``model, metric, n_train, mean, sd, n``."""
-    parts, curves = [], {"Embedding": curve.metrics, "Covariates only": curve.baseline}
-    curves |= {capitalise(each.name): curve.of_model(each.key) for each in rivals(files.summary)}
-    for model, metrics in curves.items():
-        points = [vars(point) for point in metrics.get(metric, [])]
-        table = pd.DataFrame(points, columns=["n_train", "mean", "sd", "n"])
-        parts.append(table.astype(float).assign(model=model, metric=metric))
-    return pd.concat(parts, ignore_index=True)
+def tabulate_curves(curves: Mapping[str, Mapping[str, Sequence[LearningPoint]]]) -> pd.DataFrame:
+    """Return the points of several models, by metric, as one table: ``model, metric, n_train, mean, sd, n``."""
+    rows = [
+        {"model": model, "metric": metric, **point.model_dump()}
+        for model, metrics in curves.items()
+        for metric, points in metrics.items()
+        for point in points
+    ]
+    columns = ["model", "metric", "n_train", "mean", "sd", "n"]
+    return pd.DataFrame(rows, columns=columns).astype({"mean": float, "sd": float})
 
 
 @style.styled

@@ -309,18 +309,22 @@ def show_worst(files: EvaluationFolder) -> Section:
     if errors.empty:
         return Section("worst", "Worst errors", [note("No scan was given to a wrong class.")])
     number, score = ("number", "Predicted − true") if continuous else ("text", "P(true class)")
+    shown, digits = errors.head(_N_WORST), 1
+    if files.target == "age" and not files.show_ids:
+        young, digits = shown["y_true"] < OLDEST_SHOWN, 0
+        true = shown["y_true"].map("{:.0f}".format).where(young, f"{OLDEST_SHOWN}+")
+        shown = shown.assign(y_true=true, score=shown["score"].where(young))
     columns = (
         Column("Scan", "scan", "heading"),
         Column("Age", "age", "number" if files.show_ids else "text", 1),
         Column("Sex", "sex", "text"),
         Column("Site", "site", "text"),
-        Column("True", "y_true", number, 0 if files.target == "age" and not files.show_ids else 1),
-        Column("Predicted", "given", number, 1),
-        Column(score, "score", digits=1 if continuous else 2, signed=continuous),
+        Column("True", "y_true", number if digits else "text", 1),
+        Column("Predicted", "given", number, digits),
+        Column(score, "score", digits=digits if continuous else 2, signed=continuous, reason="would tell a high age"),
     )
     hidden = "Scans have pseudonyms and ages are rounded; with the evaluation folder, --show-ids names them."
     about = "Scans have their identifiers." if files.show_ids else hidden
-    shown = errors.head(_N_WORST)
     caption = f"The {len(shown)} largest residuals of {'test' if files.fixed else 'out-of-fold'} predictions."
     if not continuous:
         how = " in most repeats" if files.predictions["repeat"].nunique() > 1 else ""

@@ -145,8 +145,8 @@ def age_bands(ages: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.object_], l
     shown = [f"{edge:g}" for edge in AGE_BANDS]
     between = [f"{low} to <{high}" for low, high in pairwise(shown)]
     names = [f"under {shown[0]}", *between, f"{shown[-1]} and over"]
-    bands = np.array(names, dtype=object)[np.searchsorted(AGE_BANDS, ages, side="right")]
-    return np.where(np.isfinite(ages), bands, _UNKNOWN), [*names, _UNKNOWN]
+    bands = pd.Series(pd.cut(ages, [-np.inf, *AGE_BANDS, np.inf], right=False, labels=names), dtype=object)
+    return bands.fillna(_UNKNOWN).to_numpy(), [*names, _UNKNOWN]
 
 
 _SECOND = {"binary": "balanced_accuracy", "multiclass": "auc", "continuous": "r2"}

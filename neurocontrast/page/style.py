@@ -179,13 +179,13 @@ class Series:
 
 def tabulate_estimates(named: Iterable[tuple[str, Any]]) -> pd.DataFrame:
     """Return the metrics that have a value as rows: their name, value, low and high."""
-    rows = []
-    for label, values in named:
-        value = point_estimate(values)
-        if value is not None:
-            low, high = (values.interval if values else None) or (np.nan, np.nan)
-            rows.append({"model": label, "value": value, "low": low, "high": high})
-    return pd.DataFrame(rows, columns=["model", "value", "low", "high"]).astype({"low": float, "high": float})
+    columns = ["model", "value", "low", "high"]
+    rows = [
+        (label, point_estimate(values), *((values.interval if values else None) or (np.nan, np.nan)))
+        for label, values in named
+    ]
+    known = pd.DataFrame(rows, columns=columns).dropna(subset="value", ignore_index=True)
+    return known.astype(dict.fromkeys(columns[1:], float))
 
 
 def draw_rows(

@@ -21,7 +21,7 @@ from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.findings.confounds import column_readings, site_reading
 from neurocontrast.findings.folder import EvaluationFolder, read_folder
-from neurocontrast.findings.learning import LearningCurve
+from neurocontrast.findings.learning import LearningCurve, tabulate_curves
 from neurocontrast.findings.new_site.measure import NewSite
 from neurocontrast.findings.outside import Outlyingness
 from neurocontrast.findings.result import rivals
@@ -234,13 +234,7 @@ def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFram
     baselines |= {each.name: first.of_model(each.key) for each in rivals(files.summary)}
     parts = {name: curve.metrics for name, curve in curves.items()}
     parts |= {f"{name} (baseline)" if name in curves else name: points for name, points in baselines.items()}
-    rows = [
-        {"model": name, "metric": metric, **point.model_dump()}
-        for name, metrics in parts.items()
-        for metric, points in metrics.items()
-        for point in points
-    ]
-    return pd.DataFrame(rows).reindex(columns=["model", "metric", "n_train", "mean", "sd", "n"])
+    return tabulate_curves(parts)
 
 
 def describe_comparison(evaluations: Mapping[str, EvaluationFolder]) -> dict[str, Any]:

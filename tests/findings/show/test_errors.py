@@ -63,6 +63,16 @@ def test_names_are_hidden_and_ages_are_rough(folder):
     assert hidden["scan"].is_unique
 
 
+def test_the_age_that_is_predicted_is_as_rough(age_folder, tmp_path, build):
+    folder = edit(
+        shutil.copytree(age_folder, tmp_path / "e"), "predictions", lambda t: t.assign(y_true=93.7, y_score=60.2)
+    )
+    (table,) = build("worst", open_folder(folder)).blocks
+    assert {tuple(cell.text for cell in row[-3:]) for row in table.rows} == {("89+", "60", "–")}
+    (table,) = build("worst", open_folder(folder, show_ids=True)).blocks
+    assert {tuple(cell.text for cell in row[-3:]) for row in table.rows} == {("93.7", "60.2", "−33.5")}
+
+
 def test_pseudonyms_cannot_be_looked_up_without_the_files(binary_folder, folder):
     scan = pd.DataFrame({"participant_id": ["sub-0001"]})
     other = open_folder(edit(folder, "predictions", lambda table: table.iloc[1:]))

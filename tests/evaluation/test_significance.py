@@ -149,6 +149,7 @@ def test_labels_stay_in_their_site_and_given_folds_in_theirs(monkeypatch, redeal
     found, predicted = run(features, target, sites, subjects, n_permutations=5, redeal=redeal)
     assert found.within_fold is not redeal
     assert found.share_moved > 0.4
+    assert len(seen) == 6  # those that are true, and those of five permutations
     places = sites if redeal else [f"{site}/{fold}" for site, fold in zip(sites, predicted.folds[0], strict=True)]
     for permuted in seen[1:]:
         assert not np.array_equal(permuted.values, target.values)

@@ -251,16 +251,15 @@ class TestMissing:
         torch.testing.assert_close(kernel({"age": ages}), expected, rtol=1e-14, atol=0)
 
 
-class TestTwins:
-    def test_supremum_makes_a_scan_as_alike_to_itself_as_anything_can_be(self):
-        scores = {"score": torch.tensor([1.0, 2.0, 3.0])}
-        weights = Linear("score", twin="supremum")(scores)
-        assert weights.diagonal().tolist() == [9, 9, 9]
-        off = ~torch.eye(3, dtype=torch.bool)
-        assert torch.equal(weights[off], Linear("score")(scores)[off])
-        assert Polynomial("score", degree=2, twin="supremum")(scores).diagonal().tolist() == [100, 100, 100]
-        product = Gaussian("score", sigma=1.0) * Linear("score", twin="supremum")
-        assert product(scores).diagonal().tolist() == [9, 9, 9]
+def test_supremum_makes_a_scan_as_alike_to_itself_as_anything_can_be():
+    scores = {"score": torch.tensor([1.0, 2.0, 3.0])}
+    weights = Linear("score", twin="supremum")(scores)
+    assert weights.diagonal().tolist() == [9, 9, 9]
+    off = ~torch.eye(3, dtype=torch.bool)
+    assert torch.equal(weights[off], Linear("score")(scores)[off])
+    assert Polynomial("score", degree=2, twin="supremum")(scores).diagonal().tolist() == [100, 100, 100]
+    product = Gaussian("score", sigma=1.0) * Linear("score", twin="supremum")
+    assert product(scores).diagonal().tolist() == [9, 9, 9]
 
 
 class TestRefused:

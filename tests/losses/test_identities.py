@@ -134,16 +134,15 @@ def similarity_gradient(loss, z1, z2, metadata):
     return pairs
 
 
-class TestCCLK:
-    @few
-    @given(sizes, seeds, st.sampled_from([0.1, 0.5]))
-    def test_distinct_conditions_give_infonce_and_a_constant(self, n, seed, t):
-        """W → I: M_i is the own other view, so weak supervision is InfoNCE and fairness has nothing left to do."""
-        z1, z2, metadata = random_batch(n, 5, seed=seed)
-        weak = losses.WeaklySupervisedCCLK(Categorical("label"), temperature=t, ridge=1e-12)
-        same(weak, losses.InfoNCE(temperature=t, symmetric=False), z1, z2, distinct(metadata))
-        fair = losses.FairCCLK(Categorical("label"), temperature=t, ridge=1e-12)(z1, z2, distinct(metadata))
-        assert fair.item() == pytest.approx(math.log(n), abs=1e-9)
+@few
+@given(sizes, seeds, st.sampled_from([0.1, 0.5]))
+def test_distinct_conditions_give_infonce_and_a_constant(n, seed, t):
+    """W → I: M_i is the own other view, so weak supervision is InfoNCE and fairness has nothing left to do."""
+    z1, z2, metadata = random_batch(n, 5, seed=seed)
+    weak = losses.WeaklySupervisedCCLK(Categorical("label"), temperature=t, ridge=1e-12)
+    same(weak, losses.InfoNCE(temperature=t, symmetric=False), z1, z2, distinct(metadata))
+    fair = losses.FairCCLK(Categorical("label"), temperature=t, ridge=1e-12)(z1, z2, distinct(metadata))
+    assert fair.item() == pytest.approx(math.log(n), abs=1e-9)
 
 
 @pytest.mark.parametrize(

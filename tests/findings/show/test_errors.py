@@ -33,7 +33,9 @@ def test_largest_residuals(age_folder):
 def test_of_several_classes_the_true_one_got_least(several_folder):
     files = open_folder(several_folder, show_ids=True)
     rows = files.predictions.set_index("participant_id")
-    for row in list_errors(files).head(3).to_dict("records"):
+    worst = list_errors(files).head(3).to_dict("records")
+    assert len(worst) == 3
+    for row in worst:
         scores = rows.loc[row["scan"]]
         assert scores[f"score_{row['y_true']}"] == pytest.approx(row["score"])
         assert scores[f"score_{row['given']}"] > row["score"]

@@ -53,6 +53,7 @@ def test_numbers_on_the_page_are_those_of_the_files(folder, build):
     assert rows["All left out, pooled"][2:4] == [said(*each) for each in pooled]
     assert rows["All left out, pooled"][6] == f"{block['unseen']['constant']['mae']['value']:.2f}"
     table = pd.read_csv(folder / "new_sites.tsv", sep="\t").set_index(["site", "model"])
+    assert len(block["left_out"]) == 4
     for site in block["left_out"]:
         own = table.loc[(site, "embedding")]
         assert rows[site][2:4] == [said(*own[[key, f"{key}_low", f"{key}_high"]]) for key in ("home_mae", "mae")]

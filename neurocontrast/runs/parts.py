@@ -16,11 +16,12 @@ import pandas as pd
 
 from neurocontrast.config import Config, build_objective
 from neurocontrast.data.cohort import Cohort, split_by_subject
+from neurocontrast.data.columns import no_column
 from neurocontrast.data.listing import read_table
 from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vectors
 from neurocontrast.data.sources import AnySource, BrainVolumes, source_of
 from neurocontrast.encoders import ContrastiveModel, TwoEncoders, build_model, check_shape
-from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import digest_of_file, hold, write_table
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.losses.supervised import Supervised
@@ -146,11 +147,8 @@ def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
 
 def _column(cohort: Cohort, name: str, key: str) -> np.ndarray:
     """Return a column: numbers, or text with None for a missing cell."""
-    columns = [str(column) for column in cohort.table.columns if column != "path"]
-    if name not in columns:
-        raise DataError(
-            f"{key}: {cohort.source.name} has no column '{name}'.{suggestion(name, columns)} It has: {one_of(columns)}."
-        )
+    if name not in cohort.table or name == "path":
+        raise DataError(no_column(f"{key}: {cohort.source.name}", name, cohort.table.columns))
     values = cohort.table[name]
     if values.dtype.kind == "f":
         return values.to_numpy(dtype=float)

@@ -104,6 +104,10 @@ def test_another_cohort_is_refused(settings, cohort, tmp_path):
     said = r"cohort: was participants\.tsv \(14 scans, .*is changed\.tsv \(14 scans"
     with pytest.raises(CheckpointError, match=said):
         neurocontrast.pretrain(other, out=out, resume=True)
+    copied = shutil.copytree(cohort.parent, tmp_path / "copied")
+    shutil.copy(*sorted((copied / "images").rglob("*.nii.gz"))[:2])
+    with pytest.raises(CheckpointError, match=r"the files of the samples hold .* bytes, and held"):
+        neurocontrast.pretrain(settings(f"data.participants={copied / cohort.name}"), out=out, resume=True)
 
 
 def test_resume_where_nothing_began_begins(whole, settings, tmp_path):

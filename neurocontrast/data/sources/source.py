@@ -149,6 +149,7 @@ class Source:
         record: dict[str, Any] = {
             key: {digest_of_file(path): name for name, path in files} for key, files in self.files(cohort).items()
         }
+        record["n_bytes"] = sum(size for size, *_ in self.signatures(cohort))  # times differ on another machine
         if self.augment is not None:
             try:
                 record["augment"] = describe(self.augment)
@@ -165,6 +166,8 @@ class Source:
             for digest, name in now[key].items()
             if digest not in (provenance.get(key) or now[key])
         ]
+        if now["n_bytes"] != (before := provenance.get("n_bytes", now["n_bytes"])):
+            changed.append(f"the files of the samples hold {now['n_bytes']:,} bytes, and held {before:,} when it began")
         if "augment" in now and now["augment"] != provenance.get("augment"):
             changed.append("augment has other transforms, or other settings of them")
         if changed:

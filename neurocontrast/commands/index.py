@@ -97,17 +97,17 @@ def index(
     for name in table.columns.intersection(["path", "mask_path", "gm", "wm", "csf"]):
         table[name] = [(base / path).as_posix() if path else "" for path in table[name]]
     measured, remedy = _measures_of(found, beside), f"Remove it, and {beside.name} if that is of an earlier call."
-    left = beside.is_file() and record_of.is_file() and "measures" in read_json(record_of, remedy=remedy)
+    may_be_old = measured is None and beside.is_file() and record_of.is_file()
+    if may_be_old and "measures" in read_json(record_of, remedy=remedy):
+        _check_not_read(beside, given)
+        for path in (beside, beside.with_suffix(".json")):  # `pretrain` would take them for those of this table
+            path.unlink(missing_ok=True)
     measures = {} if measured is None else {"measures": measured[1]}
     # Before the tables: a call that is killed then leaves no measures that no record names.
     write_json(record_of, _record_of(found, how) | measures | {"environment": describe_environment()})
     if measured is not None:
         write_table(beside, measured[0])
         write_json(beside.with_suffix(".json"), {key: measured[1][key] for key in ("parcellation", "software")})
-    elif left:  # `pretrain` would take them for those of this table
-        _check_not_read(beside, given)
-        for path in (beside, beside.with_suffix(".json")):
-            path.unlink(missing_ok=True)
     write_table(target, table.replace("", "n/a"))
     found.path, found.measures_path = target, None if measured is None else beside
     return found

@@ -98,10 +98,13 @@ def index_scans(
     if problems.found and not skip:
         problems.hint("--skip leaves out the scans with problems, and index.json says which.")
         problems.raise_if_any()
-    bad = {problem.name for problem in problems.found}  # a scan, or a person with all scans
+    # A line of a table is about a person, who has all scans; anything else about one scan.
+    of_people = {problem.name for problem in problems.found if problem.line is not None}
+    of_scans = {problem.name for problem in problems.found if problem.line is None}
     index.left_out += [(problem.name, problem.text) for problem in problems.found]
     index.tables = [table.source for name in sorted({scan.dataset for scan in scans}) for table in people.general(name)]
-    table = table[[bad.isdisjoint((scan.name, f"sub-{scan.person}")) for scan in chosen]].reset_index(drop=True)
+    is_left = [scan.name not in of_scans and f"sub-{scan.person}" not in of_people for scan in chosen]
+    table = table[is_left].reset_index(drop=True)
     if table.empty:
         what, reason = index.left_out[0]
         raise DataError(f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}.")
@@ -189,7 +192,7 @@ def _measured(measures: MeasuresTable) -> list[FoundScan]:
     """Return the people of tables of measures as scans without image."""
     found = []
     sizes = measures.values.get(HEAD_SIZE, pd.Series(pd.NA, measures.values.index))
-    for (person, session), size in sizes.items():
+    for (person, session), size in zip(measures.values.index, sizes, strict=True):
         facts = {"tiv": f"{size / MM3_PER_ML:.1f}"} if pd.notna(size) else {}
         found.append(FoundScan(person.removeprefix("sub-"), "", session, space="", stage="", facts=facts))
     return found

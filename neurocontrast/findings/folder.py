@@ -17,6 +17,7 @@ from neurocontrast.data.listing import read_table
 from neurocontrast.data.natural.store import is_image_path, split_image_path
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation.record import FILE, FORMAT, Evaluation, Metric, read_evaluation
+from neurocontrast.evaluation.rows import NO_SITE, site_names
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.page import wording
@@ -166,7 +167,7 @@ class EvaluationFolder(Results):
         """
         if self.summary.splits == "leave-site-out":
             return "unseen"
-        if self.fixed or "site" not in self.predictions:
+        if self.fixed or "site" not in self.predictions or (site_names(self.predictions["site"]) == NO_SITE).any():
             return "mixed"
         n_folds = self.predictions.groupby(["repeat", "site"])["fold"].nunique()
         if n_folds.empty or (n_folds > 1).all():

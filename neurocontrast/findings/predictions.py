@@ -310,7 +310,7 @@ def show_worst(files: EvaluationFolder) -> Section:
         return Section("worst", "Worst errors", [note("No scan was given to a wrong class.")])
     number, score = ("number", "Predicted − true") if continuous else ("text", "P(true class)")
     shown, digits = errors.head(_N_WORST), 1
-    if files.target == "age" and not files.show_ids:
+    if continuous and files.target == "age" and not files.show_ids:
         young, digits = shown["y_true"] < OLDEST_SHOWN, 0
         true = shown["y_true"].map("{:.0f}".format).where(young, f"{OLDEST_SHOWN}+")
         shown = shown.assign(y_true=true, score=shown["score"].where(young))

@@ -216,12 +216,14 @@ class SupervisedSession(BaseSession):
         rows = self.data.validation_rows
         if not len(rows):
             return None
-        return float(self.loss(self._outputs(rows, after_batch), torch.as_tensor(rows)))
+        loss = float(self.loss(self._outputs(rows, after_batch), torch.as_tensor(rows)))
+        if not math.isfinite(loss):
+            raise TrainingError(f"the loss on {len(rows)} validation scans is not finite: {_ADVICE}.")
+        return loss
 
     def keep_if_best(self, epoch: int, loss: float | None) -> None:
-        """Keep a copy of the weights where the loss is lower than ever, and finite."""
-        lowest = math.inf if self.best is None else self.best["loss"]
-        if loss is None or not loss < lowest:
+        """Keep a copy of the weights where the loss is lower than ever."""
+        if loss is None or (self.best is not None and not loss < self.best["loss"]):
             return
         weights = {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
         self.best = {"epoch": epoch + 1, "loss": loss, "weights": weights}

@@ -94,6 +94,14 @@ def test_a_person_with_contradicting_rows_is_left_out_with_all_sessions(bids, tm
     assert [each["what"] for each in record["left_out"]] == ["sub-01"]
 
 
+def test_a_scan_without_session_is_left_out_alone(bids, tmp_path):
+    put(bids, "sub-01/anat/sub-01_T1w.nii.gz")
+    (bids / "sub-01/anat/sub-01_T1w.json").write_text("{")
+    found, record = made(bids, tmp_path, skip=True)
+    assert sorted(found) == [("sub-01", "1"), ("sub-01", "2"), ("sub-02", "")]
+    assert [each["what"] for each in record["left_out"]] == ["sub-01"]
+
+
 def test_another_sex_is_kept_as_recorded(bids, tmp_path):
     put(bids, "participants.tsv", rows("participant_id age sex\nsub-01 30 other\nsub-02 40 F"))
     found, _ = made(bids, tmp_path)

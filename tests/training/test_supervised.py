@@ -8,6 +8,7 @@ from tiny import N_SCANS, Images
 
 from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_encoder
 from neurocontrast.encoders.encoder import ProjectionHead
+from neurocontrast.exceptions import TrainingError
 from neurocontrast.training import FinetuneSettings, TrainingData
 from neurocontrast.training.supervised import Labels, SupervisedSession, fit_supervised, parameter_groups
 
@@ -103,9 +104,9 @@ def test_the_head_from_scratch_begins_at_the_shares_of_the_training_rows():
         settings=settings(), pretrained=False, seed=0,
     )  # fmt: skip
     assert session.linear.bias.exp().tolist() == pytest.approx([8 / 9, 1 / 9])
-    for epoch, loss in enumerate((math.nan, 0.5, 0.7)):
-        session.keep_if_best(epoch, loss)
-    assert session.best["epoch"] == 2  # a loss that is not a number is no best one
+    session.linear.bias.data[0] = math.nan
+    with pytest.raises(TrainingError, match="loss on 3 validation scans is not finite"):
+        session.validation_loss(lambda: None)
 
 
 def test_views_are_shown_in_training_alone(tmp_path):

@@ -75,6 +75,10 @@ def test_the_age_that_is_predicted_is_as_rough(age_folder, tmp_path, build):
     assert {tuple(cell.text for cell in row[-3:]) for row in table.rows} == {("93.7", "60.2", "−33.5")}
 
 
+def test_ages_may_be_classes(changing, binary_folder, build):
+    assert build("worst", changing(binary_folder)(target="age")).blocks
+
+
 def test_pseudonyms_cannot_be_looked_up_without_the_files(binary_folder, folder):
     scan = pd.DataFrame({"participant_id": ["sub-0001"]})
     other = open_folder(edit(folder, "predictions", lambda table: table.iloc[1:]))

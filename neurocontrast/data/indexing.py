@@ -98,17 +98,20 @@ def index_scans(
     if problems.found and not skip:
         problems.hint("--skip leaves out the scans with problems, and index.json says which.")
         problems.raise_if_any()
-    # A line of a table is about a person, who has all scans; anything else about one scan.
-    of_people = {problem.name for problem in problems.found if problem.line is not None}
-    of_scans = {problem.name for problem in problems.found if problem.line is None}
     index.left_out += [(problem.name, problem.text) for problem in problems.found]
     index.tables = [table.source for name in sorted({scan.dataset for scan in scans}) for table in people.general(name)]
-    is_left = [scan.name not in of_scans and f"sub-{scan.person}" not in of_people for scan in chosen]
-    table = table[is_left].reset_index(drop=True)
+    table = table[_without_problems(chosen, problems)].reset_index(drop=True)
     if table.empty:
         what, reason = index.left_out[0]
         raise DataError(f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}.")
     return replace(index, table=table)
+
+
+def _without_problems(scans: Sequence[FoundScan], problems: Problems) -> list[bool]:
+    """Return which scans have no problem: one with a line of a table is of a person and all scans of that person."""
+    of_people = {problem.name for problem in problems.found if problem.line is not None}
+    of_scans = {problem.name for problem in problems.found if problem.line is None}
+    return [scan.name not in of_scans and f"sub-{scan.person}" not in of_people for scan in scans]
 
 
 def _rules(choose: Sequence[str]) -> dict[str, str]:

@@ -1,9 +1,13 @@
-"""A model from outside the package: one function that makes it of a study."""
+"""A model and a probe from outside the package: one function that makes it of a study, and one description."""
 
 import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
 
 from neurocontrast.evaluation import planning, run_study
 from neurocontrast.evaluation.models import ProbeModel, Rival
+from neurocontrast.evaluation.probes import PROBES, Probe
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.findings.learning import LearningCurve
 from neurocontrast.findings.result import rivals
 from tests.evaluation.quick import evaluate, plan
@@ -46,3 +50,16 @@ def test_its_learning_curve_is_written_too(make_cohort, monkeypatch):
     monkeypatch.setattr(planning, "MODELS", (*planning.MODELS, make_noise))
     found = evaluate(make_cohort(60), **FAST, train_sizes=(20,), n_draws=1).evaluation
     assert found.part(LearningCurve).model_extra["noise"]["auc"][0]["n_train"] == 20
+
+
+def test_a_linear_probe_from_outside_is_fitted_described_stored_and_refused_for_numbers(make_cohort, monkeypatch):
+    probe = Probe("logistic regression by liblinear", "Fan 2008", lambda _: LogisticRegression(solver="liblinear"), "C")
+    monkeypatch.setitem(PROBES, "liblinear", probe)
+    cohort = make_cohort(80)
+    found = evaluate(cohort, probe="liblinear", C=(1e-3, 1e-1))
+    assert found.evaluation.probe.title == probe.title
+    assert "liblinear" in found.evaluation.probe.estimator
+    assert set(found.tables["folds"]["C"]) <= {1e-3, 1e-1}
+    assert found.probe.name == "liblinear"
+    with pytest.raises(ConfigError, match="'liblinear' is not for a continuous target"):
+        plan(cohort, probe="liblinear", target="age")

@@ -173,7 +173,9 @@ def _calibrated(
     labels = np.array(fitted.classes, dtype=object)
     table["y_pred"] = shifted if fitted.kind == "continuous" else labels[fitted.decide(shifted)]
     table.loc[np.isnan(scores), "y_pred"] = None
-    table["calibrated_on"] = labelled
+    used = tidy["site"].map({site: shift.shift is not None for site, shift in shifts.items()}).eq(True)
+    people = tidy["site"].astype(str) + "\0" + tidy["subject_id"].astype(str)  # also their other scans are no test
+    table["calibrated_on"] = used & people.isin(people[labelled])
     return {"file": file, "by_site": {site: asdict(shift) for site, shift in shifts.items()}}
 
 
@@ -233,7 +235,9 @@ def _doubts(
     if outside is not None and outside["message"] is not None:
         yield outside["message"]
     by_site = {} if calibration is None else calibration["by_site"]
-    unshifted = [f"{site} ({shift['n_subjects']})" for site, shift in by_site.items() if shift["shift"] is None]
+    n_of = {site: shift["n_subjects"] for site, shift in by_site.items() if shift["shift"] is None}
+    n_of |= {} if calibration is None else {site: 0 for site in table["site"].dropna() if site not in by_site}
+    unshifted = [f"{site} ({n})" for site, n in n_of.items()]
     if unshifted:
         yield (
             f"calibrate: these sites keep their predictions, because a shift takes at least {MIN_SHOTS} labelled "

@@ -111,12 +111,19 @@ def test_the_intercept_of_two_classes_is_that_of_a_logistic_regression(folder, n
     np.testing.assert_allclose(odds, odds[0], rtol=1e-6)
 
 
-def test_a_site_with_few_labels_keeps_its_predictions_and_says_so(of_age, folder, new, tmp_path):
-    given, heard = labels(new, tmp_path / "labels.tsv", range(4), "age"), Listening()
-    out = nc.predict(of_age, folder / "new.parquet", out=tmp_path / "p.tsv", calibrate=given, progress=heard)
+def test_a_site_with_few_labels_keeps_its_predictions_and_says_so(of_age, folder, tmp_path):
+    """A labelled person's second visit is no test either, and a site without a label is named as well."""
+    read, heard = read_embeddings(folder / "new.parquet"), Listening()
+    table = read.table.assign(site=["few"] * 20 + ["many"] * 20 + ["none"] * 20)
+    table.loc[39, ["participant_id", "subject_id", "session"]] = [*table.loc[20, ["participant_id"] * 2], "2"]
+    write_embeddings(tmp_path / "e.parquet", table, read.features, INFO)
+    given = labels(table, tmp_path / "labels.tsv", [*range(4), *range(20, 30)], "session", "age")
+    out = nc.predict(of_age, tmp_path / "e.parquet", out=tmp_path / "p.tsv", calibrate=given, progress=heard)
     found = pd.read_csv(out, sep="\t")
-    np.testing.assert_array_equal(found["y_score"], found["y_score_zero_shot"])
-    assert any("ucla (4)" in message for message in heard.warned)
+    same = found["y_score"] == found["y_score_zero_shot"]
+    assert same.tolist() == [site != "many" for site in table["site"]]
+    assert any("few (4), none (0)" in message for message in heard.warned)
+    assert found.index[found["calibrated_on"]].tolist() == [*range(20, 30), 39]
 
 
 def test_wrong_labels_are_named_and_nothing_is_written(of_age, folder, new, tmp_path):

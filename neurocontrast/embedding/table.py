@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ def write_embeddings(
 def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame) -> None:
     """Write a DataFrame with ``participant_id`` and ``feature_…`` columns as `write_embeddings` does."""
     check_names(frame, "embeddings: the DataFrame")
-    names = [name for name in frame.columns if str(name).startswith(_FEATURE)]
+    names = _features_of(frame.columns)
     lacking = [name for name in ("participant_id",) if name not in frame] + ([] if names else [f"{_FEATURE}0000 …"])
     if lacking:
         raise DataError(f"embeddings: the DataFrame lacks {', '.join(lacking)}.")
@@ -80,7 +80,15 @@ def write_frame(path: str | os.PathLike[str], frame: pd.DataFrame) -> None:
         features = frame[names].to_numpy(np.float32)
     except (ValueError, TypeError) as error:
         raise DataError(f"embeddings: the feature columns must hold numbers ({said(error)}).") from error
-    write_embeddings(path, frame.drop(columns=names), features, {})
+    write_embeddings(path, frame.drop(columns=names).infer_objects(), features, {})
+
+
+def _features_of(columns: Iterable[str]) -> list[str]:
+    """Return the columns of features in the order of their numbers, also where a table was sorted otherwise."""
+    names = [name for name in columns if str(name).startswith(_FEATURE)]
+    numbers = {name: name.removeprefix(_FEATURE) for name in names}
+    is_numbered = all(number.isdecimal() for number in numbers.values())
+    return sorted(names, key=lambda name: int(numbers[name])) if is_numbered else names
 
 
 def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
@@ -90,7 +98,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
     check_place(path, remedy=remedy)
     try:
         file = pyarrow.parquet.ParquetFile(path)
-        names = [name for name in file.schema_arrow.names if name.startswith(_FEATURE)]
+        names = _features_of(file.schema_arrow.names)
         lacking = [] if "participant_id" in file.schema_arrow.names else ["participant_id"]
         lacking += [] if names else [f"{_FEATURE}0000 …"]
         if lacking:
@@ -120,7 +128,9 @@ def _read_groups(file: pyarrow.parquet.ParquetFile, names: Sequence[str]) -> tup
         for position, name in enumerate(names):
             part[:, position] = group[name].to_numpy()
         known.append(group.drop_columns(names))
-    return pyarrow.concat_tables(known).unify_dictionaries().to_pandas(), features
+    # An index of pandas would be taken for the positions of rows, or hide a column.
+    table = pyarrow.concat_tables(known).unify_dictionaries().to_pandas(ignore_metadata=True)
+    return table.loc[:, ~table.columns.str.startswith("__index_level_")], features
 
 
 def _info(path: Path, schema: Mapping[bytes, bytes]) -> dict[str, Any]:

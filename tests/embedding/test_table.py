@@ -5,11 +5,10 @@ import pyarrow.parquet
 import pytest
 
 from neurocontrast.embedding import read_embeddings, write_embeddings
+from neurocontrast.embedding.table import write_frame
 from neurocontrast.exceptions import DataError
 
 INFO = {"pretraining_subjects": ["ab"], "simulated": True, "training_metrics": [{"epoch": 1, "val_loss": None}]}
-
-
 TABLE = pd.DataFrame({
     "participant_id": ["001", "002", "003"], "subject_id": ["1", "2", "2"], "session": ["", "1", "2"],
     "path": ["/a", "/b", "/c"], "age": [20.5, np.nan, 71.0], "sex": pd.Series(["F", None, "M"], dtype=object),
@@ -28,8 +27,23 @@ def test_table_features_and_description_survive(tmp_path):
     np.testing.assert_array_equal(read.table["age"], [20.5, np.nan, 71.0])
     assert read.table["sex"].isna().tolist() == [False, True, False]
     names = pyarrow.parquet.read_schema(tmp_path / "e.parquet").names
-    assert names[:4] == ["participant_id", "subject_id", "session", "path"]
-    assert names[-4:] == ["feature_0000", "feature_0001", "feature_0002", "feature_0003"]
+    assert names == [*TABLE, "feature_0000", "feature_0001", "feature_0002", "feature_0003"]
+
+
+def test_a_table_that_pandas_sorted_and_indexed_is_read_as_before(tmp_path):
+    values = TABLE.assign(
+        score=pd.Series([1, 2, None], dtype=object), **{f"feature_{k}": FEATURES[:, 0] + k for k in (10, 9)}
+    )
+    for frame in (values[::-1], values[::-1].set_index("participant_id")):
+        frame.to_parquet(tmp_path / "e.parquet")
+        read = read_embeddings(tmp_path / "e.parquet")
+        assert read.table.index.tolist() == [0, 1, 2]
+        assert (read.table["participant_id"].tolist(), read.table.shape[1]) == (["003", "002", "001"], 7)
+        np.testing.assert_allclose(read.features, np.stack([FEATURES[::-1, 0] + k for k in (9, 10)], axis=1))
+    write_frame(tmp_path / "e.parquet", values)
+    read = read_embeddings(tmp_path / "e.parquet")
+    np.testing.assert_allclose(read.features[:, 1] - read.features[:, 0], 1)
+    np.testing.assert_array_equal(read.table["score"], [1, 2, np.nan])  # numbers, not text
 
 
 def test_what_is_no_embeddings_table_is_refused(tmp_path):

@@ -307,6 +307,22 @@ def test_what_no_table_can_hold_is_refused_at_once_or_left_out_by_name(tmp_path)
     assert len(record["left_out"]) == 5
 
 
+def test_labels_are_read_whole_and_a_scan_in_the_folder_of_another_is_refused(bids, tmp_path):
+    (bids / "participants.tsv").unlink()
+    for name, session in (("HH-012", "1"), ("HH-013", "2"), ("Zoë", "a-b")):
+        put(bids, f"sub-{name}/ses-{session}/anat/sub-{name}_ses-{session}_T1w.nii.gz")
+    assert {("sub-HH-012", "1"), ("sub-HH-013", "2"), ("sub-Zoë", "a-b")} < set(made(bids, tmp_path)[0])
+    for folder, name in (
+        ("sub-03", "sub-04"),
+        ("sub-05/ses-1", "sub-05_ses-2"),
+        ("sub-B_6", "sub-B_6"),
+        ("sub-7.1", "sub-7.1"),
+    ):
+        put(bids, f"{folder}/anat/{name}_T1w.nii.gz")
+    with pytest.raises(DataError, match=r"(?s)4 problems.*is in folder 'sub-B_6', and its name is of sub-B "):
+        made(bids, tmp_path, overwrite=True)
+
+
 def test_a_cell_with_a_tab_is_mended_and_a_damaged_sidecar_named(bids, tmp_path):
     put(bids, "sub-01/ses-1/anat/sub-01_ses-1_T1w.json", {"Manufacturer": "Sie\tmens"})
     assert made(bids, tmp_path)[0]["sub-01", "1"]["scanner"] == "Sie mens"

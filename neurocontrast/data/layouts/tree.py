@@ -85,7 +85,7 @@ def read_tree(root: Path) -> Tree:
 
 
 def problem_of_path(path: str) -> str:
-    """Return why a table of text cannot hold a path, or ""."""
+    """Return why a table of text cannot hold a path, or its names are of two people or sessions of BIDS, or ""."""
     if not path.isprintable() and (bad := next((each for each in path if each in "\t\n\r\0"), "")):
         return f"its path holds {_IN_TABLES[bad]}, which no table can hold; rename it"
     try:
@@ -93,7 +93,15 @@ def problem_of_path(path: str) -> str:
     except UnicodeEncodeError:
         return "its path holds bytes that are not UTF-8, which no table can hold; rename it"
     quoted = len(path) > 1 and path[0] == path[-1] == '"'
-    return "its path begins or ends with a space or quotes; rename it" if quoted or path != path.strip() else ""
+    if quoted or path != path.strip():
+        return "its path begins or ends with a space or quotes; rename it"
+    *folders, name = path.split("/")
+    subject, session, _ = identity_of(name)
+    for key, label in (("sub-", subject), ("ses-", session)) if name.startswith("sub-") else ():
+        folder = next((each for each in reversed(folders) if each.startswith(key)), key + label)
+        if label and folder != key + label:
+            return f"is in folder '{folder}', and its name is of {key}{label} (labels hold no '_' or '.'); rename one"
+    return ""
 
 
 def problem_of_file(path: Path) -> str:
@@ -117,7 +125,7 @@ def problem_of_file(path: Path) -> str:
     return ""
 
 
-_ENTITY = re.compile(r"(?:^|_)([a-zA-Z]+)-([a-zA-Z0-9+]+)")
+_ENTITY = re.compile(r"(?:^|_)([a-zA-Z]+)-([^_./]+)")
 
 
 @dataclass(frozen=True)

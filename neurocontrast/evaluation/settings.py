@@ -149,8 +149,8 @@ class EvaluationSettings(Settings):
             raise ValueError(
                 "test_where: selects scans of an external test set, and there is none. Give test=EMB2.parquet"
             )
-        if self.split_column is None:
-            return self
+        if self.scans is not None and self.voxels == "off":
+            raise ValueError("scans: is for the baseline of voxels, which voxels=off leaves out. Leave out either")
         others = {
             "split_file": self.split_file is not None,
             "splits=leave-site-out": self.splits == "leave-site-out",
@@ -159,6 +159,11 @@ class EvaluationSettings(Settings):
             "n_permutations": self.n_permutations > 0,
             "regional": bool(self.regional),
         }
+        if self.split_column is None:
+            found = [name for name in ("splits=leave-site-out", "n_repeats") if others["split_file"] and others[name]]
+            if found:
+                raise ValueError(f"split_file: makes all folds, and {' and '.join(found)} would too. Leave out either")
+            return self
         found = [name for name, given in others.items() if given]
         if found:
             raise ValueError(

@@ -238,6 +238,8 @@ def test_a_class_without_test_images_is_said():
                 ({"regional": ("vol_*",)}, "regional"),
             )
         ],
+        ({"split_column": None, "split_file": "s.tsv", "n_repeats": 2}, ValidationError, "and n_repeats would too"),
+        ({"scans": "s.tsv", "voxels": "off"}, ValidationError, "scans: is for the baseline of voxels"),
     ],
 )
 def test_what_does_not_go_with_a_fixed_split_is_refused(options, error, message):

@@ -53,7 +53,7 @@ def test_what_is_predicted_follows_from_the_values_or_from_what_the_user_says(co
     ("column", "classes", "labels"),
     [
         (["patient", "control", None, "patient"], ("control", "patient"), ["patient", "control", None, "patient"]),
-        (["a", "b", "n/a", "", "NaN", np.nan, "a"], ("a", "b"), ["a", "b", None, None, None, None, "a"]),
+        (["a", "b", pd.NaT, "", "NaN", np.nan, "a"], ("a", "b"), ["a", "b", None, None, None, None, "a"]),
         (["none", "mdd", "None", "null", "mdd"], ("none", "mdd"), ["none", "mdd", None, None, "mdd"]),
     ],
 )

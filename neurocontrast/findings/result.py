@@ -37,6 +37,7 @@ from neurocontrast.page.wording import (
     metric_text,
     number_text,
     point_estimate,
+    shorten_paths,
 )
 
 
@@ -204,19 +205,21 @@ def show_warnings(files: EvaluationFolder) -> Section:
 def list_warnings(files: EvaluationFolder) -> list[tuple[str, str]]:
     """Return each warning with its explanation, in the order of the evaluation."""
     found = [each for each in files.summary.warnings if each.code not in files.words.unasked]
-    return [(_hide_ids(each.message or each.code, files, each.code), each.explanation) for each in found]
+    return [(hide_ids(each.message or each.code, files, each.code), each.explanation) for each in found]
 
 
-_OF_PEOPLE = ("external_predictions", "outlyingness", "external_outlyingness")
+_OF_PEOPLE = ("external_predictions", "outlyingness", "external_outlyingness", "splits")
 """Tables that name people besides the predictions."""
+_LISTING = re.compile(r"duplicate|shared_subjects|voxels_left_out")
+"""Codes of warnings that list people."""
 
 
-def _hide_ids(text: str, files: EvaluationFolder, code: str) -> str:
-    """Replace identifiers of participants in a message, unless they may appear.
+def hide_ids(text: str, files: EvaluationFolder, code: str) -> str:
+    """Replace identifiers of participants and folders in a message, unless they may appear.
 
-    Identifiers made of digits alone look like counts, so they are looked for only in warnings about duplicates, which
-    list people.
+    Identifiers made of digits alone look like counts, so they are looked for only in warnings that list people.
     """
+    text = shorten_paths(text)
     if files.show_ids:
         return text
     names = {
@@ -226,12 +229,12 @@ def _hide_ids(text: str, files: EvaluationFolder, code: str) -> str:
         if table is not None and column in table
         for name in table[column].dropna()
     }
-    if "duplicate" not in code:
+    if not _LISTING.search(code):
         names = {name for name in names if not name.isdigit() and len(name) > 2}
     if not names:
         return text
     longest_first = sorted(names, key=len, reverse=True)
-    pattern = r"(?<![\w-])(?:" + "|".join(re.escape(name) for name in longest_first) + r")(?![\w-])"
+    pattern = r"(?<![\w-])(?:" + "|".join(re.escape(name) for name in longest_first) + r")(?![^\W_]|-)"
     return re.sub(pattern, "[id]", text)
 
 

@@ -17,7 +17,8 @@ DASH = "–"
 SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "sensitivity", "specificity"})
 """Metrics that are written in per cent for images, as the field does."""
 _ABSOLUTE_PATH = re.compile(r"(?<![\w.…])(?:/[^/\s'\"=,;:]+)+/(?=[^/\s'\"=,;:]|$|\s)")
-
+_PATH_ALONE = re.compile(r"^([\s-]*(?:[\w.-]+(?:: |=))?['\"]?)/(?:(?!, /)[^\n])*/", re.MULTILINE)
+"""A path that is all of a line or of its value: its folders may have blanks and commas in their names."""
 
 _LEADING = {
     "binary": ("auc", "balanced_accuracy", "average_precision"),
@@ -207,14 +208,14 @@ def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{name}.")
         elif key == "command" and isinstance(value, list):
-            yield name, shorten_paths(" ".join(str(part) for part in value))
+            yield name, " ".join(shorten_paths(str(part)) for part in value)
         else:
             yield name, shorten_paths(value_text(value))
 
 
 def shorten_paths(text: str) -> str:
     """Leave only the last part of absolute paths: reports travel, and folders can name people."""
-    return _ABSOLUTE_PATH.sub("…/", text)
+    return _ABSOLUTE_PATH.sub("…/", _PATH_ALONE.sub(r"\1…/", text))
 
 
 def bare_text(text: object) -> str:

@@ -1,3 +1,5 @@
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -81,6 +83,15 @@ def test_where_sites_are_held_out_the_comparison_is_of_unseen_ones(folder, tmp_p
     assert "auc" in set(differences["metric"])
     assert differences["p_value"].isna().all(), "sites are no random draws of folds"
     assert differences["low"].notna().all()
+
+
+def test_a_comparison_names_nobody(folder, tmp_path):
+    again, about = shutil.copytree(folder / "strong", tmp_path / "again"), read_json(folder / "strong/evaluation.json")
+    about["warnings"] = [{"code": "duplicate_overlap", "message": "sub-003 = sub-007"}]
+    (again / "evaluation.json").write_text(json.dumps(about))
+    out = compare([folder / "weak", again], out=tmp_path / "c", n_bootstraps=20)
+    assert "[id] = [id]" in (out / "comparison.html").read_text()
+    assert not re.search(r"sub-\d", (out / "comparison.html").read_text() + (out / "comparison.json").read_text())
 
 
 def test_what_cannot_be_paired_is_refused(folder, tmp_path):

@@ -24,7 +24,7 @@ from neurocontrast.findings.folder import EvaluationFolder, read_folder
 from neurocontrast.findings.learning import LearningCurve, tabulate_curves
 from neurocontrast.findings.new_site.measure import NewSite
 from neurocontrast.findings.outside import Outlyingness
-from neurocontrast.findings.result import rivals
+from neurocontrast.findings.result import hide_ids, rivals
 from neurocontrast.seeds import derive_seed
 
 PRIMARY = {"binary": "auc", "multiclass": "balanced_accuracy", "continuous": "mae"}
@@ -240,6 +240,10 @@ def _learning_curves(evaluations: Mapping[str, EvaluationFolder]) -> pd.DataFram
 def describe_comparison(evaluations: Mapping[str, EvaluationFolder]) -> dict[str, Any]:
     """Return the content of ``comparison.json``: what the evaluations share, where each is from, and the test."""
     contents = {name: files.summary.content() for name, files in evaluations.items()}
+    for name, files in evaluations.items():
+        raised = [each for each in files.summary.warnings if each.code not in files.words.unasked]
+        warnings = [{**vars(each), "message": hide_ids(each.message or "", files, each.code)} for each in raised]
+        contents[name]["warnings"] = warnings
     reference, first = next(iter(contents.items()))
     shared = ("target", "kind", "classes", "positive", "splits", "n_folds", "n_repeats")
     origins = ("run", "objective", "embeddings", "n_overlap", "simulated", "warnings")

@@ -81,10 +81,16 @@ def test_what_was_done_to_volumes_is_told(changed):
             [{"code": "duplicate_overlap", "message": "sub-0001 and sub-0002 are the same; 12 of 120 scans."}],
             [("[id] and [id] are the same; 12 of 120 scans.", "")],
         ),
+        (
+            [{"code": "voxels_left_out", "message": "7 of 120 are absent (7, sub-0002): /people/x/sub-0002_T1w.nii"}],
+            [("[id] of 120 are absent ([id], [id]): …/[id]_T1w.nii", "")],
+        ),
     ],
 )
 def test_warnings_come_with_their_explanation_and_without_names(changed, warnings, shown):
-    assert list_warnings(changed(warnings=warnings)) == shown
+    files = changed(warnings=warnings)
+    files.predictions.loc[0, "participant_id"] = "7"
+    assert list_warnings(files) == shown
 
 
 def test_methods_claim_no_check_that_was_not_made(changed):
@@ -127,6 +133,7 @@ def test_objective_and_kernel():
         ("/data/people/data/x.parquet", "…/x.parquet"),
         ("embeddings: /data/people/x.parquet\n", "embeddings: …/x.parquet\n"),
         ("--out=/a/b/c", "--out=…/c"),
+        ("scans: '/data/Anna, Müller/x y.tsv'\nlog: /b c/d", "scans: '…/x y.tsv'\nlog: …/d"),
         ("a/b relative/path 1/2", "a/b relative/path 1/2"),
     ],
 )

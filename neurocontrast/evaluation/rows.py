@@ -162,7 +162,8 @@ def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
 
 
 def _text(value: object) -> str | None:
-    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float | np.floating) and np.isnan(value)):
+    is_missing = value is None or value is pd.NA or value is pd.NaT
+    if is_missing or (isinstance(value, float | np.floating) and np.isnan(value)):
         return None
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))

@@ -149,8 +149,8 @@ def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
         "kind": fitted.kind,
         "classes": list(fitted.classes),
         "probe": {"name": fitted.name, "strength": fitted.strength, "threshold": fitted.threshold},
-        "n_trained_on": {"scans": fitted.n_scans, "subjects": len(fitted.trained_on)},
-        "n": {"scans": len(table), "of_trained_subjects": _n_known(table)},
+        "n_trained_on": {"scans": fitted.n_scans, "subjects": len(fitted.trained_on) or None},
+        "n": {"scans": len(table), "of_trained_subjects": _n_known(table) if fitted.trained_on else None},
         "encoder": fitted.encoder,
         "environment": describe_environment(),
     }
@@ -230,6 +230,8 @@ def _doubts(
             f"{n_known} of {len(table)} scans are of subjects that the probe was fitted on (trained_on). These "
             "predictions do not test the probe."
         )
+    if not fitted.trained_on:
+        yield "The probe does not say whom it was fitted on (a bundle names nobody): trained_on is empty, not false."
     if fitted.distribution is None:
         yield "The probe has no distribution of its training scans, so scans outside of it cannot be found."
     if outside is not None and outside["message"] is not None:
@@ -256,7 +258,8 @@ def _predictions(fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[
         table["y_score"] = scores
     labels = np.array(fitted.classes, dtype=object)
     table["y_pred"] = scores if fitted.kind == "continuous" else labels[fitted.decide(scores)]
-    table["trained_on"] = [subject_digest(subject) in fitted.trained_on for subject in tidy["subject_id"]]
+    known = [subject_digest(subject) in fitted.trained_on for subject in tidy["subject_id"]]
+    table["trained_on"] = known if fitted.trained_on else None
     if fitted.distribution is not None:
         table["mahalanobis"], table["mahalanobis_percentile"] = fitted.distribution.percentiles(features)
         table["outside"] = table["mahalanobis_percentile"] > OUTSIDE_PERCENTILE

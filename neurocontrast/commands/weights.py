@@ -75,7 +75,7 @@ def import_weights(
     model, left_out = convert(read_state(path, known), known, path=path)
     data = as_config({} if config is None else config).data
     if not isinstance(data, DataSettings):
-        raise ConfigError("data.kind: these networks encode scans of brains, found 'images'. Leave it out.")
+        raise ConfigError(f"data.kind: these networks encode scans of brains, found '{data.kind}'. Leave it out.")
     given = data.model_dump(mode="json", include=data.model_fields_set)
     if not known.data and not given:
         progress.warning(

@@ -80,5 +80,8 @@ def test_what_cannot_be_skipped_is_refused(whole, damaged, tmp_path):
     with pytest.raises(DataError, match="none of 14 scans can be used"):
         neurocontrast.embed(whole, participants=tmp_path / "none.tsv", **options)
     other = changed_run(whole, tmp_path / "other", preprocessing={"kind": "measures"})
-    with pytest.raises(ConfigError, match=r"data\.skip_unreadable: is for scans, and the run was trained on measures"):
-        neurocontrast.embed(other, participants=damaged[0], **options)
+    for given in ({"skip_unreadable": True}, {"shape": [96, 96, 96]}):
+        with pytest.raises(
+            ConfigError, match=rf"data\.{next(iter(given))}: is for volumes, and the run was .* measures"
+        ):
+            neurocontrast.embed(other, participants=damaged[0], out=options["out"], config={"data": given})

@@ -38,6 +38,8 @@ __all__ = [
 ]
 
 _CONTRACT = "encoder.json"
+_PLACES = ("images_root", "cache_dir", "cache_shared")
+"""Keys that say where samples lie; kinds without files pass over them."""
 
 Brains = BrainVolumes | RegionalMeasures
 AnySource = Brains | NaturalImages
@@ -83,9 +85,11 @@ def source_of_run(
                 f"data.kind: is '{data.kind}', and the run was trained on {trained}. Give the run's own configuration, "
                 "or none."
             )
-        if isinstance(data, DataSettings) and data.skip_unreadable:
+        kinds = {"volumes": DataSettings, "images": ImageDataSettings, "measures": MeasureDataSettings}
+        lost = sorted(data.model_fields_set - {*kinds[trained].model_fields, *_PLACES})
+        if lost:
             raise ConfigError(
-                f"data.skip_unreadable: is for scans, and the run was trained on {trained}. Leave it out."
+                f"data.{lost[0]}: is for {data.kind}, and the run was trained on {trained}. Leave it out."
             )
         common: dict[str, Any] = {"images_root": data.images_root, "n_workers": data.n_workers}
         if trained == "measures":

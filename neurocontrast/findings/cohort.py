@@ -6,8 +6,12 @@ import pandas as pd
 
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder
+from neurocontrast.findings.predictions import OLDEST_SHOWN, rough_ages
 from neurocontrast.page.blocks import Block, Column, Facts, Section, Table, make_table, note
 from neurocontrast.page.wording import capitalise
+
+_MANY = 5
+"""Scans of a site from which mean and spread do not tell the oldest age."""
 
 
 def show_cohort(files: EvaluationFolder) -> Section:
@@ -58,9 +62,15 @@ def _site_table(files: EvaluationFolder, cohort: pd.DataFrame) -> Table:
     names = [name for name in cohort.columns if name != "site"]
     if files.kind == "continuous":
         titles = {"n": "Scans", "mean": f"Mean {files.target}", "sd": "SD", "min": "Smallest", "max": "Largest"}
+        kinds, digits, few = {"n": "count"}, 1, "fewer than two scans"
+        if files.target == "age" and not files.show_ids and {"mean", "sd", "min", "max"} <= set(names):
+            # Of few scans, mean and spread would tell the age that is not shown.
+            told = (cohort["max"] < OLDEST_SHOWN) | (cohort["n"] >= _MANY)
+            cohort = cohort.assign(**{name: cohort[name].where(told) for name in ("mean", "sd")})
+            cohort = cohort.assign(**{name: rough_ages(cohort[name]) for name in ("min", "max")})
+            kinds, digits, few = kinds | {"min": "text", "max": "text"}, 0, f"{few}, or it would tell a high age"
         columns = [
-            Column(titles.get(name, name), name, "count" if name == "n" else "number", 1, reason="fewer than two scans")
-            for name in names
+            Column(titles.get(name, name), name, kinds.get(name, "number"), digits, reason=few) for name in names
         ]
         caption = f"Scans evaluated at each site, and the spread of {files.target} among them."
         return make_table(caption, cohort, [site, *columns])

@@ -143,6 +143,12 @@ _MAX_CELLS, _MAX_NAMED = 12, 120
 _N_WORST = 10
 
 
+def rough_ages(ages: pd.Series) -> pd.Series:
+    """Return ages as texts that name nobody: whole years, and "89+"; None for a missing one."""
+    texts = ages.map(lambda age: f"{OLDEST_SHOWN}+" if age >= OLDEST_SHOWN else f"{age:.0f}")
+    return texts.astype(object).where(ages.notna(), None)
+
+
 def tested_rows(files: EvaluationFolder) -> pd.DataFrame:
     """Return the predictions of the scans that were tested: one row a scan and repeat."""
     scores = [name for name in files.predictions.columns if _is_score(name)]
@@ -244,14 +250,17 @@ def draw_predicted(files: EvaluationFolder) -> style.Picture:
     everyone = pd.DataFrame({"site": pooled.get("site", "all"), "true": pooled["y_true"].astype(float)})
     everyone = everyone.assign(predicted=pooled["y_score"].astype(float)).dropna(subset=["true", "predicted"])
     everyone = everyone.reset_index(drop=True)
+    known, rough = everyone["true"], files.target == "age" and not files.show_ids
+    if rough:
+        everyone = everyone.assign(true=known.round().clip(upper=OLDEST_SHOWN))
     rows, ends = thin_rows(everyone), np.quantile(everyone["true"], [0, 1])
     figure, axes = style.new_figure(height=style.WIDTH + 0.1 * min(rows["site"].nunique(), 12))
     axes.plot(ends, ends, label="Perfect prediction", color=style.CHANCE, linestyle="--", linewidth=1.4)
     about = f"{'Prediction' if files.fixed else 'Out-of-fold prediction'} of {files.target} against the truth."
     mae, r2 = (number_text(point_estimate(files.metrics.get(key)), digits=2) for key in ("mae", "r2"))
     about += f" Mean absolute error {mae}, R² {r2}."
-    if everyone["true"].nunique() > 2:
-        slope, intercept = np.polyfit(everyone["true"], everyone["predicted"], 1)
+    if known.nunique() > 2:
+        slope, intercept = np.polyfit(known, everyone["predicted"], 1)
         shown = f"slope {number_text(slope, digits=2)}"
         axes.plot(ends, intercept + slope * ends, color=style.INK, linewidth=1.8, label=f"Trend: {shown}")
         about += f" The fitted trend has {shown}."
@@ -262,6 +271,8 @@ def draw_predicted(files: EvaluationFolder) -> style.Picture:
         "are overestimated and high ones underestimated, as every shrunken prediction does; no residual is a “gap” "
         "before that is corrected."
     )
+    if rough:
+        more += f" True ages are drawn in whole years, {OLDEST_SHOWN} and more at {OLDEST_SHOWN}."
     return style.Picture(
         "predicted_true",
         figure,
@@ -298,8 +309,7 @@ def list_errors(files: EvaluationFolder) -> pd.DataFrame:
     rows = rows.dropna(subset=["error"]).sort_values("error", ascending=False, kind="stable", ignore_index=True)
     rows["scan"] = name_scans(files, rows)
     if "age" in rows and not files.show_ids:
-        ages = rows["age"].map(lambda age: f"{OLDEST_SHOWN}+" if age >= OLDEST_SHOWN else f"{age:.0f}")
-        rows["age"] = ages.where(rows["age"].notna(), None)
+        rows["age"] = rough_ages(rows["age"])
     return rows.reindex(columns=["scan", "age", "sex", "site", "y_true", "given", "score", "error"])
 
 
@@ -312,8 +322,7 @@ def show_worst(files: EvaluationFolder) -> Section:
     shown, digits = errors.head(_N_WORST), 1
     if continuous and files.target == "age" and not files.show_ids:
         young, digits = shown["y_true"] < OLDEST_SHOWN, 0
-        true = shown["y_true"].map("{:.0f}".format).where(young, f"{OLDEST_SHOWN}+")
-        shown = shown.assign(y_true=true, score=shown["score"].where(young))
+        shown = shown.assign(y_true=rough_ages(shown["y_true"]), score=shown["score"].where(young))
     columns = (
         Column("Scan", "scan", "heading"),
         Column("Age", "age", "number" if files.show_ids else "text", 1),

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.findings import open_folder
-from neurocontrast.findings.predictions import list_errors, name_scans
+from neurocontrast.findings.predictions import draw_predicted, list_errors, name_scans
 from tests.findings.show.folders import edit
 
 
@@ -69,8 +69,12 @@ def test_the_age_that_is_predicted_is_as_rough(age_folder, tmp_path, build):
     folder = edit(
         shutil.copytree(age_folder, tmp_path / "e"), "predictions", lambda t: t.assign(y_true=93.7, y_score=60.2)
     )
-    (table,) = build("worst", open_folder(folder)).blocks
+    edit(folder, "cohort", lambda t: t.assign(n=1, mean=93.7, min=93.7, max=93.7))
+    files = open_folder(folder)
+    (table,) = build("worst", files).blocks
     assert {tuple(cell.text for cell in row[-3:]) for row in table.rows} == {("89+", "60", "–")}
+    assert set(draw_predicted(files).numbers["true"]) == {89.0}
+    assert [cell.text for cell in build("cohort", files).blocks[-1].rows[0][1:]] == ["1", "–", "–", "89+", "89+"]
     (table,) = build("worst", open_folder(folder, show_ids=True)).blocks
     assert {tuple(cell.text for cell in row[-3:]) for row in table.rows} == {("93.7", "60.2", "−33.5")}
 

@@ -173,6 +173,11 @@ def _read_all(
 ) -> dict[Path, list[Series]]:
     """Return the series of every folder; a folder that cannot be read is a problem."""
     found: dict[Path, list[Series]] = {}
+    known = {folder.relative_to(notes.source).parts[0] for folder in folders}
+    empty = sorted(each.name for each in notes.source.glob("[!.]*") if each.is_dir() and each.name not in known)
+    if empty:
+        text = f"{len(empty)} folders of people hold no DICOM files that are found (links are not followed)"
+        notes.add("", text, ", ".join(empty), is_problem=False)
     with progress.task("Reading headers", total=len(folders), unit="folder") as task:
         given = [(each, scratch) for each in folders]
         for folder, read, wrong in map_files(_read, given, n_workers=n_workers, option="n_workers"):

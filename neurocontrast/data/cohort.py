@@ -336,6 +336,11 @@ def _warnings(cells: pd.DataFrame) -> list[str]:
     are_numbers = {number_of(cell) is not None for cell in cells.get("sex", ()) if not is_missing(cell)}
     if len(are_numbers) == 2:
         warnings.append("column 'sex' mixes numbers and letters; 1 is read as male and 2 as female")
+    for column in cells.columns.difference([*_IDENTITY, *RULES], sort=False):
+        known = cells[column][~cells[column].map(is_missing)]
+        texts = known[known.map(number_of).isna()]
+        if len(texts) and known.str.replace(",", ".").map(number_of).notna().mean() > 0.5:
+            warnings.append(f"column '{column}' is read as text: {shown(texts.iloc[0])} is no number (1.5, n/a)")
     for column in ("site", "diagnosis"):
         known = pd.Series([cell for cell in sorted(set(cells.get(column, ()))) if not is_missing(cell)], dtype=object)
         alike = known.groupby([re.sub(r"[\s_-]+", "", cell.lower()) for cell in known])

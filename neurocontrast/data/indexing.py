@@ -13,7 +13,7 @@ import pandas as pd
 
 from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts import LAYOUTS
-from neurocontrast.data.layouts.tree import FoundScan, Tree, problem_of_file, problem_of_path, read_tree
+from neurocontrast.data.layouts.tree import FoundScan, Tree, identity_of, problem_of_file, problem_of_path, read_tree
 from neurocontrast.data.measures.finding import files_of_measures
 from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables
@@ -274,10 +274,14 @@ def _row(
 ) -> dict[str, str]:
     scanner = " ".join(filter(None, (settings.get("Manufacturer"), settings.get("ManufacturersModelName"))))
     cells = {**scan.facts, **known.cells}
-    sex = cells.get("sex", "")
+    sex, (first, below, _) = cells.get("sex", ""), scan.path.partition("/")
+    if site_from == "folder" and (not below or identity_of(first)[0] == scan.subject):
+        raise ConfigError(
+            f"site_from: 'folder' takes '{first}' as a site, which is of one person; give it as a column."
+        )
     site = {
         "column": cells.get("site", ""),
-        "folder": scan.path.partition("/")[0],
+        "folder": first,
         "scanner": " ".join(filter(None, (scanner, settings.get("DeviceSerialNumber")))),
     }[site_from]
     return {

@@ -113,6 +113,8 @@ def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
     if "participant_id" not in table:
         near = suggestion("participant_id", table.columns)
         raise DataError(f"{path.name} needs a column 'participant_id'.{near}")
+    if "session" in table:
+        raise DataError(f"{path.name}: rows are of participants alone, and it has a column 'session'; take that out.")
     table.index = pd.Index(table.pop("participant_id").astype(str))
     if path.suffix != ".parquet":
         table = table.apply(lambda cells: values_of("", cells)[0].set_axis(cells.index))

@@ -37,7 +37,7 @@ _COLUMNS = {
     "tiv": ("tiv", "etiv"),
     "qc_rating": ("qc_rating",),
 }
-"""Columns of the index, and their usual names in tables; the first name that a table has is taken."""
+"""Columns of the index, and their usual names in tables; the first that a table has, with any cell, is taken."""
 
 _PER_YEAR = {"year": 1.0, "month": 12.0, "week": 365.25 / 7, "day": 365.25}
 _UNITS = {"y": "year", "yr": "year", "m": "month", "mo": "month", "w": "week", "d": "day"}
@@ -183,7 +183,8 @@ def read_phenotype(
     described: dict[str, object] = {}
     for description in [*descriptions, path.with_suffix(".json")]:
         described |= read_json(description) if description.is_file() else {}
-    columns = {known: name for known, names in _COLUMNS.items() if (name := first_of(table, names))}
+    filled = [name for name, cells in table.items() if not cells.map(is_missing).all()]
+    columns = {known: name for known, names in _COLUMNS.items() if (name := first_of(filled, names))}
     columns |= {name: name for name in keep if name in table}
     line_of: dict[tuple[str, str], int] = {}
     for line, person, row in zip(table.index, identifiers, table.to_dict("records"), strict=True):

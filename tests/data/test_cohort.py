@@ -78,11 +78,6 @@ def test_sessions_and_subjects(write_table):
         read_cohort(write_table(header, "s1\t01\tA\ta.nii", "s2\t02\tn/a\tb.nii"))
 
 
-def test_a_table_without_images_is_refused(write_table):
-    with pytest.raises(DataError, match="column 'path' is needed"):
-        read_cohort(write_table("participant_id\tsession", "sub-01\t1"))
-
-
 def test_missing_images_are_named_with_their_near_miss(write_table, tmp_path):
     (tmp_path / "a.nii").touch()
     path = write_table("participant_id\tpath", "s1\ta.nii.gz", "s2\tb\\c.nii.gz", images=False)
@@ -95,18 +90,15 @@ def test_missing_images_are_named_with_their_near_miss(write_table, tmp_path):
     assert len(read_cohort(path, check_images=False)) == 2
     with pytest.raises(DataError, match="images_root: there is no folder"):
         read_cohort(path, images_root=tmp_path / "nowhere")
+    (tmp_path / "dicom").mkdir()
+    with pytest.raises(DataError, match="dcm2niix"):
+        read_cohort(write_table("participant_id\tpath", "s1\tdicom"))
 
 
 def test_a_file_of_two_channels_is_refused(write_table):
     table = write_table("participant_id\tgm\twm", "01\ta.nii.gz\ta.nii.gz", "02\tb.nii\tc.npy")
     with pytest.raises(DataError, match=r"line 2, 01, column 'wm': found the file of column 'gm'; each channel"):
         read_cohort(table, channels=["gm", "wm"])
-
-
-def test_a_folder_of_dicom_is_recognised(write_table, tmp_path):
-    (tmp_path / "dicom").mkdir()
-    with pytest.raises(DataError, match="dcm2niix"):
-        read_cohort(write_table("participant_id\tpath", "s1\tdicom"))
 
 
 def test_known_columns_are_found_in_any_case_and_near_misses_suggested(write_table):
@@ -118,6 +110,8 @@ def test_known_columns_are_found_in_any_case_and_near_misses_suggested(write_tab
         read_cohort(write_table("participants_id\tpath", "s1\ta.nii"))
     with pytest.raises(DataError, match="names the column 'age' twice"):
         read_cohort(write_table("participant_id\tpath\tage\tAge", "s1\ta.nii\t3\t4"))
+    with pytest.raises(DataError, match="column 'path' is needed"):
+        read_cohort(write_table("participant_id\tsession", "sub-01\t1"))
     with pytest.raises(DataError, match="kept for embeddings"):
         read_cohort(write_table("participant_id\tpath\tfeature_0001", "s1\ta.nii\t3"))
     warned = read_cohort(write_table("participant_id\tpath\tgender", "s1\ta.nii\tM")).warnings
@@ -161,19 +155,15 @@ def test_the_digest_is_of_the_content_and_not_of_the_place(tmp_path):
 
 
 def test_simulated_scans_are_known(write_table):
-    cells = [
-        ("simulated", "true"),
-        ("simulated", "1"),
-        ("source", "simulated MNI"),
-        ("simulated", "false"),
-        ("source", "IXI"),
-    ]
+    cells = [("source", "simulated MNI"), ("source", "IXI"), *(("simulated", cell) for cell in ("true", "1", "false"))]
     found = [read_cohort(write_table(f"participant_id\tpath\t{name}", f"s1\ta.nii\t{cell}")) for name, cell in cells]
-    assert [cohort.simulated for cohort in found] == [True, True, True, False, False]
+    assert [cohort.simulated for cohort in found] == [True, False, True, True, False]
 
 
 def test_spellings_that_look_alike_are_warned_of(write_table):
-    warnings = read_cohort(write_table(HEADER, "s1\ta.nii\t3\tM\tSite A\tc", "s2\tb.nii\t3\t2\tsite-a\tc")).warnings
+    rows = ("s1\ta.nii\t3\tM\tSite A\tc\t27,5", "s2\tb.nii\t3\t2\tsite-a\tc\t28")
+    warnings = read_cohort(write_table(f"{HEADER}\tmmse", *rows)).warnings
+    assert "column 'mmse' is read as text: '27,5' is no number (1.5, n/a)" in warnings
     assert any("'Site A', 'site-a' count as different" in warning for warning in warnings)
     assert any("mixes numbers and letters" in warning for warning in warnings)
 

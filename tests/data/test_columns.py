@@ -14,9 +14,6 @@ def test_spellings_of_missing_and_answers_that_are_none():
 )
 def test_ages(cell, age):
     assert as_age(cell) == number_in("age", cell) == age
-
-
-def test_only_ages_are_coded_with_a_plus():
     assert (number_in("iq", "89+"), number_in("iq", "189"), number_in("age", "189")) == (None, 189, None)
 
 

@@ -82,10 +82,7 @@ def test_json_that_cannot_be_read_is_told_apart(tmp_path, capsys, content):
     shown = capsys.readouterr().out
     assert "a.json: could not be read, so what it says of a patient is not known" in shown
     assert "1 files could not be read. Whether they identify a patient is not known." in shown
-    assert "Values are not shown" not in shown
-    assert "No problems" not in shown
-    assert "Nothing was found" not in shown
-    assert "Erika" not in shown
+    assert not any(text in shown for text in ("Values are not shown", "No problems", "Nothing was found", "Erika"))
 
 
 @pytest.mark.parametrize(("image", "beside"), [("a.1.5mm.nii.gz", "a.1.5mm.json"), ("A.NII.GZ", "A.json")])

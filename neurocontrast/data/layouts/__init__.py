@@ -22,12 +22,12 @@ def bids(tree: Tree) -> Iterator[FoundScan]:
     described = {
         folder: [each for each in names if each.endswith("T1w.json")] for folder, names in tree.folders.items()
     }
-    for path, placed, _ in tree.matching(_BIDS, r"sub-.+_T1w\.nii(?:\.gz)?"):
+    for path, placed, _ in tree.matching(_BIDS, r"sub-.+_T1w(?i:\.nii(?:\.gz)?)"):
         folder, _, name = path.rpartition("/")
         subject, session, entities = identity_of(name)
         if "desc" in entities or "space" in entities:
             continue
-        dataset, parts = placed[1] or "", {*name.removesuffix(".gz").removesuffix(".nii").split("_")}
+        dataset, parts = placed[1] or "", {*re.sub(r"(?i)\.nii(\.gz)?$", "", name).split("_")}
         # A JSON file holds for all images below it whose names have all parts of its own (BIDS: inheritance).
         sidecars = [
             joined_path(place, each)

@@ -43,6 +43,8 @@ def files_of_measures(tree: Tree) -> dict[tuple[str, str], list[Path]]:
 def sheets_at(path: Path, atlas: str, measure: str, notes: list[str]) -> list[Sheet]:
     """Return the sheets of a file, or of the chosen files of a folder; `notes` gets a line about the others."""
     if not path.is_dir():
+        if atlas or measure not in ("thickness", "all"):
+            notes.append(f"{path.name}: all its measures are taken; 'atlas' and 'measure' choose from folders.")
         head = _head(path)
         for reader in FORMATS.values():
             if reader.atlas_of(path, head) is not None:

@@ -99,10 +99,12 @@ def test_participants_are_one_with_and_without_their_prefix(table):
 
 
 def test_a_thickness_of_zero_is_missing_and_said(table):
-    found = read_tables(table("participant_id\tlh_cuneus_thickness\tCSF\nsub-01\t0\t0\nsub-02\t2.5\t900\n"))
+    rows = "participant_id\tlh_cuneus_thickness\tCSF\nsub-01\t0\t0\nsub-02\t2.5\t900\n"
+    found = read_tables(table(rows), measure="area")
     assert found.values["lh_cuneus_thickness"].isna().tolist() == [True, False]
     assert found.values["CSF"].tolist() == [0, 900]
-    assert "1 thicknesses are 0" in found.notes[0]
+    assert "all its measures are taken" in found.notes[0]
+    assert "1 thicknesses are 0" in found.notes[1]
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,7 @@ def test_columns_and_files_become_vectors(make_table, tmp_path):
         ({"v": "broken.parquet"}, "not readable as Parquet"),
         ({"v": "others.parquet"}, "no row for any scan: 'sub-1' there, 'i0', 'i1' here"),
         ({"v": "twice.parquet"}, "'i0' more than once"),
+        ({"v": "sessions.parquet"}, "it has a column 'session'; take that out"),
         ({"v": "infinite.parquet"}, "1 rows hold numbers that are infinite"),
     ],
 )
@@ -106,6 +107,7 @@ def test_vectors_that_cannot_be_are_refused(make_table, tmp_path, spec, told):
     files = {
         "others": {"participant_id": ["sub-1"], "f": [1.0]},
         "twice": {"participant_id": ["i0", "i0", "i1"], "f": [1.0, 2.0, 3.0]},
+        "sessions": {"participant_id": ids, "session": [1, 2], "f": [1.0, 2.0]},
         "infinite": {"participant_id": ids, "f": [1.0, np.inf]},
     }
     for name, columns in files.items():

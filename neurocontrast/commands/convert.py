@@ -71,8 +71,8 @@ def convert(
     progress = as_progress(progress)
     source, target = Path(root).expanduser().absolute(), Path(out).absolute()
     check_output_folder(target, overwrite=overwrite, marker=CONVERT_RECORD, what="a converted tree")
-    if not source.is_dir():
-        raise DataError(f"{source}: there is no such folder.")
+    if not (source.is_dir() and os.access(source, os.R_OK | os.X_OK)):
+        raise DataError(f"{source}: there is no such folder, or it may not be read.")
     folders = find_series_folders(source)
     if not folders:
         raise DataError(f"{source}: there are no DICOM files below it.")

@@ -28,7 +28,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.provenance import subject_digest
 from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_below
 
-_BIDS = re.compile(r"sub-(?P<subject>[A-Za-z0-9]+)(?:_ses-(?P<session>[A-Za-z0-9]+))?(?=[_.]|$)")
+_BIDS = re.compile(r"sub-(?P<subject>[^_./]+)(?:_ses-(?P<session>[^_./]+))?(?=[_.]|$)")
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,11 +55,15 @@ def test_a_folder_gives_one_row_a_scan(whole, evaluation, inbox, tmp_path):
     assert about["scans"] == {"source": "inbox", "n_failed": 0, "failed": []}
     assert {path.name for path in tmp_path.iterdir()} == {"p.tsv", "p.json", "inbox"}
     scan = next(inbox.rglob("sub-new1*.nii.gz"))
-    for name in (scan.name, "sub-new1_ses-1.nii.gz", "sub-new1.nii.gz"):
+    names = {
+        scan.name: ("sub-new1", 1),
+        "sub-new1.nii.gz": ("sub-new1", float("nan")),
+        "sub-HH-1_ses-2.nii.gz": ("sub-HH-1", 2),
+    }
+    for name, (person, session) in names.items():
         scan = scan.rename(scan.with_name(name))
         one = pd.read_csv(nc.predict(evaluation, scan, run=whole, out=tmp_path / f"{name}.tsv"), sep="\t")
-        expected = {"participant_id": ["sub-new1"], "session": float("nan") if name == "sub-new1.nii.gz" else 1}
-        assert one[["participant_id", "session"]].equals(pd.DataFrame(expected))
+        assert one[["participant_id", "session"]].equals(pd.DataFrame({"participant_id": [person], "session": session}))
     assert one["mahalanobis"].tolist() == pytest.approx([table["mahalanobis"][1]])
 
 

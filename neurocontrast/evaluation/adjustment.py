@@ -51,8 +51,10 @@ def choose_covariates(
             if name not in OPTIONAL:
                 near = suggestion(name, table.columns).strip()
                 dropped[name] = "is not in the table" + (f" ({near})" if near else "")
-        elif len({text for text in cell_texts(table[name]) if text is not None}) < 2:
+        elif len(values := {text for text in cell_texts(table[name]) if text is not None}) < 2:
             dropped[name] = "has fewer than two values"
+        elif name != "site" and not is_number(table[name]) and 2 * len(values) > table["subject_id"].nunique():
+            dropped[name] = f"is text of {len(values)} different values"
         else:
             used.append(name)
     return tuple(used), dropped

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import matching_columns
+from neurocontrast.data.columns import matching_columns, number_of
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.seeds import derive_generator
 
@@ -151,7 +151,7 @@ def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
     """Return a column as floats, NaN where missing; "90+" is not missing, and the old must not vanish unseen."""
     texts = cell_texts(tidy[name])
     numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(dtype="float64")
-    wrong = np.flatnonzero([text is not None for text in texts] & ~np.isfinite(numbers))
+    wrong = np.flatnonzero(np.array([text is not None for text in texts], dtype=bool) & ~np.isfinite(numbers))
     if len(wrong):
         found = ", ".join(f"{row_names(tidy, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
         raise DataError(
@@ -175,8 +175,14 @@ def choose_numbers(table: pd.DataFrame, names: Sequence[str], *, option: str, ta
     """Return the columns of numbers that names and patterns (``background_*``) mean, without the target."""
     known = [name for name in table.columns if name not in (*IDENTIFIERS, target) and is_number(table[name])]
     with_values = [str(name) for name in known if not table[name].isna().all()]
-    chosen = matching_columns(names, with_values, where=f"{option}: the table of numbers without '{target}'")
+    others = [name for name in table.columns if names and name not in (*IDENTIFIERS, target, *known)]
+    texts = {name: [text for text in cell_texts(table[name]) if text is not None] for name in others}
+    mixed = [name for name in others if any(number_of(text.replace(",", ".")) is not None for text in texts[name])]
+    chosen = matching_columns(names, [*with_values, *mixed], where=f"{option}: the table of numbers without '{target}'")
     for name in chosen:
+        if name in mixed:
+            odd = min(texts[name], key=lambda text: number_of(text) is not None)
+            raise DataError(f"{option}: column '{name}' holds text such as '{odd}' too. Write numbers with a point.")
         wrong = np.flatnonzero(np.isinf(table[name].to_numpy(dtype=float, na_value=np.nan)))
         if len(wrong):
             raise DataError(f"{option}: column '{name}' is infinite in {', '.join(row_names(table, wrong[:5]))}.")

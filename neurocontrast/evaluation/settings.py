@@ -86,7 +86,8 @@ class EvaluationSettings(Settings):
     n_draws: int = Field(5, ge=1)
     """Number of times that the subjects of each size are drawn in a fold."""
     covariates: tuple[str, ...] = ("age", "sex", "site", "tiv")
-    """Columns of the baseline. Absent ones, the target, and the site if sites are left out, are dropped."""
+    """Columns of the baseline. Absent ones, the target, text with more values than half of the subjects, and the site
+    if sites are left out, are dropped."""
     voxels: Literal["auto", "on", "input", "off"] = "auto"
     """Whether principal components of the scans' voxels are a further baseline. ``auto``: if the scans are at hand;
     ``on``: at 4 mm; ``input``: of what the encoder is given, as ``encoder.name: pca`` would fit."""
@@ -151,6 +152,8 @@ class EvaluationSettings(Settings):
             )
         if self.scans is not None and self.voxels == "off":
             raise ValueError("scans: is for the baseline of voxels, which voxels=off leaves out. Leave out either")
+        if self.split_column is None:
+            return self
         others = {
             "split_file": self.split_file is not None,
             "splits=leave-site-out": self.splits == "leave-site-out",
@@ -159,11 +162,6 @@ class EvaluationSettings(Settings):
             "n_permutations": self.n_permutations > 0,
             "regional": bool(self.regional),
         }
-        if self.split_column is None:
-            found = [name for name in ("splits=leave-site-out", "n_repeats") if others["split_file"] and others[name]]
-            if found:
-                raise ValueError(f"split_file: makes all folds, and {' and '.join(found)} would too. Leave out either")
-            return self
         found = [name for name, given in others.items() if given]
         if found:
             raise ValueError(

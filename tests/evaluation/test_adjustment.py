@@ -18,6 +18,8 @@ TABLE = pd.DataFrame(
         "sex": ["F", "M", None, "F"],
         "site": ["a", "b", "a", "c"],
         "scanner": ["x", "x", "x", "x"],
+        "dose": ["1,5", "2,5", "2", None],
+        "subject_id": ["p", "q", "r", "s"],
     }
 )
 TRAIN, TEST = np.array([0, 1, 2]), np.array([3])
@@ -31,13 +33,14 @@ def test_everything_is_estimated_on_the_training_rows():
 
 
 def test_what_cannot_be_a_covariate_is_left_out_and_said():
-    names = ("age", "sex", "site", "scanner", "education", "tiv")
+    names = ("age", "sex", "site", "scanner", "dose", "education", "tiv")
     used, dropped = choose_covariates(TABLE, names, target="age", sites_held_out=True)
     assert used == ("sex",)
     assert dropped == {
         "age": "is the target",
         "site": "is held out",
         "scanner": "has fewer than two values",
+        "dose": "is text of 3 different values",
         "education": "is not in the table",  # tiv, which the default asks for, is left out without a word
     }
     assert choose_covariates(TABLE, names, target="diagnosis", sites_held_out=False)[0] == ("age", "sex", "site")

@@ -149,7 +149,9 @@ def test_what_is_no_column_of_numbers_is_refused(volumes, names):
         regional(volumes, regional=names)
 
 
-def test_an_infinite_volume_is_refused_with_its_row(volumes):
-    volumes.table.loc[7, "vol_1"] = np.inf
-    with pytest.raises(DataError, match=r"regional: column 'vol_1' .*sub-0007"):
-        regional(volumes)
+@pytest.mark.parametrize(("cell", "message"), [(np.inf, ".*sub-0007"), ("12,5", "holds text such as '12,5'")])
+def test_a_volume_that_is_no_number_is_refused(volumes, cell, message):
+    volumes.table["vol_1"] = volumes.table["vol_1"].astype(type(cell))
+    volumes.table.loc[7, "vol_1"] = cell
+    with pytest.raises(DataError, match=f"regional: column 'vol_1' {message}"):
+        regional(volumes, regional=("vol_*",))

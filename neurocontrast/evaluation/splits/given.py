@@ -183,9 +183,8 @@ def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
         train, test = (np.asarray(rows) for rows in pair)
     except (TypeError, ValueError) as error:
         raise DataError(f"cv: split {number} must be a pair of training and test rows ({error}).") from error
-    if any(rows.dtype == bool and rows.shape != (n_rows,) for rows in (train, test)):
-        raise DataError(f"cv: the masks of split {number} must be of the {n_rows} scans that are evaluated.")
-    train, test = (np.flatnonzero(rows) if rows.dtype == bool else rows for rows in (train, test))
+    masks = [rows.dtype == bool and rows.shape == (n_rows,) for rows in (train, test)]
+    train, test = (np.flatnonzero(rows) if mask else rows for rows, mask in zip((train, test), masks, strict=True))
     for name, rows in (("training", train), ("test", test)):
         known = rows.ndim == 1 and rows.dtype.kind in "iu" and np.isin(rows, np.arange(n_rows)).all()
         if not known or not 0 < len(np.unique(rows)) == rows.size:

@@ -200,7 +200,7 @@ def test_a_splitter_that_parts_the_sessions_of_a_subject_is_refused(sessions):
         ([([[0], [1]], [2]), ([0, 1], [3])], DataError, "training rows of split 0 must be"),
         ([([0, 1], [2])], DataError, "at least two splits are needed"),
         ([(0, 1, 2)], DataError, "split 0 must be a pair"),
-        ([(np.arange(90) < 30, np.arange(90) >= 60)], DataError, "masks of split 0 must be of the 60 scans"),
+        ([(np.arange(90) < 30, np.arange(90) >= 60)], DataError, "training rows of split 0 must be"),
     ],
 )
 def test_pairs_that_are_no_split_are_named(cohort, pairs, error, message):

@@ -5,7 +5,7 @@ Scans that cannot be used are left out where a run is told so: they are named on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -177,6 +177,8 @@ def open_run(
     if not is_new:
         check_can_continue(folder, settings, cohort)
     parts = build_parts(settings, cohort, source, is_new=is_new)
+    for warning in _of_no_effect(parts):
+        progress.warning(warning)
     stack.enter_context(hold(folder, progress))
     if check_new(folder, resume=not is_new) != is_new:
         raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
@@ -207,6 +209,18 @@ def open_run(
         path.unlink(missing_ok=True)
     told = {"is_new": is_new, "contract": parts.source.contract(), "skipped": [*recorded, *skipped["scan"]]}
     return (is_new, parts), told
+
+
+def _of_no_effect(parts: Parts) -> Iterator[str]:
+    """Yield a warning of each column of the loss that is the same in all scans of training."""
+    for name, kind in ({} if parts.objective is None else parts.objective.columns).items():
+        values = parts.data.metadata[name][parts.data.training_rows].numpy()
+        known = values[values >= 0] if kind == "categorical" else values[~np.isnan(values)]
+        if values.ndim == 1 and len(np.unique(known)) < 2:
+            yield (
+                f"objective: column '{name}' is the same in all {len(values)} training scans, or missing, so it shapes "
+                "nothing. Name another, or change data.where."
+            )
 
 
 def _facts(parts: Parts) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def source_of_run(
                 f"data.kind: is '{data.kind}', and the run was trained on {trained}. Give the run's own configuration, "
                 "or none."
             )
-        kinds = {"volumes": DataSettings, "images": ImageDataSettings, "measures": MeasureDataSettings}
+        kinds: dict[str, Any] = {"volumes": DataSettings, "images": ImageDataSettings, "measures": MeasureDataSettings}
         lost = sorted(data.model_fields_set - {*kinds[trained].model_fields, *_PLACES})
         if lost:
             raise ConfigError(

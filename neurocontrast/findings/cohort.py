@@ -10,9 +10,6 @@ from neurocontrast.findings.predictions import OLDEST_SHOWN, rough_ages
 from neurocontrast.page.blocks import Block, Column, Facts, Section, Table, make_table, note
 from neurocontrast.page.wording import capitalise
 
-_MANY = 5
-"""Scans of a site from which mean and spread do not tell the oldest age."""
-
 
 def show_cohort(files: EvaluationFolder) -> Section:
     """Return sizes, the flow of scans with who was left out and why, and the table by site."""
@@ -64,8 +61,8 @@ def _site_table(files: EvaluationFolder, cohort: pd.DataFrame) -> Table:
         titles = {"n": "Scans", "mean": f"Mean {files.target}", "sd": "SD", "min": "Smallest", "max": "Largest"}
         kinds, digits, few = {"n": "count"}, 1, "fewer than two scans"
         if files.target == "age" and not files.show_ids and {"mean", "sd", "min", "max"} <= set(names):
-            # Of few scans, mean and spread would tell the age that is not shown.
-            told = (cohort["max"] < OLDEST_SHOWN) | (cohort["n"] >= _MANY)
+            # Of fewer than five scans, mean and spread would tell the age that is not shown.
+            told = (cohort["max"] < OLDEST_SHOWN) | (cohort["n"] >= 5)
             cohort = cohort.assign(**{name: cohort[name].where(told) for name in ("mean", "sd")})
             cohort = cohort.assign(**{name: rough_ages(cohort[name]) for name in ("min", "max")})
             kinds, digits, few = kinds | {"min": "text", "max": "text"}, 0, f"{few}, or it would tell a high age"

@@ -71,6 +71,11 @@ class Results:
         """The metric that the page leads with, or None without any metric."""
         return next(iter(self.leading), None)
 
+    @property
+    def percent(self: Any) -> str:
+        """Share that intervals hold, in per cent: "97.5%"."""
+        return f"{self.level * 100:g}%"
+
     def describe(self: Any, metric: str) -> wording.Named:
         """Return how a metric is called."""
         return wording.describe_metric(metric, self.words)

@@ -105,7 +105,7 @@ def outlyingness_blocks(files: EvaluationFolder, *, title: str = "") -> list[Blo
         Column("Outside", "share", "share", 0),
         Column("Median percentile", "median_percentile", digits=0),
     )
-    caption = "Scans outside, by site. Each scan is in outlyingness.tsv."
+    caption = f"Scans outside, by site. Each scan is in {'external_' if title else ''}outlyingness.tsv."
     return [*blocks, make_table(caption, rows, columns, folded=len(rows) > 25)] if rows else blocks
 
 

@@ -72,7 +72,7 @@ def draw_curve(files: EvaluationFolder, curve: str) -> style.Picture | None:
         curve,
         figure,
         alt=f"{title} curves for {files.target}. {legend}.",
-        caption=f"{about}. Brackets: {files.level:.0%} intervals.{note}",
+        caption=f"{about}. Brackets: {files.percent} intervals.{note}",
         numbers=pd.concat(parts, ignore_index=True),
     )
 
@@ -130,7 +130,7 @@ def _draw_calibration(files: EvaluationFolder, table: pd.DataFrame, name: str) -
         f"calibration{suffix}",
         figure,
         alt=f"Calibration of the probability of {name}. {'. '.join(parts)}.",
-        caption=f"Observed share of “{name}” among scans of alike predicted probability, with {files.level:.0%} "
+        caption=f"Observed share of “{name}” among scans of alike predicted probability, with {files.percent} "
         "intervals.",
         numbers=rows,
     )

@@ -121,7 +121,8 @@ def draw_headline(files: EvaluationFolder) -> style.Picture | None:
     key, s = files.headline, files.summary
     if key is None or point_estimate(files.metrics[key]) is None:
         return None
-    drawn = f"Bars: {files.level:.0%} bootstrap interval ({s.bootstrap.n or 0:,} draws of {files.words.unit}s)."
+    units = f"{files.words.unit_of(s.bootstrap.unit)}s"
+    drawn = f"Bars: {files.percent} bootstrap interval ({s.bootstrap.n or 0:,} draws of {units})."
     bars = drawn if s.bootstrap.n else "No interval was computed."
     covariates = f"Only {' + '.join(s.baseline_covariates) or 'covariates'}"
     others = rivals(s)
@@ -162,7 +163,7 @@ def table_metrics(files: EvaluationFolder, *, caption: str = "") -> Table:
         columns += _against(f"{each.name} only".capitalize(), f"Minus {each.name}", each.key, "not defined")
         columns.append(Column("p", f"{each.key}_p", "p", reason=reason))
         texts.append(f"p next to {each.name}: corrected resampled t-test of embedding and {each.name} over folds.")
-    about = f"All metrics, of all tested {files.words.items} at once, with their {files.level:.0%} intervals."
+    about = f"All metrics, of all tested {files.words.items} at once, with their {files.percent} intervals."
     if any(row["sd"] is not None for row in rows):
         about += " Under means of folds: their standard deviation and number, a spread and not an interval."
     return make_table(caption or about, rows, columns, note=" ".join(texts))

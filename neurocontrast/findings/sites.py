@@ -193,7 +193,7 @@ def _draw_forest(files: EvaluationFolder, sites: pd.DataFrame, metric: str) -> P
             Series(pd.concat([rows, total]), "Covariates only", "baseline", BASELINE, "D", filled=False),
         ],
         [*(f"{name} (n={n:.0f})" for name, n in zip(names, rows["n"], strict=True)), "All sites, pooled"],
-        f"{about.label} at each site, with {files.level:.0%} bootstrap intervals.",
+        f"{about.label} at each site, with {files.percent} bootstrap intervals.",
         note="Small groups scatter widely by chance alone: read the interval, not the point.",
         xlabel=about.label,
         reference=(files.chance(metric), "Chance"),
@@ -220,7 +220,7 @@ def table_parts(
     columns += [Column("Note", "note", "text")] if notes.any() else []
     why = notes.map(lambda remark: "see the note of the row" if remark else "not defined there")
     parts = parts.assign(note=notes, **{f"{name}{key}_reason": why for key in metrics for name in ("", "baseline_")})
-    caption = f"Metrics {where}, with their {files.level:.0%} intervals. Cov. only: the baseline of covariates."
+    caption = f"Metrics {where}, with their {files.percent} intervals. Cov. only: the baseline of covariates."
     return make_table(f"{caption} All metrics are in {file}.", parts, columns)
 
 

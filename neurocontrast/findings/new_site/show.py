@@ -160,7 +160,7 @@ def draw_new_sites(files: EvaluationFolder, metric: str) -> Picture | None:
         series,
         [f"{name} (n={number_text(n, digits=0)})" for name, n in names],
         f"{about.label} of the people of each site: while other people of the site are trained on, and while none is.",
-        note=f"With {files.level:.0%} intervals; a point without a line has none.",
+        note=f"With {files.percent} intervals; a point without a line has none.",
         xlabel=about.label,
         reference=(chance, "Chance"),
         limits=about.limits,

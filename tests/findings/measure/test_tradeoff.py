@@ -11,10 +11,11 @@ from neurocontrast.findings.folder import EvaluationFolder
 OUTSIDE = {"n": 50, "n_outside": 4}
 
 
-def evaluated(confounds: pd.DataFrame | None = None, **summary: object) -> EvaluationFolder:
+def evaluated(confounds: pd.DataFrame | None = None, site: str | None = "A", **summary: object) -> EvaluationFolder:
     base = {"format": 1, "target": "age", "kind": "continuous", "n": {}, "metrics": {}, "splits": "stratified"}
     empty, found = pd.DataFrame(), Evaluation.model_validate(base | summary)
-    return EvaluationFolder(Path(), found, empty, empty, empty, tables={"confounds": confounds})
+    tested = pd.DataFrame({"repeat": 0, "fold": [0, 1], "site": site})
+    return EvaluationFolder(Path(), found, tested, empty, empty, tables={"confounds": confounds})
 
 
 def block(unseen: float) -> dict:
@@ -47,6 +48,9 @@ def test_the_table_takes_what_each_evaluation_has():
     assert pd.isna(table.loc["b", ["unseen", "site_low", "n"]].astype(float)).all()
     assert table.loc["c", ["unseen", "unseen_low"]].tolist() == [8.0, 7.0]
     assert pd.isna(table.loc["c", "known"])
+    mixed = evaluated(new_site=block(10.0), outlyingness=OUTSIDE, site=None)
+    table = tabulate(5.5, 5.5, a=mixed, b=evaluated(outlyingness=OUTSIDE, site=None))
+    assert table["known"].fillna(-1).tolist() == [5.0, -1], "not all scans are of known sites"
 
 
 def test_no_table_where_nothing_is_known_of_sites():

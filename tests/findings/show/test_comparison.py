@@ -173,3 +173,5 @@ def test_models_of_images_are_compared_by_accuracy():
     assert "the same training, validation and test images for every model" in page.text
     assert "McNemar" in page.text
     assert "Nadeau" not in page.text
+    files = replace(files, differences=files.differences.assign(p_adjusted=0.2))
+    assert "not McNemar's test" in Page(render_comparison(files, build_comparison(files))).text

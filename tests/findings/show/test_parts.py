@@ -154,13 +154,16 @@ def test_counts_are_those_of_the_files(folder, build):
 def test_external_people_are_counted_and_not_named(folder, build):
     names = [f"patient{number}" for number in range(60)]
     edit(folder, "external_outlyingness", lambda table: table.assign(participant_id=names))
-    rewrite(folder, warnings=[{"code": "external_outside_distribution", "message": "Look at patient7."}])
+    codes = ("external_outside_distribution", "external_overlap_unknown")
+    rewrite(folder, warnings=[{"code": code, "message": "Look at patient7."} for code in codes])
     files = open_folder(folder)
     assert list_warnings(files)[0][0] == "Look at [id]."
     html = render_report(files, [build("external", files)])
+    assert "0 (who was in pretraining could not be checked)" in Page(html).text
     assert not re.search(r"patient\d", html)
     counted = external_part(files).summary.outlyingness
     assert f"{counted.n_outside} of {counted.n} scans" in Page(html).text
+    assert "Each scan is in external_outlyingness.tsv" in Page(html).text
 
 
 def test_a_scan_without_a_score_is_neither_inside_nor_outside(folder, build):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import matching_columns, number_of
+from neurocontrast.data.columns import AGE_LIMITS, matching_columns, number_of
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.seeds import derive_generator
 
@@ -151,11 +151,14 @@ def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
     """Return a column as floats, NaN where missing; "90+" is not missing, and the old must not vanish unseen."""
     texts = cell_texts(tidy[name])
     numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(dtype="float64")
-    wrong = np.flatnonzero(np.array([text is not None for text in texts], dtype=bool) & ~np.isfinite(numbers))
+    inside, what = np.isfinite(numbers), "finite numbers"
+    if name == "age":
+        inside, what = (numbers >= AGE_LIMITS[0]) & (numbers <= AGE_LIMITS[1]), "finite numbers from 0 to 120"
+    wrong = np.flatnonzero(np.array([text is not None for text in texts], dtype=bool) & ~inside)
     if len(wrong):
         found = ", ".join(f"{row_names(tidy, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
         raise DataError(
-            f"embeddings: column '{name}' must hold finite numbers, and n/a for unknown ones; {len(wrong)} scans "
+            f"embeddings: column '{name}' must hold {what}, and n/a for unknown ones; {len(wrong)} scans "
             f"have something else ({found}). Correct them."
         )
     return numbers

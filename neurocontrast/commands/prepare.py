@@ -224,7 +224,8 @@ def _write_results(target: Path, made: _Prepared, progress: Progress) -> None:
 
 def _table(made: _Prepared, imitation: int | None = None) -> pd.DataFrame:
     """Return the table of what was prepared; with a number, of one imitated acquisition of every scan (0: the real)."""
-    table = made.cohort.table.iloc[list(made.done)].drop(columns=["mask_path"], errors="ignore").copy()
+    elsewhere = ["mask_path", *(IMAGES[1:] if made.options.registration else ())]  # maps of the head as it was
+    table = made.cohort.table.iloc[list(made.done)].drop(columns=elsewhere, errors="ignore").copy()
     if imitation is not None:
         table["acquisition"] = f"imitated{imitation}" if imitation else "real"
     if imitation:

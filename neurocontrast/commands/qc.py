@@ -23,7 +23,7 @@ from neurocontrast.data.problems import Problems, shown
 from neurocontrast.display import as_progress
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import atomic_path, check_writable, digest_of, write_json, write_table, write_text
-from neurocontrast.findings.scan_quality import N_SHOWN, render_quality
+from neurocontrast.findings.scan_quality import N_SHOWN, RATINGS, render_quality
 from neurocontrast.parallel.workers import N_SCANS_A_WORKER, map_files
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, flag_scans
 from neurocontrast.prepare.measures import compare_with_others, measure_scan, template_strip
@@ -149,7 +149,7 @@ def _ratings_of(cohort: Cohort, ratings: str | Path) -> list[str]:
         if scan not in known or scan in found:
             why = "is rated twice" if scan in found else f"is no scan of {cohort.source.name}"
             problems.add(why, line=line, name=" ".join(scan).strip())
-        found[scan] = rating or "n/a"
+        found[scan] = rating.lower() if rating.lower() in RATINGS else rating or "n/a"
     problems.raise_if_any()
     return [found.get(scan, "n/a") for scan in scans]
 

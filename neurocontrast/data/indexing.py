@@ -276,9 +276,7 @@ def _row(
     cells = {**scan.facts, **known.cells}
     sex, (first, below, _) = cells.get("sex", ""), scan.path.partition("/")
     if site_from == "folder" and (not below or identity_of(first)[0] == scan.subject):
-        raise ConfigError(
-            f"site_from: 'folder' takes '{first}' as a site, which is of one person; give it as a column."
-        )
+        raise ConfigError(f"site_from: 'folder' takes '{first}' as a site, which is of one person; give a column.")
     site = {
         "column": cells.get("site", ""),
         "folder": first,
@@ -334,7 +332,7 @@ def _compare_with_tables(
     elsewhere: dict[str, list[str]] = defaultdict(list)
     for scan, found in zip(scans, known, strict=True):
         for table in people.general(scan.dataset):
-            if scan.subject in table.rows and table.source not in found.tables:
+            if table.of(scan) and table.source not in found.tables:
                 elsewhere[table.source].append(scan.name)
         if people.general(scan.dataset) and not found.tables:
             what = "is an image" if scan.path else "are measures"

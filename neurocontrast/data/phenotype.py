@@ -52,6 +52,10 @@ class Phenotype:
     source: str
     rows: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
 
+    def of(self, scan: FoundScan) -> dict[str, dict[str, str]]:
+        """Return the rows of a scan's person by session; one table of several data sets names DATASET_SUBJECT."""
+        return self.rows.get(scan.person) or self.rows.get(scan.subject, {})
+
 
 class Known(NamedTuple):
     """Cells of a scan by column, the table of each, and all tables that have a row for the scan."""
@@ -76,6 +80,7 @@ class PeopleTables:
     keep: Sequence[str] = ()
     _read: dict[Path, Phenotype] = field(default_factory=dict)
     _general: dict[str, list[Phenotype]] = field(default_factory=dict)
+    _person_of: dict[int, str] = field(default_factory=dict)  # by the identity of a row
 
     def known_of(self, scan: FoundScan) -> Known:
         """Return what the tables say of a scan; contradictions in age or sex become problems."""
@@ -83,14 +88,17 @@ class PeopleTables:
         known = Known({}, {}, {source for source, _, _ in rows})
         is_specific: dict[str, bool] = {}
         for source, specific, cells in rows:
+            if (first := self._person_of.setdefault(id(cells), scan.person)) != scan.person:
+                text = f"{source}: its row is of sub-{first} too; name people with their data set, as {scan.person}"
+                self.problems.add(text, name=scan.name)
             for name, cell in cells.items():
                 earlier = known.cells.setdefault(name, cell)
-                first = known.sources.setdefault(name, source)
+                origin = known.sources.setdefault(name, source)
                 # The age at a session may differ from the participant's; two tables of one kind should agree.
                 alike = is_specific.setdefault(name, specific) == specific
                 if (name == "sex" and earlier != cell) or (name == "age" and alike and _ages_differ(earlier, cell)):
                     self.problems.add(
-                        f"{name} is {shown(earlier)} in {first} and {shown(cell)} in {source}", name=scan.name
+                        f"{name} is {shown(earlier)} in {origin} and {shown(cell)} in {source}", name=scan.name
                     )
         return known
 
@@ -107,7 +115,7 @@ class PeopleTables:
     def sessions_of(self, scan: FoundScan) -> set[str]:
         """Return the sessions that tables have for the person of a scan."""
         tables = [*self.general(scan.dataset), *self._of_subject(scan)]
-        return {session for table in tables for session in table.rows.get(scan.subject, ()) if session}
+        return {session for table in tables for session in table.of(scan) if session}
 
     def general(self, dataset: str) -> list[Phenotype]:
         """Return the tables of people: the user's, those of ``phenotype/``, and ``participants.tsv``."""
@@ -127,10 +135,10 @@ class PeopleTables:
             for row in table.rows.get(scan.path, {}).values():
                 yield table.source, True, row
         for table in [*self._of_subject(scan), *general] if scan.session else ():
-            if (of_session := table.rows.get(scan.subject, {}).get(scan.session)) is not None:
+            if (of_session := table.of(scan).get(scan.session)) is not None:
                 yield table.source, True, of_session
         for table in general:
-            of_person = table.rows.get(scan.subject, {})
+            of_person = table.of(scan)
             is_only = len(of_person) == 1 and not scan.session
             if (of_all := next(iter(of_person.values())) if is_only else of_person.get("")) is not None:
                 yield table.source, False, of_all

@@ -182,6 +182,12 @@ def test_several_data_sets_side_by_side_are_sites(tmp_path):
     found, _ = made(root, tmp_path, site_from="folder")
     assert found["sub-london_01", ""]["site"] == "london"
     assert found["sub-paris_01", ""]["age"] == 50
+    put(tmp_path, "dx.csv", "participant_id,dx\n01,AD")
+    with pytest.raises(DataError, match=r"dx.csv: its row is of sub-london_01 too; .* as paris_01"):
+        made(root, tmp_path, phenotypes=[tmp_path / "dx.csv"], overwrite=True)
+    put(tmp_path, "dx.csv", "participant_id,dx\nlondon_01,AD\nparis_01,CN")
+    found, _ = made(root, tmp_path, phenotypes=[tmp_path / "dx.csv"], overwrite=True)
+    assert found["sub-paris_01", ""]["diagnosis"] == "CN"
 
 
 def test_an_excel_sheet_is_a_table_of_people(bids, tmp_path):

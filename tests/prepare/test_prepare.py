@@ -75,7 +75,7 @@ def test_volumes_are_native_and_grow_with_the_cube_of_the_brain(study, tmp_path)
 
 def test_a_tiv_of_the_table_is_kept_and_none_is_made_up(study, tmp_path):
     table, _ = study
-    frame = read_cohort(table).table[["participant_id", "path"]].assign(TIV=["1500.5", "n/a"])
+    frame = read_cohort(table).table[["participant_id", "path"]].assign(TIV=["1500.5", "n/a"], gm="head_gm.nii")
     frame.to_csv(tmp_path / "participants.csv", index=False)
     given = {"spacing_mm": 6.0, "bias": False, "n_workers": 0}
     out = prepare(tmp_path / "participants.csv", tmp_path / "out", **given)
@@ -86,6 +86,8 @@ def test_a_tiv_of_the_table_is_kept_and_none_is_made_up(study, tmp_path):
     assert kept["gm_ml"].notna().all()
     out = prepare(tmp_path / "participants.csv", tmp_path / "mni", **given, registration=False)
     assert not {"tiv", "gm_ml"} & set(pd.read_csv(out, sep="\t"))
+    out = prepare(tmp_path / "participants.csv", tmp_path / "brains", **given, tissue=False)
+    assert "gm" not in pd.read_csv(out, sep="\t")  # it lies where the head did
 
 
 def test_scans_that_lie_in_mni_space_are_only_resampled(study, tmp_path):

@@ -74,6 +74,10 @@ def embed(
     for warning in cohort.warnings:
         progress.warning(warning)
     warn_of_imitations(cohort, "embedding.where", progress)
+    if settings.data.where and not settings.embedding.where:
+        progress.warning(
+            f"data.where is of training: all {len(cohort)} scans of the table are embedded. embedding.where selects."
+        )
     info = describe_embedded(folder, contract, cohort, progress) | settings.embedding.reading()
     read, skipped = leave_out(source, cohort, progress)
     info |= {"flow": _flow(listed, cohort, read), "cohort_digest": read.digest()}

@@ -97,7 +97,10 @@ def test_settings_that_contradict_the_run_are_refused_by_name_with_both_values(b
     ]
     assert not list(tmp_path.iterdir())
     same = {**cached["data"], "channels": ["t1"], "spacing_mm": contract["spacing_mm"], "percentiles": [3, 97]}
-    neurocontrast.embed(brain_run, participants=cohort, out=tmp_path / "e.parquet", config={"data": same})
+    where, heard = {"where": {"sex": ["F"]}}, Listening()  # is for training, and selects nothing here
+    options = {"out": tmp_path / "e.parquet", "config": {"data": same | where}, "progress": heard}
+    assert len(read_embeddings(neurocontrast.embed(brain_run, participants=cohort, **options)).table) == 14
+    assert "all 14 scans of the table are embedded" in heard.warned[0]
 
 
 @pytest.fixture(scope="module")

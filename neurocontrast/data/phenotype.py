@@ -41,7 +41,7 @@ _COLUMNS = {
 
 _PER_YEAR = {"year": 1.0, "month": 12.0, "week": 365.25 / 7, "day": 365.25}
 _UNITS = {"y": "year", "yr": "year", "m": "month", "mo": "month", "w": "week", "d": "day"}
-_LARGEST_ML = 10_000.0  # a head of more is in mm³, as FreeSurfer writes its eTIV
+_SMALLEST_ML, _LARGEST_ML = 100.0, 10_000.0  # a head of more is in mm³, as FreeSurfer writes its eTIV
 _AGE_DIFFERENCE = 1.0  # ages of one scan in two tables may differ by the year that rounding leaves
 
 
@@ -190,7 +190,8 @@ def read_phenotype(
     sessions = first_of(table, SESSIONS)
     described: dict[str, object] = {}
     for description in [*descriptions, path.with_suffix(".json")]:
-        described |= read_json(description) if description.is_file() else {}
+        content = read_json(description) if description.is_file() else {}
+        described |= {name.lower(): value for name, value in content.items()}  # as columns, in any case
     filled = [name for name, cells in table.items() if not cells.map(is_missing).all()]
     columns = {known: name for known, names in _COLUMNS.items() if (name := first_of(filled, names))}
     columns |= {name: name for name in keep if name in table}
@@ -203,7 +204,7 @@ def read_phenotype(
         key = joined_path(folder, person)
         cells = {}
         for known, name in columns.items():
-            decoded = _decode(known, name, row[name], described.get(name))
+            decoded = _decode(known, name, row[name], described.get(name.lower()))
             if isinstance(decoded, Refusal):
                 text = f"{source}, sub-{person}, column '{name}': found {shown(row[name])}; {decoded.rule}"
                 problems.add(text, line=line)
@@ -215,7 +216,7 @@ def read_phenotype(
         first = line_of.setdefault((key, session), line)
         for known, cell in cells.items():
             earlier = before.setdefault(known, cell)
-            if earlier != cell and (known != "age" or _ages_differ(earlier, cell)):
+            if earlier != cell and (known != "age" or as_age(earlier) != as_age(cell)):
                 problems.add(
                     f"{source}: {known} is {shown(earlier)} in line {first}, and {shown(cell)} here; several rows of a "
                     "participant need a column session_id",
@@ -273,8 +274,10 @@ def _decode(known: str, name: str, cell: str, description: object) -> str | Refu
         text = cell if unit == "year" or number is None else f"{number / _PER_YEAR[unit]:.4g}"
         age = as_age(text)
         return age if isinstance(age, Refusal) else text
-    if known == "tiv" and number is not None and number > _LARGEST_ML:
-        return f"{number / MM3_PER_ML:.1f}"
+    if known == "tiv":
+        if number is None or number < _SMALLEST_ML:
+            return Refusal("the volume of a head is a number of mL or mm³, or n/a")
+        return f"{number / MM3_PER_ML:.1f}" if number > _LARGEST_ML else cell
     if known == "sex":
         if number is not None:
             return Refusal("a code needs Levels in the JSON file of the same name, or letters")

@@ -56,7 +56,7 @@ def test_the_more_specific_table_gives_the_age(bids, tmp_path):
 def test_levels_and_units_are_decoded(bids, tmp_path):
     put(bids, "participants.tsv", rows("participant_id age sex dx\nsub-01 366 1 0\nsub-02 600 2 1"))
     described = {
-        "age": {"Units": "months"},
+        "AGE": {"Units": "months"},
         "sex": {"Levels": {"1": "male", "2": "female"}},
         "dx": {"Levels": {"0": "control", "1": {"Description": "patient"}}},
     }
@@ -162,8 +162,9 @@ def test_runs_are_chosen(bids, tmp_path):
          r"found '24\+'; an age in months is a number"),
         ("participants.tsv", "participant_id dx\nsub-01 control\nsub-02 control\nsub-01 patient",
          r"line 4.*'control' in line 2, and 'patient' here"),
-        ("participants.tsv", "participant_id session age\nsub-01 1 30\nsub-01 1 40\nsub-02 1 30",
-         r"line 3.*'30' in line 2, and '40' here"),
+        ("participants.tsv", "participant_id visit age\nsub-01 1 30\nsub-01 2 30.5\nsub-02 1 30",
+         r"line 3.*'30' in line 2, and '30.5' here"),
+        ("participants.tsv", "participant_id TIV\nsub-01 1.5\nsub-02 1512,5", r"(?s)'1.5'; the volume .*'1512,5'; the"),
         ("participants.tsv", "participant_id age\nsub-01 30\nsub-002 40",
          r"sub-002 of participants\.tsv and sub-02 differ in zeros"),
     ],

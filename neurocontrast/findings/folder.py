@@ -240,6 +240,11 @@ def read_folder(
     }
     if tables["predictions"] is None:
         raise DataError(f"{root / 'predictions.tsv'}: no predictions in it. {_REMEDY}")
+    for column in ("y_true", "y_pred") if summary.kind != "continuous" else ():
+        wrong = sorted(set(tables["predictions"][column].dropna()) - set(summary.classes))
+        if wrong:
+            known = f"a class of {FILE}: {one_of(summary.classes)}"
+            raise DataError(f"{root / 'predictions.tsv'}, column '{column}': '{wrong[0]}' is not {known}. {_REMEDY}")
     tables |= {name: pd.DataFrame() for name in ("folds", "sites") if tables[name] is None}
     config = root / "config.yaml"
     found = EvaluationFolder(

@@ -46,7 +46,7 @@ def test_the_better_model_is_found_and_drawn(folder, tmp_path):
     for metric, values in pooled.items():
         assert models.loc[("y-Aware", metric), "value"] == pytest.approx(values["pooled"]), metric
     assert read_json(out / "comparison.json")["reference"] == "weak"
-    assert "y-Aware is better" in (out / "comparison.html").read_text()
+    assert re.search("stratified by target × site(?s:.)*y-Aware is better", (out / "comparison.html").read_text())
     drawn = {path.name for path in (out / "figures").iterdir()}
     assert {"differences_auc.svg", "differences_auc.png", "differences_auc.tsv", "models_auc.svg"} <= drawn
     assert not (out / "learning_curves.tsv").exists()

@@ -245,7 +245,7 @@ def describe_comparison(evaluations: Mapping[str, EvaluationFolder]) -> dict[str
         warnings = [{**vars(each), "message": hide_ids(each.message or "", files, each.code)} for each in raised]
         contents[name]["warnings"] = warnings
     reference, first = next(iter(contents.items()))
-    shared = ("target", "kind", "classes", "positive", "splits", "n_folds", "n_repeats")
+    shared = ("target", "kind", "classes", "positive", "splits", "splitter", "n_folds", "n_repeats", "n")
     origins = ("run", "objective", "embeddings", "n_overlap", "simulated", "warnings")
     return {
         "format": FORMAT,

@@ -98,10 +98,9 @@ class Comparison(Results):
 def render_comparison(files: Comparison, sections: Sequence[Section]) -> str:
     """Return the page of a comparison, which loads nothing and runs nothing."""
     s, items = files.summary, files.words.items
-    folds = naming("folds", s["n_folds"], s["n_repeats"])
-    design = f"{folds}, {naming('design', s['splits'])}; the same {items} and folds for every model"
-    if files.fixed:
-        design = f"the same training, validation and test {items} for every model"
+    design = f"the same training, validation and test {items} for every model"
+    if not files.fixed:
+        design = f"{naming('splits', files)}; the same {items} and folds for every model"
     return render(
         sections,
         kicker="neurocontrast comparison of models",

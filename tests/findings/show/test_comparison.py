@@ -76,6 +76,7 @@ def test_the_page(files, sections):
     assert "untrained cannot be told apart from it by these data" in page.text
     assert "By AUC, and next to ntxent: <b>yaware is better; untrained cannot" in page.text
     assert "All models: x" in page.text
+    assert "5 folds × 2 repeats, stratified by the target; the same scans" in page.text, "there are no sites"
     alts = [image["alt"] for image in page.all("img")]
     assert len(alts) > 2
     assert all("0." in alt for alt in alts)

@@ -79,6 +79,7 @@ def test_what_is_no_evaluation_is_told_apart(tmp_path, path, content, error, say
     ("change", "says"),
     [
         (lambda t: t.assign(y_score=["0.5"] * 3 + ["high"] * 117), "'y_score': must be numbers, found row 5: 'high'"),
+        (lambda t: t.assign(y_true="Patient"), "'y_true': 'Patient' is not a class of evaluation.json: 'control'"),
         *[
             (lambda t, name=name: t.drop(columns=name), rf"predictions\.tsv: missing columns: '{name}'")
             for name in ("y_score", "y_pred")

@@ -212,15 +212,12 @@ def open_run(
 
 
 def _of_no_effect(parts: Parts) -> Iterator[str]:
-    """Yield a warning of each column of the loss that is the same in all scans of training."""
+    """Yield a warning of each column of the loss that tells no scans of training apart."""
     for name, kind in ({} if parts.objective is None else parts.objective.columns).items():
         values = parts.data.metadata[name][parts.data.training_rows].numpy()
         known = values[values >= 0] if kind == "categorical" else values[~np.isnan(values)]
         if values.ndim == 1 and len(np.unique(known)) < 2:
-            yield (
-                f"objective: column '{name}' is the same in all {len(values)} training scans, or missing, so it shapes "
-                "nothing. Name another, or change data.where."
-            )
+            yield f"objective: column '{name}' has one value or none in {len(values)} training scans: it shapes nothing."
 
 
 def _facts(parts: Parts) -> dict[str, Any]:

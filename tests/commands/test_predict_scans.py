@@ -114,7 +114,9 @@ def test_bad_input_is_refused_before_any_scan_is_read(whole, evaluation, inbox, 
     (tmp_path / "empty").mkdir()
     twice = pd.read_csv(cohort, sep="\t").head(2).assign(participant_id="a", subject_id="a", session="1")
     twice.to_csv(tmp_path / "twice.tsv", sep="\t", index=False)
+    two = changed_run(whole, tmp_path / "two", channels=["gm", "wm"])
     wrong = [
+        ((evaluation, inbox, two), DataError, r"has 2 files \(gm, wm\), and their names do not say"),
         ((evaluation, tmp_path / "empty", whole), DataError, "there is no scan in this folder"),
         ((evaluation, tmp_path / "nowhere", whole), DataError, "nowhere"),
         ((evaluation, tmp_path / "twice.tsv", whole), DataError, "twice.tsv"),
@@ -131,12 +133,6 @@ def test_bad_input_is_refused_before_any_scan_is_read(whole, evaluation, inbox, 
     with pytest.raises(DataError, match=r"features of the encoder .* Embed the scans with the same run"):
         nc.predict(evaluation, inbox, run=whole, out=out, config={"embedding": {"precision": "bf16-mixed"}})
     assert not out.parent.exists()
-
-
-def test_a_run_of_several_channels_needs_a_table(whole, evaluation, inbox, tmp_path):
-    two = changed_run(whole, tmp_path / "two", channels=["gm", "wm"])
-    with pytest.raises(DataError, match=r"has 2 files \(gm, wm\), and their names do not say"):
-        nc.predict(evaluation, inbox, run=two, out=tmp_path / "p.tsv")
 
 
 @pytest.mark.slow

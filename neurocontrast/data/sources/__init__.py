@@ -38,8 +38,6 @@ __all__ = [
 ]
 
 _CONTRACT = "encoder.json"
-_PLACES = ("images_root", "cache_dir", "cache_shared")
-"""Keys that say where samples lie; kinds without files pass over them."""
 
 Brains = BrainVolumes | RegionalMeasures
 AnySource = Brains | NaturalImages
@@ -86,7 +84,13 @@ def source_of_run(
                 "or none."
             )
         kinds: dict[str, Any] = {"volumes": DataSettings, "images": ImageDataSettings, "measures": MeasureDataSettings}
-        lost = sorted(data.model_fields_set - {*kinds[trained].model_fields, *_PLACES})
+        known = {
+            *kinds[trained].model_fields,
+            "images_root",
+            "cache_dir",
+            "cache_shared",
+        }  # who has no files needs none
+        lost = sorted(data.model_fields_set - known)
         if lost:
             raise ConfigError(
                 f"data.{lost[0]}: is for {data.kind}, and the run was trained on {trained}. Leave it out."

@@ -19,14 +19,8 @@ from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
 from neurocontrast.reading import DAMAGE, check_place, read_json
 
-IMAGE_DAMAGE: tuple[type[Exception], ...] = (
-    *DAMAGE,
-    ImageFileError,
-    HeaderDataError,
-    ImageDataError,
-    MGHError,
-    WrapStructError,
-)
+_OF_NIBABEL = ImageFileError, HeaderDataError, ImageDataError, MGHError, WrapStructError
+IMAGE_DAMAGE: tuple[type[Exception], ...] = (*DAMAGE, *_OF_NIBABEL)
 """What nibabel raises for damaged bytes."""
 _FAULTS: tuple[type[Exception], ...] = (DataError, *IMAGE_DAMAGE)
 TOP_AGE = 89.0

@@ -217,7 +217,7 @@ def _of_no_effect(parts: Parts) -> Iterator[str]:
         values = parts.data.metadata[name][parts.data.training_rows].numpy()
         known = values[values >= 0] if kind == "categorical" else values[~np.isnan(values)]
         if values.ndim == 1 and len(np.unique(known)) < 2:
-            yield f"objective: column '{name}' has one value or none in {len(values)} training scans: it shapes nothing."
+            yield f"objective: column '{name}' has one value or none in training and shapes nothing."
 
 
 def _facts(parts: Parts) -> dict[str, Any]:

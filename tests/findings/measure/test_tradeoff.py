@@ -41,9 +41,8 @@ def test_the_table_takes_what_each_evaluation_has():
     site = {"column": "site", "within": "all", "metric": "balanced_accuracy", "value": 0.6, "chance": 0.5}
     full = evaluated(new_site=block(10.0), outlyingness=OUTSIDE)
     table = tabulate(5.5, 7.0, 8.0, a=full, b=evaluated(pd.DataFrame([site])), c=evaluated(splits="leave-site-out"))
-    assert table.loc["a", ["known", "unseen", "ratio", "constant", "n_outside"]].tolist() == [
-        5.5, 10.0, 2.0, 9.0, 4.0,
-    ]  # fmt: skip
+    found = table.loc["a", ["known", "unseen", "ratio", "constant", "n_outside"]]
+    assert found.tolist() == [5.5, 10.0, 2.0, 9.0, 4.0]
     assert table.loc["b", ["site_balanced_accuracy", "known"]].tolist() == [0.6, 7.0]
     assert pd.isna(table.loc["b", ["unseen", "site_low", "n"]].astype(float)).all()
     assert table.loc["c", ["unseen", "unseen_low"]].tolist() == [8.0, 7.0]

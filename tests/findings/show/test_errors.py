@@ -44,10 +44,8 @@ def test_of_several_classes_the_true_one_got_least(several_folder):
 def test_over_repeats_the_majority_decides(repeated_folder, tmp_path):
     def change(table):
         of_patient = table["participant_id"] == table.loc[table["y_true"] == "patient", "participant_id"].iloc[0]
-        table.loc[of_patient, "y_score"], table.loc[of_patient, "y_pred"] = (
-            [0.01, 0.02, 0.9],
-            ["control"] * 2 + ["patient"],
-        )
+        table.loc[of_patient, "y_score"] = [0.01, 0.02, 0.9]
+        table.loc[of_patient, "y_pred"] = ["control"] * 2 + ["patient"]
         people.append(table.loc[of_patient, "participant_id"].iloc[0])
 
     people = []
@@ -66,9 +64,8 @@ def test_names_are_hidden_and_ages_are_rough(folder):
 
 
 def test_the_age_that_is_predicted_is_as_rough(age_folder, tmp_path, build):
-    folder = edit(
-        shutil.copytree(age_folder, tmp_path / "e"), "predictions", lambda t: t.assign(y_true=93.7, y_score=60.2)
-    )
+    folder = shutil.copytree(age_folder, tmp_path / "e")
+    edit(folder, "predictions", lambda table: table.assign(y_true=93.7, y_score=60.2))
     edit(folder, "cohort", lambda t: t.assign(n=1, mean=93.7, min=93.7, max=93.7))
     files = open_folder(folder)
     (table,) = build("worst", files).blocks

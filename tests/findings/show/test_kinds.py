@@ -31,9 +31,8 @@ def test_two_classes(binary_folder, shown):
 
 def test_several_classes(several_folder, shown):
     names, page = shown(several_folder)
-    assert {"confusion", "sites_balanced_accuracy", "calibration_1", "calibration_4", "external_confusion"} <= set(
-        names
-    )
+    expected = {"confusion", "sites_balanced_accuracy", "calibration_1", "calibration_4", "external_confusion"}
+    assert expected <= set(names)
     assert "guessing would give 25" in page.text
     assert "chance 0.25" in page.text
 

@@ -122,8 +122,8 @@ def measure_confounds(inputs: Inputs) -> Found:
         if settings.harmonise == "none" and "site" not in settings.residualise:
             score = _openbhb_score(study, rows, site)
         task.advance()
-    kinds = {"low": float, "high": float, "n": "Int64", "n_levels": "Int64"}
-    table = pd.DataFrame(found, columns=list(_COLUMNS)).astype(kinds)
+    table = pd.DataFrame(found, columns=list(_COLUMNS))
+    table = table.astype({"low": float, "high": float, "n": "Int64", "n_levels": "Int64"})
     has_score = not isinstance(score, str)
     summary |= {"openbhb": score if has_score else None, "openbhb_reason": None if has_score else score}
     return Found({"confounds": summary}, {"confounds": table}, _look_at(study, table))

@@ -1,7 +1,5 @@
 """Data in the repository of the package: a sample cohort of real brains."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

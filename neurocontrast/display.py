@@ -1,7 +1,5 @@
 """Progress as it is shown on standard error: bars on a terminal, lines in a log."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping

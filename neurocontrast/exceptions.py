@@ -1,7 +1,5 @@
 """Errors for users, and suggestions for misspelt names."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from unicodedata import category

@@ -4,8 +4,6 @@ Evaluation, reports and the command line's help must neither need PyTorch nor wa
 so packages that also hold what needs it export their names this way.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Progress of long work, reported without printing: the caller decides what is shown."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 

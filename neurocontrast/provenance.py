@@ -1,7 +1,5 @@
 """Versions, code revision and host, recorded with every result."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import platform

@@ -4,8 +4,6 @@ Every reader raises the error class that its caller gives; the message names the
 caller's `remedy`.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import json

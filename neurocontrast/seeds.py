@@ -1,7 +1,5 @@
 """Randomness keyed by what it is for, never by a global state."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The Typer application and how it ends: exit codes and messages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """The commands that make and check scans, images and tables: `simulate`, `convert`, `index` …; and `config …`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The commands that need a network: `pretrain`, `embed`, `finetune`, `explain`, `bundle`, `doctor`, `weights …`."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated

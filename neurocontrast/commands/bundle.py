@@ -1,7 +1,5 @@
 """Hand a run, and its probe, over as a MONAI bundle, with the templates of `neurocontrast/bundling`."""
 
-from __future__ import annotations
-
 import os
 from importlib import metadata
 from pathlib import Path

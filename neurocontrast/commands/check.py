@@ -1,7 +1,5 @@
 """Check a table and its images before anything is computed from them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

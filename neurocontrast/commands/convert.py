@@ -1,7 +1,5 @@
 """Convert series of DICOM files to a BIDS tree that says nothing of the patients."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

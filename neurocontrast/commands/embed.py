@@ -1,7 +1,5 @@
 """Embed scans, measures or images with the frozen encoder of a run."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence

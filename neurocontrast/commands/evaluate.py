@@ -1,7 +1,5 @@
 """Evaluate an embeddings table, compared with covariates and with the scans' own voxels."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Mapping

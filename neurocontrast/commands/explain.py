@@ -1,7 +1,5 @@
 """Where in the brain a frozen encoder and the probe of an evaluation look."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

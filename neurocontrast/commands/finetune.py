@@ -1,7 +1,5 @@
 """Train a run's encoder end to end on a column, fold by fold, and evaluate it as `evaluate` does frozen features."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """Find the scans of a folder, and write one table of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

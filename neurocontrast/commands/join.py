@@ -1,7 +1,5 @@
 """Join embeddings of the same scans by several encoders to one table, each encoder's features one block of columns."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A stored probe applied to other embeddings."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Prepare heads as they were acquired: brains and tissue maps in MNI space, and what they were made from."""
 
-from __future__ import annotations
-
 import os
 import unicodedata
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Pretrain an encoder: from a configuration to a run directory; what of a configuration would be refused here."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack

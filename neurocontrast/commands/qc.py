@@ -1,7 +1,5 @@
 """Quality control of scans in MNI space: measures, flags and a page, the worst first."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

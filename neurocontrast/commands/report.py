@@ -1,7 +1,5 @@
 """The page of an evaluation, and of several evaluations on the same scans and folds."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Write a cohort of simulated brains, or a data set of natural images, as files and a table."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

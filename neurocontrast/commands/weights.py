@@ -1,7 +1,5 @@
 """Take over the weights of other programs, and hand an encoder's over to them."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """The configuration: its schema, how it is loaded, and the objects it describes."""
 
-from __future__ import annotations
-
 from neurocontrast.config.load import as_config, differences, load_config, write_config
 from neurocontrast.config.schema import Config
 from neurocontrast.losses.registry import build_objective

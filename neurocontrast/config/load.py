@@ -3,8 +3,6 @@
 YAML is read as people write it: ``1e-4`` is a number, ``no`` is a word, and a key may be given once.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """The configuration: one section a component, each component's own settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Self

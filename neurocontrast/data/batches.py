@@ -1,7 +1,5 @@
 """Batches of a dataset, read ahead of the computation that needs them."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Preprocessed volumes on disk: made once, never served stale."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -1,7 +1,5 @@
 """Cells of text as values, by one stated rule for each column; columns by name and pattern, rows by their values."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """From a folder of scans to one table: scans are found, chosen and joined with tables of people."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Readers of tables: those that people wrote as text, with their lines, and those of programs."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

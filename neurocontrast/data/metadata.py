@@ -1,7 +1,5 @@
 """Columns of a cohort as the tensors that a loss takes: numbers, codes of categories, vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is known of people: tables of BIDS and of hospitals, decoded by their JSON files and joined to scans."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

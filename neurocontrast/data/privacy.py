@@ -1,7 +1,5 @@
 """What could identify a patient in tables, headers of images and JSON files; messages show fields, not values."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Problems of a table, collected so that one error names all of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Scans and natural images that cannot be used, and doubts about them and their table."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence

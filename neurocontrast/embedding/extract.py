@@ -1,7 +1,5 @@
 """Features of a frozen encoder, or the embeddings after its projection head."""
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import shutil

@@ -1,7 +1,5 @@
 """The frozen encoder of a run as a transformer of scikit-learn."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The embeddings table: one row a scan, and what it came from."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Networks of other programs: how their files name what our encoders hold, and what belongs to their weights."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from collections.abc import Iterable, Mapping

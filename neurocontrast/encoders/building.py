@@ -1,7 +1,5 @@
 """Encoders and models of pretraining, by name or from the files of a run, and two of them as one."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any, cast

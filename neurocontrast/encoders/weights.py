@@ -1,7 +1,5 @@
 """Weights as files that say what they are: safetensors of encoder and projection head, and their JSON."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping, Sequence

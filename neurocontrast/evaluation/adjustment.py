@@ -1,7 +1,5 @@
 """Covariates and sites taken out of features: the steps, what they keep, and what they are refused or warned for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

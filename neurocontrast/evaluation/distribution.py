@@ -5,8 +5,6 @@ covariance has principal axes with a variance each, shrunk by the estimator of L
 variance of a feature in all other directions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

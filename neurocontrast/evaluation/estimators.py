@@ -1,7 +1,5 @@
 """Estimators of a fold: the built-in probes with their strength chosen on inner folds, and a user's own."""
 
-from __future__ import annotations
-
 import pkgutil
 import re
 import warnings

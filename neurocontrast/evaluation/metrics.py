@@ -4,8 +4,6 @@ Weights (n resamples, n scans) say how often each scan counts; weights of one gi
 it. The result has shape (n resamples,) and is NaN if the metric is not defined.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property

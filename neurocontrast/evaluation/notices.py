@@ -1,7 +1,5 @@
 """What a reader must know before the figures: leaks, and what the cohort and the folds show."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

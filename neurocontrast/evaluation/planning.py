@@ -1,7 +1,5 @@
 """Everything that is decided before the first probe is fitted: who, what, and in which folds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -154,19 +152,18 @@ def _flow(scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_un
 
 
 def _check_one_design(settings: EvaluationSettings, cv: Any) -> None:
-    """Refuse settings that say how folds are made where a splitter, or a file, says the same."""
-    if cv is None and settings.split_file is None:
+    """Refuse settings that say how folds are made where a splitter says the same; a split file goes before them."""
+    if cv is None:
         return
-    what = "split_file: a table" if cv is None else "cv: a splitter"
     others = {
-        "split_file": cv is not None and settings.split_file is not None,
+        "split_file": settings.split_file is not None,
         "split_column": settings.split_column is not None,
         f"splits={settings.splits}": settings.splits != "stratified",
         "n_repeats": settings.n_repeats > 1,
     }
     found = [name for name, given in others.items() if given]
     if found:
-        raise ConfigError(f"{what} makes all folds, and {' and '.join(found)} would too. Leave out either.")
+        raise ConfigError(f"cv: a splitter makes all folds, and {' and '.join(found)} would too. Leave out either.")
 
 
 def _plan(

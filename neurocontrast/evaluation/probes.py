@@ -1,7 +1,5 @@
 """The built-in probes: a linear scikit-learn estimator each, with the grid of its penalty."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A whole evaluation in memory: from a plan to tables and ``evaluation.json``."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

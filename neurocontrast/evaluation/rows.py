@@ -1,7 +1,5 @@
 """The rows of an embeddings table: identifiers and metadata in one form, checked; and the encoder that made it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

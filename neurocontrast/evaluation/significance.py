@@ -5,8 +5,6 @@ same site, and folds are dealt anew for them: an exact test of "given the site, 
 Folds that were given stay, and labels then stay in their fold, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 A few scans of a new site whose truth is known take its bias out of the predictions.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

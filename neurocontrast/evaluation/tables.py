@@ -1,7 +1,5 @@
 """Tables of an evaluation: who is where, folds, what was predicted, and calibration."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Scikit-learn transformers that take covariates (`Residualiser`) and sites (`ComBat`) out of features."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, ClassVar

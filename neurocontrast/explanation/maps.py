@@ -1,7 +1,5 @@
 """What differences in score come from: parts of each scan, or measures, are replaced, and subjects compared."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import groupby, product

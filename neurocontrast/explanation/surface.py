@@ -1,7 +1,5 @@
 """Values of cortical regions, drawn on the inflated surface of fsaverage5."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 A finding is one file, or a folder of ``measure.py`` and ``show.py`` where it is long, and a line of `FINDINGS`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import replace

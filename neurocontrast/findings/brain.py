@@ -1,7 +1,5 @@
 """Where in the brain the prediction comes from: the map of ``neurocontrast explain``."""
 
-from __future__ import annotations
-
 import warnings
 
 import matplotlib.image

@@ -1,7 +1,5 @@
 """Who was evaluated: sizes, the flow of scans into the evaluation, and the cohort by site and class."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from neurocontrast.findings.finding import Finding

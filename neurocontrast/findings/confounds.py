@@ -2,8 +2,6 @@
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of its models
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from itertools import product

@@ -1,7 +1,5 @@
 """A finding: one question to an evaluation, with its measurement, its record and its section of the report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """An evaluation folder, read: every file checked, every wrong cell named."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

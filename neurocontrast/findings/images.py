@@ -1,7 +1,5 @@
 """The section of a report that only natural images have; their words and texts are in ``templates/images``."""
 
-from __future__ import annotations
-
 from neurocontrast.findings.cohort import flow_table, list_steps
 from neurocontrast.findings.finding import Finding
 from neurocontrast.findings.folder import EvaluationFolder

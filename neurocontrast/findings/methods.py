@@ -1,7 +1,5 @@
 """Methods to be pasted into a paper, and what the report leaves unsaid."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What was predicted, beside the truth: curves, calibration, confusion or predicted values, and the worst errors."""
 
-from __future__ import annotations
-
 import hmac
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How the parts of an evaluation are named in running text, and sentences written as Jinja text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

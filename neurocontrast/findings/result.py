@@ -1,7 +1,5 @@
 """The result: numbers in large print, two sentences, the intervals, and all metrics."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 

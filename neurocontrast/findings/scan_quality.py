@@ -1,7 +1,5 @@
 """The page of `neurocontrast qc`: every scan with its measures and flags, the worst first."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping, Sequence
 from typing import Any

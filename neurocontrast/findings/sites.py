@@ -1,7 +1,5 @@
 """The result in parts: site by site, by sex and age, and fold by fold."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """A page to look into an embedding: points that are coloured by any column, named, and opened as slices of the scan."""
 
-from __future__ import annotations
-
 import base64
 import io
 from typing import Any

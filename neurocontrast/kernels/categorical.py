@@ -1,7 +1,5 @@
 """The kernels on a category: alike where it is the same (sex), or where it is not (site)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

@@ -1,7 +1,5 @@
 """Kernels on one metadata column, with its missing values."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The conditional embedding operator of CCL-K: how much each sample's condition speaks for another."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Kernels on a continuous column: age, a score, a vector of measures."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, Literal
 

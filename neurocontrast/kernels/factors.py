@@ -1,7 +1,5 @@
 """Kernels as a configuration writes them: a list of factors, each with the ``type`` of its kernel."""
 
-from __future__ import annotations
-
 from functools import reduce
 from operator import mul
 from typing import Annotated, Any

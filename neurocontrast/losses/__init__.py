@@ -4,8 +4,6 @@ All are ``nn.Module``; ``loss.terms(…)`` gives the named parts that sum to the
 needs. See ``docs/losses.md`` for what each pulls, repels and costs. A loss is imported when it is asked for.
 """
 
-from __future__ import annotations
-
 from neurocontrast.lazy import lazy_exports
 from neurocontrast.losses.registry import LOSSES
 

@@ -1,7 +1,5 @@
 """Alignment and uniformity: without metadata, and conditional on metadata that say who attracts and who repels."""
 
-from __future__ import annotations
-
 import math
 
 import torch

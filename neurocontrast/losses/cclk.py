@@ -1,7 +1,5 @@
 """Conditional contrastive learning with kernels (CCL-K): weakly supervised, fair, and with hard negatives."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, Literal
 

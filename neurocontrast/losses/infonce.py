@@ -1,7 +1,5 @@
 """InfoNCE across views, NT-Xent over the pool of all views, and those that choose or correct their negatives."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import permutations

@@ -1,7 +1,5 @@
 """What every loss is, how its inputs become a pool, and sums of losses."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

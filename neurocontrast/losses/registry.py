@@ -4,8 +4,6 @@ The settings of a loss are part of its class, and a loss is a PyTorch module: to
 import PyTorch. So nothing here is imported until a configuration is read for training (`neurocontrast.config`).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Losses of one column: of labels, of a number whose order counts, and of a column that is predicted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 

@@ -1,7 +1,5 @@
 """y-Aware InfoNCE, its special case SupCon, and L^exp, whose repulsion fades with likeness."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """How figures look, and how one becomes part of the page. Nothing goes through pyplot."""
 
-from __future__ import annotations
-
 import base64
 import io
 import warnings

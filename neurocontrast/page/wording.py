@@ -1,7 +1,5 @@
 """Nouns for what was evaluated, names of metrics, and how their values are written."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

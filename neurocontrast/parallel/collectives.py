@@ -5,8 +5,6 @@ processes* of these losses. After the mean over processes that PyTorch's DDP tak
 one process on the concatenated batch.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Processor and GPUs of this machine, the place of a process among others, and how freed memory is kept."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -4,8 +4,6 @@ The command line starts the processes of ``devices`` itself: Fabric runs the sam
 others. torchrun and srun start all of them.
 """
 
-from __future__ import annotations
-
 import ctypes
 import inspect
 import logging

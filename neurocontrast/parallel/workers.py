@@ -1,7 +1,5 @@
 """Work on many files at once, one process each, one thread a process."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence

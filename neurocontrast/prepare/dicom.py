@@ -1,7 +1,5 @@
 """Series of DICOM files, read by dcm2niix: what their headers say, and an image that says nothing of the patient."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Brain extraction by deepbet's networks (Fisch et al. 2024), read from the installed wheel by their digests."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import cache
 from importlib import metadata

@@ -1,7 +1,5 @@
 """Which measures of a scan are beyond their bounds: absolute ones, and those of the other scans of its site."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Measures of one scan in MNI space: how like the template it is, where it lies, and how good the image is."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """What a prepared scan was made from, in a record next to its images, and whether these are as they were written."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Affine registration of a brain to the MNI152 template, and one resampling from the native image to the grid."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

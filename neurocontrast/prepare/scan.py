@@ -1,7 +1,5 @@
 """One scan, from the head as it was acquired to a brain and its tissue maps on the grid of MNI152."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tissue maps: grey matter, white matter and fluid, as probabilities, of a brain in MNI space."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

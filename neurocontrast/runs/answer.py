@@ -1,7 +1,5 @@
 """The known answer of an encoder: the features of one sample, and what its training scans were like."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Check, lock, write and read a run directory, and describe what was embedded by its encoder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scans of a table or a folder, which `predict` embeds itself; a bad scan stops no other."""
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

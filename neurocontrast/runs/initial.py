@@ -1,7 +1,5 @@
 """Weights that a run starts from: those of another run, or imported ones, fitted to the run's own network."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

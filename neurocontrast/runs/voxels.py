@@ -1,7 +1,5 @@
 """The baseline of voxels: the scans of a study, read by the package's own preprocessing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

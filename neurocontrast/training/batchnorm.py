@@ -1,7 +1,5 @@
 """Batch normalisation in training: frozen statistics, and statistics of all processes."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

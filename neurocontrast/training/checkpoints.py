@@ -1,7 +1,5 @@
 """Checkpoints on disk, each written whole or not at all, and the newest that can be read."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """The training loop, from the first batch to an encoder that can be saved, and signals that ask to stop."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Optimisers and learning rates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Any

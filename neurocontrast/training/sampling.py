@@ -1,7 +1,5 @@
 """Which scans make each batch of an epoch: shuffled, of one group, or balanced over sites and metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The parts of one training run, put on their device, and how far the run has come."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -13,8 +13,6 @@ micro-batch (both its views) at a time. Both passes use the same statistics; the
 alone. Randomness is keyed, so views and dropout are the same in both passes. Memory: one micro-batch's graph.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence

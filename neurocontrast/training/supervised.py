@@ -1,7 +1,5 @@
 """Supervised training of an encoder with a linear head: classes by cross-entropy, numbers by squared error."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass

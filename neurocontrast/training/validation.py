@@ -1,7 +1,5 @@
 """Measure validation scans between epochs, or a batch of training scans where there are none; find collapses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any

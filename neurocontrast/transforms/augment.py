@@ -1,7 +1,5 @@
 """The section ``augment:`` of brains and of their measures, and how measures become input. Loads no PyTorch."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator

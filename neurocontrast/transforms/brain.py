@@ -1,7 +1,5 @@
 """Which voxels of an image are brain: found before resampling, kept after it; and parts of a mask."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import Any
 

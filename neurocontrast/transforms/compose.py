@@ -1,7 +1,5 @@
 """The whole way from a scan's file to the image that a network sees, and its random views, each as one `Compose`."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """MONAI's images as NumPy arrays, and back."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Intensities made comparable, where MONAI has no transform for it: inside the brain, and in millimetres."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import Any
 

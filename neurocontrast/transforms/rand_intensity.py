@@ -1,7 +1,5 @@
 """Random changes of intensities: bias field, noise, blur and sharpness, and of maps of tissue."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import lru_cache

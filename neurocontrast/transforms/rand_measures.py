@@ -1,7 +1,5 @@
 """Random views of regional measures, of a whole batch at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

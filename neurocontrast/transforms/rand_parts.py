@@ -1,7 +1,5 @@
 """Random changes of parts of a volume: rims of the brain that are cut off or left, and boxes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ However a volume was normalised, its background is one constant, which at least 
 that differ from the background are the brain; in a scan with its skull, the head and the air around the head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple

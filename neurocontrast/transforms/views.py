@@ -1,7 +1,5 @@
 """Two random views of each sample of a batch, keyed by what they are for, made by any transform of MONAI."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence

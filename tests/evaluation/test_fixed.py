@@ -238,7 +238,6 @@ def test_a_class_without_test_images_is_said():
                 ({"regional": ("vol_*",)}, "regional"),
             )
         ],
-        ({"split_column": None, "split_file": "s.tsv", "n_repeats": 2}, ConfigError, "and n_repeats would too"),
         ({"scans": "s.tsv", "voxels": "off"}, ValidationError, "scans: is for the baseline of voxels"),
     ],
 )

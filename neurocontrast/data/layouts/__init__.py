@@ -1,7 +1,5 @@
 """Layouts of scans on a disk: BIDS, programs that preprocess, public sets; a function and a line of `LAYOUTS` each."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """What layouts share: the files below a folder, read once, a scan as they find it, and entities in names of BIDS."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping

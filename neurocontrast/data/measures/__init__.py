@@ -1,7 +1,5 @@
 """Regional measures of brains: tables out of FreeSurfer, FastSurfer, CAT12 and the like, read as one."""
 
-from __future__ import annotations
-
 from neurocontrast.data.measures.contract import MeasuresContract
 from neurocontrast.data.measures.finding import holds_measures
 from neurocontrast.data.measures.joining import add_measures, join_measures, read_measures, rows_of

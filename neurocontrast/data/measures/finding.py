@@ -1,7 +1,5 @@
 """Tables of measures among the files of a folder, and the choice between atlases and measures."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Tables of measures as programs write them: tables with identifiers, FreeSurfer's, CAT12's, OpenBHB's arrays."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import defaultdict

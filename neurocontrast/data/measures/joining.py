@@ -1,7 +1,5 @@
 """People joined with their regional measures."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Sequence

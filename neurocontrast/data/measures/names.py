@@ -1,7 +1,5 @@
 """Names of regional measures: one spelling for what programs spell differently, what each measure is, and its unit."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

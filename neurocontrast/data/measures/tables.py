@@ -1,7 +1,5 @@
 """Tables of regional measures, read as one: a row a scan, a column a region, names in one spelling."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Pictures of a folder or an archive: decoded, or CIFAR-10, CIFAR-100, MNIST, Fashion-MNIST; scikit-learn's digits."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import lzma

@@ -1,7 +1,5 @@
 """A simulated multi-site cohort from the MNI152 templates, with effects that are known because they were planted."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Brains as scanners see them: the MNI152 maps on a grid, what makes people differ, and how images are acquired."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass

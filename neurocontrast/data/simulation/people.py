@@ -1,7 +1,5 @@
 """The people of a simulated cohort and the scanners that see them: settings and draws, no images yet."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass

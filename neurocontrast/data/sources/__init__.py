@@ -1,7 +1,5 @@
 """Where the samples of a run come from: scans of brains, regional measures, or natural images."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

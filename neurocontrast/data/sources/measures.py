@@ -1,7 +1,5 @@
 """Regional measures of people, alone or paired with their scans, as a source of samples for training and embedding."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

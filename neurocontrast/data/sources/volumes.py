@@ -1,7 +1,5 @@
 """Scans of brains: preprocessed once, kept in a cache, read from the cache."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A model of an evaluation: a name, a matrix of the scans, an estimator, and what it says of each test fold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

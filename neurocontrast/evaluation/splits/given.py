@@ -1,7 +1,5 @@
 """Folds that are given: by a table, any splitter of scikit-learn's kind, or a column of train, validation and test."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Inner folds of training rows, on which the strength of a probe is chosen: subjects kept together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

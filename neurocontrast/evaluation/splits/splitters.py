@@ -1,7 +1,5 @@
 """Folds that keep subjects together: dealt evenly over classes and sites, or sites held out; and their checks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Evaluations of different models on the same folds: differences pair by pair, and site against target."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The page of a comparison: several models on the same folds, what differs, by how much, and how sure one may be."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What happens at a site that the model has not seen: what a hospital group asks first."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from typing import Any

@@ -6,8 +6,6 @@ batch and the number of threads; its blur is a convolution on a GPU, whose algor
 batch; its hue goes through HSV and back, at several times the cost.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The section ``augment:`` of natural images. Loads neither PyTorch nor Kornia."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import Field

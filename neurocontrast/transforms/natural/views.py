@@ -1,7 +1,5 @@
 """Random views of natural images, of a whole batch at once: every number is keyed by the image's seed."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -8,7 +8,7 @@ import pytest
 from neurocontrast import index
 from neurocontrast.data import read_cohort
 from neurocontrast.exceptions import ConfigError, DataError
-from tests.data.indexed import made, put, rows
+from tests.data.conftest import made, put, rows
 
 
 @pytest.fixture

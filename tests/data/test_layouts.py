@@ -7,7 +7,7 @@ from neurocontrast.data import read_cohort
 from neurocontrast.data.layouts import LAYOUTS
 from neurocontrast.data.layouts.tree import FoundScan
 from neurocontrast.exceptions import DataError
-from tests.data.indexed import made, put, rows
+from tests.data.conftest import made, put, rows
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from neurocontrast.data.measures import read_tables
-from neurocontrast.data.measures.finding import FORMATS
-from neurocontrast.data.measures.formats import Sheet
+from neurocontrast.data.measures.formats import FORMATS, Format, Sheet
 from neurocontrast.data.measures.names import region_of
 from neurocontrast.exceptions import DataError
 
@@ -39,9 +38,7 @@ def test_names_are_alike(column, name):
 
 
 def test_what_is_no_region_is_none():
-    assert [
-        name for name in ("age", "sex", "BMI", "r_squared", "handedness", "left", "volume") if region_of(name)
-    ] == []
+    assert not any(map(region_of, ("age", "sex", "BMI", "r_squared", "handedness", "left", "volume")))
 
 
 TABLE = [
@@ -174,20 +171,16 @@ def test_freesurfers_own_tables_of_226_people_are_read_whole():
     assert found.notes == ()
 
 
-class Semicolons:
-    """A format from outside the package: names and values of one scan a file, between semicolons."""
-
-    def atlas_of(self, path, _head):
-        return "mine" if path.suffix == ".scan" else None
-
-    def sheets(self, paths):
-        rows = [dict(cell.split("=") for cell in path.read_text().split(";")) for path in paths]
-        cells = {name: [row[name] for row in rows] for name in rows[0]}
-        return [Sheet(paths[0].parent, [path.stem for path in paths], cells, atlas="mine")]
+def semicolons(paths):
+    """Read a format from outside the package: names and values of one scan a file, between semicolons."""
+    rows = [dict(cell.split("=") for cell in path.read_text().split(";")) for path in paths]
+    cells = {name: [row[name] for row in rows] for name in rows[0]}
+    return [Sheet(paths[0].parent, [path.stem for path in paths], cells, atlas="mine")]
 
 
 def test_a_format_from_outside_the_package_is_read(tmp_path, monkeypatch):
-    monkeypatch.setitem(FORMATS, "semicolons", Semicolons())
+    mine = Format(lambda path, _: "mine" if path.suffix == ".scan" else None, semicolons)
+    monkeypatch.setitem(FORMATS, "semicolons", mine)
     (tmp_path / "sub-01.scan").write_text("lh_one_thickness=2.5;Lhippo=4000")
     found = read_tables(tmp_path / "sub-01.scan")
     assert found.values.to_dict("records") == [{"lh_one_thickness": 2.5, "Left-Hippocampus": 4000}]

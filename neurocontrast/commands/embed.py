@@ -72,7 +72,7 @@ def embed(
     for warning in cohort.warnings:
         progress.warning(warning)
     warn_of_imitations(cohort, "embedding.where", progress)
-    if settings.data.where and not settings.embedding.where:
+    if settings.data.where and not settings.embedding.where and settings.data.kind != "images":
         progress.warning(
             f"data.where is of training: all {len(cohort)} scans of the table are embedded. embedding.where selects."
         )

@@ -340,7 +340,8 @@ def _warnings(cells: pd.DataFrame) -> list[str]:
         known = cells[column][~cells[column].map(is_missing)]
         texts = known[known.map(number_of).isna()]
         if len(texts) and known.str.replace(",", ".").map(number_of).notna().mean() > 0.5:
-            warnings.append(f"column '{column}' is read as text: {shown(texts.iloc[0])} is no number (1.5, n/a)")
+            few = f"{len(texts)} of {len(known)} cells are no numbers, as 1.5 and n/a are"
+            warnings.append(f"column '{column}' is read as text: {few}")
     for column in ("site", "diagnosis"):
         known = pd.Series([cell for cell in sorted(set(cells.get(column, ()))) if not is_missing(cell)], dtype=object)
         alike = known.groupby([re.sub(r"[\s_-]+", "", cell.lower()) for cell in known])

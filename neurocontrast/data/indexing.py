@@ -273,6 +273,8 @@ def _row(
     scanner = " ".join(filter(None, (settings.get("Manufacturer"), settings.get("ManufacturersModelName"))))
     cells = {**scan.facts, **known.cells}
     sex, (first, below, _) = cells.get("sex", ""), scan.path.partition("/")
+    if site_from == "folder" and not scan.path:
+        raise ConfigError("site_from: 'folder' is of images, and tables of measures have none; give a column.")
     if site_from == "folder" and (not below or identity_of(first)[0] == scan.subject):
         raise ConfigError(f"site_from: 'folder' takes '{first}' as a site, which is of one person; give a column.")
     site = {

@@ -78,7 +78,7 @@ class PeopleTables:
     keep: Sequence[str] = ()
     _read: dict[Path, Phenotype] = field(default_factory=dict)
     _general: dict[str, list[Phenotype]] = field(default_factory=dict)
-    _person_of: dict[int, str] = field(default_factory=dict)  # by the identity of a row
+    _scan_of: dict[int, FoundScan] = field(default_factory=dict)  # the first that a row is of, by the row's identity
 
     def known_of(self, scan: FoundScan) -> Known:
         """Return what the tables say of a scan; contradictions in age or sex become problems."""
@@ -86,9 +86,10 @@ class PeopleTables:
         known = Known({}, {}, {source for source, _, _ in rows})
         is_specific: dict[str, bool] = {}
         for source, specific, cells in rows:
-            if (first := self._person_of.setdefault(id(cells), scan.person)) != scan.person:
-                text = f"{source}: its row is of sub-{first} too; name people with their data set, as {scan.person}"
-                self.problems.add(text, name=scan.name)
+            if (first := self._scan_of.setdefault(id(cells), scan)).person != scan.person:
+                for one, other in ((first, scan), (scan, first)):
+                    text = f"{source}: its row is of sub-{other.person} too; name people with their data set"
+                    self.problems.add(f"{text}, as {one.person}", name=one.name)
             for name, cell in cells.items():
                 earlier = known.cells.setdefault(name, cell)
                 origin = known.sources.setdefault(name, source)
@@ -189,7 +190,7 @@ def read_phenotype(
     described: dict[str, object] = {}
     for description in [*descriptions, path.with_suffix(".json")]:
         content = read_json(description) if description.is_file() else {}
-        described |= {name.lower(): value for name, value in content.items()}  # as columns, in any case
+        described |= {name.lower(): value for name, value in content.items()} | content  # as columns, in any case
     filled = [name for name, cells in table.items() if not cells.map(is_missing).all()]
     columns = {known: name for known, names in _COLUMNS.items() if (name := first_of(filled, names))}
     columns |= {name: name for name in keep if name in table}
@@ -202,7 +203,7 @@ def read_phenotype(
         key = joined_path(folder, person)
         cells = {}
         for known, name in columns.items():
-            decoded = _decode(known, name, row[name], described.get(name.lower()))
+            decoded = _decode(known, name, row[name], described.get(name, described.get(name.lower())))
             if isinstance(decoded, Refusal):
                 text = f"{source}, sub-{person}, column '{name}': found {shown(row[name])}; {decoded.rule}"
                 problems.add(text, line=line)
@@ -274,7 +275,7 @@ def _decode(known: str, name: str, cell: str, description: object) -> str | Refu
         return age if isinstance(age, Refusal) else text
     if known == "tiv":
         if number is None or number < _SMALLEST_ML:
-            return Refusal("the volume of a head is a number of mL or mm³, or n/a")
+            return Refusal("the volume of a head is a number of mL or mm³ (litres times 1000), or n/a")
         return f"{number / MM3_PER_ML:.1f}" if number > _LARGEST_ML else cell
     if known == "sex":
         if number is not None:

@@ -51,16 +51,18 @@ def choose_covariates(
                 dropped[name] = "is not in the table" + (f" ({near})" if near else "")
         elif len(values := {text for text in cell_texts(table[name]) if text is not None}) < 2:
             dropped[name] = "has fewer than two values"
-        elif name != "site" and not is_number(table[name]) and 2 * len(values) > _n_pairs(table, name):
-            dropped[name] = f"is text of {len(values)} different values"
+        elif name != "site" and not is_number(table[name]) and _tells_people(table, name):
+            dropped[name] = f"is text of {len(values)} different values, most of them of one subject alone"
         else:
             used.append(name)
     return tuple(used), dropped
 
 
-def _n_pairs(table: pd.DataFrame, name: str) -> int:
-    """Return how many different pairs of subject and value there are: people were in several sessions, say."""
-    return len(table[["subject_id", name]].drop_duplicates())
+def _tells_people(table: pd.DataFrame, name: str) -> bool:
+    """Return whether more than half of the subjects have a value that no other subject has."""
+    pairs = table[["subject_id", name]].dropna().drop_duplicates()
+    alone = pairs[~pairs[name].duplicated(keep=False)]
+    return 2 * alone["subject_id"].nunique() > pairs["subject_id"].nunique()
 
 
 def check_adjustment(

@@ -151,7 +151,7 @@ def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
     numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(dtype="float64")
     inside, what = np.isfinite(numbers), "finite numbers"
     if name == "age":
-        inside, what = (numbers >= AGE_LIMITS[0]) & (numbers <= AGE_LIMITS[1]), "finite numbers from 0 to 120"
+        inside, what = (numbers >= AGE_LIMITS[0]) & (numbers <= AGE_LIMITS[1]), "finite numbers of years from 0 to 120"
     wrong = np.flatnonzero(np.array([text is not None for text in texts], dtype=bool) & ~inside)
     if len(wrong):
         found = ", ".join(f"{row_names(tidy, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
@@ -183,7 +183,7 @@ def choose_numbers(table: pd.DataFrame, names: Sequence[str], *, option: str, ta
     for name in chosen:
         if name in mixed:
             odd = min(texts[name], key=lambda text: number_of(text) is not None)
-            raise DataError(f"{option}: column '{name}' holds text such as '{odd}' too. Write numbers with a point.")
+            raise DataError(f"{option}: column '{name}' is text, such as '{odd}'. Write numbers with a point.")
         wrong = np.flatnonzero(np.isinf(table[name].to_numpy(dtype=float, na_value=np.nan)))
         if len(wrong):
             raise DataError(f"{option}: column '{name}' is infinite in {', '.join(row_names(table, wrong[:5]))}.")

@@ -233,7 +233,7 @@ def hide_ids(text: str, files: EvaluationFolder, code: str) -> str:
     if not names:
         return text
     longest_first = sorted(names, key=len, reverse=True)
-    pattern = r"(?<![\w-])(?:" + "|".join(re.escape(name) for name in longest_first) + r")(?![^\W_]|-)"
+    pattern = r"(?<![\w-])(?<!of )(?:" + "|".join(re.escape(name) for name in longest_first) + r")(?![^\W_]|-| of )"
     return re.sub(pattern, "[id]", text)
 
 

@@ -15,7 +15,7 @@ DASH = "–"
 SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "sensitivity", "specificity"})
 """Metrics that are written in per cent for images, as the field does."""
 _ABSOLUTE_PATH = re.compile(r"(?<![\w.…])(?:/[^/\s'\"=,;:]+)+/(?=[^/\s'\"=,;:]|$|\s)")
-_PATH_ALONE = re.compile(r"^([\s-]*(?:[\w.-]+(?:: |=))?['\"]?)/(?:(?!, /)[^\n])*/", re.MULTILINE)
+_PATH_ALONE = re.compile(r"^([\s-]*(?:[\w.-]+(?:: |=))?['\"]?)/(?:(?!, /|: )[^\n])*/", re.MULTILINE)
 """A path that is all of a line or of its value: its folders may have blanks and commas in their names."""
 
 _LEADING = {

@@ -40,7 +40,7 @@ def test_what_cannot_be_a_covariate_is_left_out_and_said():
         "age": "is the target",
         "site": "is held out",
         "scanner": "has fewer than two values",
-        "dose": "is text of 3 different values",
+        "dose": "is text of 3 different values, most of them of one subject alone",
         "education": "is not in the table",  # tiv, which the default asks for, is left out without a word
     }
     assert choose_covariates(TABLE, names, target="diagnosis", sites_held_out=False)[0] == ("age", "sex", "site")

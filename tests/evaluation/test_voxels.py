@@ -149,7 +149,7 @@ def test_what_is_no_column_of_numbers_is_refused(volumes, names):
         regional(volumes, regional=names)
 
 
-@pytest.mark.parametrize(("cell", "message"), [(np.inf, ".*sub-0007"), ("12,5", "holds text such as '12,5'")])
+@pytest.mark.parametrize(("cell", "message"), [(np.inf, ".*sub-0007"), ("12,5", "is text, such as '12,5'")])
 def test_a_volume_that_is_no_number_is_refused(volumes, cell, message):
     volumes.table["vol_1"] = volumes.table["vol_1"].astype(type(cell))
     volumes.table.loc[7, "vol_1"] = cell

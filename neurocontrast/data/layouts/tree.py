@@ -97,7 +97,7 @@ def problem_of_path(path: str) -> str:
     subject, session, _ = identity_of(name)
     for key, label in (("sub-", subject), ("ses-", session)) if name.startswith("sub-") else ():
         folder = next((each for each in reversed(folders) if each.startswith(key)), key + label)
-        if label and folder != key + label:
+        if label and folder not in (key + label, f"sub-{subject}_ses-{session}"):
             return f"is in folder '{folder}', and its name is of {key}{label} (labels hold no '_' or '.'); rename one"
     return ""
 

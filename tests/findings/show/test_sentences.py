@@ -78,7 +78,7 @@ def test_what_was_done_to_volumes_is_told(changed):
         ),
         (
             [{"code": "voxels_left_out", "message": "7 of 120 are absent (7, sub-0002): /people/x/sub-0002_T1w.nii"}],
-            [("[id] of 120 are absent ([id], [id]): …/[id]_T1w.nii", "")],
+            [("7 of 120 are absent ([id], [id]): …/[id]_T1w.nii", "")],
         ),
     ],
 )

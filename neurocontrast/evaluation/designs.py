@@ -64,8 +64,8 @@ class FeatureDesign:
 class BlockScaler(StandardScaler):
     """Standardise features, and give every block of adjacent columns the same total variance.
 
-    A standardised feature j of block b, of which p_b features vary in training, is multiplied by sqrt(p / (B p_b)),
-    with p the number of all features that vary and B the number of blocks: 6,912 features of a network then weigh as
+    A standardised feature of a block with p_b features that vary in training is multiplied by sqrt(p / (B p_b)), with
+    p the number of all features that vary and B the number of blocks: 6,912 features of a network then weigh as
     much as 60 principal components, and the total variance stays p, so that penalties keep their meaning. This is the
     scaling of multiple factor analysis by total variance (Westerhuis et al., J Chemometrics 1998;12:301-321).
 

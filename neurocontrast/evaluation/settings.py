@@ -86,8 +86,8 @@ class EvaluationSettings(Settings):
     n_draws: int = Field(5, ge=1)
     """Number of times that the subjects of each size are drawn in a fold."""
     covariates: tuple[str, ...] = ("age", "sex", "site", "tiv")
-    """Columns of the baseline. Absent ones, the target, text with more values than half of the subjects, and the site
-    if sites are left out, are dropped."""
+    """Columns of the baseline. Absent ones, the target, text of which most subjects have a value of their own, and the
+    site if sites are left out, are dropped."""
     voxels: Literal["auto", "on", "input", "off"] = "auto"
     """Whether principal components of the scans' voxels are a further baseline. ``auto``: if the scans are at hand;
     ``on``: at 4 mm; ``input``: of what the encoder is given, as ``encoder.name: pca`` would fit."""

@@ -83,7 +83,7 @@ def resample(
 ) -> dict[str, dict[str, Resamples]]:
     """Return metrics of some tested scans by every model, with the resamples of their intervals where `bounded`.
 
-    Calls with the same scans, `units` and `keys`, of which the seed is derived, share the resamples.
+    Calls with the same scans, `units` and `keys`, from which the seed is derived, share the resamples.
     """
     n = count_resamples(study.settings.n_bootstraps, len(members)) if bounded else 0
     seed = derive_seed(keys[0], study.settings.seed, *keys[1:])

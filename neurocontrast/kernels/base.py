@@ -31,7 +31,7 @@ class Kernel(nn.Module):
     Kernels compose: ``a * b`` is their product, ``2.0 * a + b`` a weighted sum. Metadata is a dictionary of tensors on
     one device: continuous columns (n,) or (n, p) with NaN where a value is missing, categorical columns integer codes
     (n,) with -1 where missing. Lists, arrays and the columns of a DataFrame are taken too, categories then also as
-    words, of which None, NaN, "" and "n/a" are missing. Weights carry no gradient.
+    words, where None, NaN, "" and "n/a" are missing. Weights carry no gradient.
     """
 
     columns: dict[str, Kind]

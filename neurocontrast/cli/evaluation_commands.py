@@ -22,6 +22,7 @@ from neurocontrast.cli.command import (
     print_line,
 )
 from neurocontrast.data.listing import read_table
+from neurocontrast.page.wording import level_text
 from neurocontrast.reading import read_json
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def evaluation_result(folder: Path, *, page: Path | None = None) -> Result:
     figures = {name: metrics[metric] for name, metrics in result.models.items() if metric in metrics}
     found = {name: {"value": each.value, "interval": each.interval} for name, each in figures.items()}
     level = read.bootstrap.level or 0.95
-    rows = [{"": name, f"{metric} [{level:.0%} interval]": _figure(each.value, each.interval)}
+    rows = [{"": name, f"{metric} [{level_text(level)} interval]": _figure(each.value, each.interval)}
             for name, each in figures.items()]  # fmt: skip
     n = len(read.warnings)
     warnings = [f"{n} warning{'' if n == 1 else 's'}: read them in the report."] if n else []
@@ -197,7 +198,8 @@ def comparison_result(folder: Path) -> Result:
     about = read_json(folder / "comparison.json")
     records = differences.astype(object).where(differences.notna(), None).to_dict("records")
     shown = [_figure(row["difference"], [row["low"], row["high"]]) for row in records]
-    table = differences[["metric", "model"]].assign(**{f"difference [{about['confidence_level']:.0%} interval]": shown})
+    title = f"difference [{level_text(about['confidence_level'])} interval]"
+    table = differences[["metric", "model"]].assign(**{title: shown})
     table["p (Holm)"] = differences["p_adjusted"]
     facts = {"target": about["target"], "reference": about["reference"], "differences": records}
     title = f"{about['target']}: differences from {about['reference']}"

@@ -208,7 +208,7 @@ def inspect_cohort(
         same = (table[first] == table[second]) & (table[first] != "")
         text = f"found the file of column '{first}'; each channel has files of its own"
         rows.refuse(second, dict.fromkeys(_positions(same), text))
-    cohort = Cohort(table, source, root, tuple(_warnings(cells)), used)
+    cohort = Cohort(table, source, root, tuple(_warnings(cells, table)), used)
     return Inspection(cohort, rows.problems, cells.index.tolist())
 
 
@@ -325,7 +325,7 @@ def _check_files(rows: _Rows, column: str, paths: Sequence[str], missing: npt.ND
         rows.problems.hint("None of the images is there: is images_root the folder the paths start from?")
 
 
-def _warnings(cells: pd.DataFrame) -> list[str]:
+def _warnings(cells: pd.DataFrame, table: pd.DataFrame) -> list[str]:
     warnings = []
     for column, meant in _OTHER_NAMES.items():
         if meant not in cells and column in {name.lower() for name in cells.columns}:
@@ -337,10 +337,12 @@ def _warnings(cells: pd.DataFrame) -> list[str]:
     if len(are_numbers) == 2:
         warnings.append("column 'sex' mixes numbers and letters; 1 is read as male and 2 as female")
     for column in cells.columns.difference([*_IDENTITY, *RULES], sort=False):
-        known = cells[column][~cells[column].map(is_missing)]
-        texts = known[known.map(number_of).isna()]
-        if len(texts) and known.str.replace(",", ".").map(number_of).notna().mean() > 0.5:
-            few = f"{len(texts)} of {len(known)} cells are no numbers, as 1.5 and n/a are"
+        if pd.api.types.is_numeric_dtype(table[column]):
+            continue
+        counts = table[column].value_counts()
+        n_texts, n = counts[counts.index.map(number_of).isna()].sum(), counts.sum()
+        if n_texts and counts[counts.index.str.replace(",", ".").map(number_of).notna()].sum() > 0.5 * n:
+            few = f"{n_texts} of {n} cells are no numbers, as 1.5 and n/a are"
             warnings.append(f"column '{column}' is read as text: {few}")
     for column in ("site", "diagnosis"):
         known = pd.Series([cell for cell in sorted(set(cells.get(column, ()))) if not is_missing(cell)], dtype=object)

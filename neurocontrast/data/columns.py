@@ -15,6 +15,8 @@ from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 AGE_LIMITS = (0.0, 120.0)
+AGE_COLUMNS = ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit")
+"""Usual names of a column of ages in years."""
 _MISSING = frozenset({"", "n/a", "na", "nan", "null", "#n/a"})
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")

@@ -11,7 +11,15 @@ import pandas as pd
 
 from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts import LAYOUTS
-from neurocontrast.data.layouts.tree import FoundScan, Tree, identity_of, problem_of_file, problem_of_path, read_tree
+from neurocontrast.data.layouts.tree import (
+    FoundScan,
+    Tree,
+    identity_of,
+    problem_of_file,
+    problem_of_names,
+    problem_of_path,
+    read_tree,
+)
 from neurocontrast.data.measures.finding import files_of_measures
 from neurocontrast.data.measures.names import HEAD_SIZE, MM3_PER_ML
 from neurocontrast.data.measures.tables import MeasuresTable, read_tables
@@ -254,7 +262,8 @@ def _check_files(scans: Sequence[FoundScan], tree: Tree, problems: Problems, pro
         return
     with progress.task("Looking at images", total=len(scans), unit="scan") as task:
         for scan in scans:
-            if wrong := problem_of_path(scan.path) or problem_of_file(tree.root / scan.path):
+            wrong = problem_of_path(scan.path) or problem_of_names(scan.path) or problem_of_file(tree.root / scan.path)
+            if wrong:
                 problems.add(f"{scan.path}: {wrong}", name=scan.name)
             task.advance(1)
     spaces = Counter(scan.space for scan in scans)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from neurocontrast.data.columns import (
+    AGE_COLUMNS,
     CODES_IN_NAME,
     SESSIONS,
     Refusal,
@@ -28,7 +29,7 @@ from neurocontrast.exceptions import one_of
 from neurocontrast.reading import read_json
 
 _COLUMNS = {
-    "age": ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit", "interview_age"),
+    "age": (*AGE_COLUMNS, "interview_age"),
     "sex": ("sex", "gender", "sex_id", "mf"),
     "site": ("sitexacq", "site", "center", "centre", "scan_site", "site_id"),
     "diagnosis": ("diagnosis", "dx", "group"),

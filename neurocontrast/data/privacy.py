@@ -11,7 +11,7 @@ from nibabel.freesurfer.mghformat import MGHError
 from nibabel.spatialimages import HeaderDataError, ImageDataError
 from nibabel.wrapstruct import WrapStructError
 
-from neurocontrast.data.columns import number_in
+from neurocontrast.data.columns import AGE_COLUMNS, number_in
 from neurocontrast.data.listing import read_text_table
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
@@ -24,7 +24,6 @@ _FAULTS: tuple[type[Exception], ...] = (DataError, *IMAGE_DAMAGE)
 TOP_AGE = 89.0
 """Ages above this number of years identify a person, by the rule of HIPAA."""
 
-_AGES = ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit")
 _COLUMNS = re.compile(
     r"(?:patient|family|first|last|given|middle|maiden|full|sur)_?name|name|initials|dob|mrn|ssn|nhs_?(?:no|number)|"
     r".*birth.?date.*|.*date.?of.?birth.*|medical.?record.*|.*address.*|street|post.?code|zip.?code|phone.*|telephone.*|"
@@ -51,7 +50,7 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
     for column in text.columns:
         if _COLUMNS.fullmatch(column.strip().lower().replace(" ", "_")):
             problems.add("the column could identify patients; drop it from the table", column=column)
-        if column.strip().lower() in _AGES:
+        if column.strip().lower() in AGE_COLUMNS:
             n = sum(age > TOP_AGE for cell in text[column] if (age := number_in("age", cell)) is not None)
             if n:
                 problems.add(f"{n} ages are above {TOP_AGE:g} years; write 89+ instead", column=column)

@@ -72,7 +72,7 @@ class Results:
     @property
     def percent(self: Any) -> str:
         """Share that intervals hold, in per cent: "97.5%"."""
-        return f"{self.level * 100:g}%"
+        return wording.level_text(self.level)
 
     def describe(self: Any, metric: str) -> wording.Named:
         """Return how a metric is called."""

@@ -211,6 +211,11 @@ def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield name, shorten_paths(value_text(value))
 
 
+def level_text(level: float) -> str:
+    """Return the share that intervals hold in per cent: "95%", "97.5%"."""
+    return f"{level * 100:g}%"
+
+
 def shorten_paths(text: str) -> str:
     """Leave only the last part of absolute paths: reports travel, and folders can name people."""
     return _ABSOLUTE_PATH.sub("…/", _PATH_ALONE.sub(r"\1…/", text))

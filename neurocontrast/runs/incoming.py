@@ -1,7 +1,6 @@
 """Scans of a table or a folder, which `predict` embeds itself; a bad scan stops no other."""
 
 import os
-import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ import pandas as pd
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
+from neurocontrast.data.layouts.tree import identity_of
 from neurocontrast.data.sources import Brains, brains_of_run
 from neurocontrast.embedding import extract_features
 from neurocontrast.embedding.scan_embedder import load_network
@@ -25,8 +25,6 @@ from neurocontrast.files import files_of
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import subject_digest
 from neurocontrast.transforms.loading import is_scan, read_scan_header, scans_below
-
-_BIDS = re.compile(r"sub-(?P<subject>[^_./]+)(?:_ses-(?P<session>[^_./]+))?(?=[_.]|$)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,11 +122,11 @@ def _cohort_of_files(place: Path, channels: tuple[str, ...], fitted: FittedProbe
         )
     folder = (place if place.is_dir() else place.parent).absolute()
     paths = [path.absolute() for path in (scans_below(place) if place.is_dir() else [place])]
-    known = [_BIDS.match(path.name) for path in paths]
+    known = [_named(path.name) for path in paths]
     names = pd.DataFrame(
         {
-            "participant_id": [f"sub-{found['subject']}" if found else None for found in known],
-            "session": [(found["session"] or "") if found else "" for found in known],
+            "participant_id": [f"sub-{subject}" if subject else None for subject, _ in known],
+            "session": [session for _, session in known],
         }
     )
     by_path = names.duplicated(keep=False) | names["participant_id"].isna()
@@ -136,10 +134,16 @@ def _cohort_of_files(place: Path, channels: tuple[str, ...], fitted: FittedProbe
     names["participant_id"] = np.where(by_path, of_file, names["participant_id"])
     names["session"] = np.where(by_path, "", names["session"])
     subjects = [
-        _subject(found["subject"], fitted) if found else name
-        for found, name in zip(known, names["participant_id"], strict=True)
+        _subject(subject, fitted) if subject else name
+        for (subject, _), name in zip(known, names["participant_id"], strict=True)
     ]
     return Cohort(names.assign(subject_id=subjects, path=list(map(str, paths))), place, folder)
+
+
+def _named(name: str) -> tuple[str, str]:
+    """Return subject and session of a file name of BIDS; of any other, two empty texts."""
+    subject, session, _ = identity_of(name)
+    return (subject, session) if name.startswith("sub-") and subject != name else ("", "")
 
 
 def _subject(label: str, fitted: FittedProbe) -> str:

@@ -62,10 +62,7 @@ def _find_scans(study: Study, channels: tuple[str, ...], *, asked: bool) -> list
     else:
         # A relative path would be taken from wherever the command happens to run.
         columns = [table[column] if column in table else [""] * len(table) for column in channels]
-        scans = [
-            files if all(isinstance(path, str) and Path(path).is_absolute() and Path(path).is_file() for path in files)
-            else () for files in zip(*columns, strict=True)
-        ]  # fmt: skip
+        scans = [files if all(map(_is_there, files)) else () for files in zip(*columns, strict=True)]
         where, remedy = "where the embeddings table says", "Name a table of the same scans: scans=TABLE."
         if not any(scans) and not asked:
             return []
@@ -76,6 +73,10 @@ def _find_scans(study: Study, channels: tuple[str, ...], *, asked: bool) -> list
             + remedy
         )
     return scans
+
+
+def _is_there(path: Any) -> bool:
+    return isinstance(path, str) and Path(path).is_absolute() and Path(path).is_file()
 
 
 def _read(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress) -> Model:

@@ -56,8 +56,10 @@ class TrainingData:
         """
         made = build_sampler(self.training_rows, self.traits, settings=settings, seed=seed, names=self.names)
         n_processes = settings.devices * settings.num_nodes
+        if n_processes == 1:
+            return made
         smallest = min(map(len, made.batches(0)), default=n_processes)  # those of every epoch have these sizes
-        if n_processes > 1 and smallest < n_processes * n_encoders:
+        if smallest < n_processes * n_encoders:
             raise ConfigError(
                 f"training.batch_size: the {len(self.training_rows)} training samples are divided into batches of "
                 f"{smallest} or more, and each of the {n_processes} processes needs {n_encoders} of every batch. Raise "

@@ -83,7 +83,7 @@ def read_tree(root: Path) -> Tree:
 
 
 def problem_of_path(path: str) -> str:
-    """Return why a table of text cannot hold a path, or its names are of two people or sessions of BIDS, or ""."""
+    """Return why a table of text cannot hold a path, or ""."""
     if not path.isprintable() and (bad := next((each for each in path if each in "\t\n\r\0"), "")):
         return f"its path holds {_IN_TABLES[bad]}, which no table can hold; rename it"
     try:
@@ -91,8 +91,11 @@ def problem_of_path(path: str) -> str:
     except UnicodeEncodeError:
         return "its path holds bytes that are not UTF-8, which no table can hold; rename it"
     quoted = len(path) > 1 and path[0] == path[-1] == '"'
-    if quoted or path != path.strip():
-        return "its path begins or ends with a space or quotes; rename it"
+    return "its path begins or ends with a space or quotes; rename it" if quoted or path != path.strip() else ""
+
+
+def problem_of_names(path: str) -> str:
+    """Return why the names of a file of BIDS and its folders are not of one person and session, or ""."""
     *folders, name = path.split("/")
     subject, session, _ = identity_of(name)
     for key, label in (("sub-", subject), ("ses-", session)) if name.startswith("sub-") else ():

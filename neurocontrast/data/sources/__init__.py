@@ -82,13 +82,8 @@ def source_of_run(
                 "or none."
             )
         kinds: dict[str, Any] = {"volumes": DataSettings, "images": ImageDataSettings, "measures": MeasureDataSettings}
-        known = {
-            *kinds[trained].model_fields,
-            "images_root",
-            "cache_dir",
-            "cache_shared",
-        }  # who has no files needs none
-        lost = sorted(data.model_fields_set - known)
+        needless = {"images_root", "cache_dir", "cache_shared"}  # of samples that are not in files
+        lost = sorted(data.model_fields_set - {*kinds[trained].model_fields, *needless})
         if lost:
             raise ConfigError(
                 f"data.{lost[0]}: is for {data.kind}, and the run was trained on {trained}. Leave it out."
